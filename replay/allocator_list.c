@@ -61,6 +61,7 @@ static void print_kind(const struct ht_listed *listed) {
     if (listed->entry != kind) printf("  knobs and statistics below: as of %s\n", kind->name);
     printf("  known by: %s; purge call: %s; clock: %s\n", kind->known_by,
            kind->purge_call ? kind->purge_call : "none", kind->clock ? kind->clock : "none");
+    if (kind->by_processors) printf("  makes of the number of processors: %s\n", kind->by_processors);
     if (kind->knobs) printf("  knobs:\n");
     for (size_t i = 0; kind->knobs && kind->knobs[i].name; i++) print_knob(listed, i);
     if (kind->statistics) printf("  statistics:\n");

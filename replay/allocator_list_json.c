@@ -73,6 +73,7 @@ static void add_kind(json_t *made, const struct ht_listed *listed) {
     json_object_set_new(made, "faults", faults);
     json_set_known_text(made, "purge_call", kind ? kind->purge_call : NULL);
     json_set_known_text(made, "clock", kind ? kind->clock : NULL);
+    json_set_known_text(made, "by_processors", kind ? kind->by_processors : NULL);
     json_set_known_text(made, "known_by", kind ? kind->known_by : NULL);
     json_set_known_text(made, "debian", entry ? entry->debian : NULL);
     json_set_known_text(made, "package", listed->choice ? ht_package_of_choice(listed->choice) : NULL);

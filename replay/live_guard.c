@@ -28,13 +28,14 @@ static uint64_t usual_limit_bytes(const struct ht_built_form *built) {
 
 int ht_live_guard(const struct ht_plan *plan, const struct ht_built_form *built, struct ht_error *error) {
     char peak[32], limit[32];
-    uint64_t peak_bytes = resident_peak_bytes(plan, built);
+    uint64_t peak_bytes = resident_peak_bytes(plan, built) + plan->aging.bytes;
     uint64_t limit_bytes = plan->max_live_bytes ? plan->max_live_bytes : usual_limit_bytes(built);
     if (peak_bytes <= limit_bytes) return 0;
     errno = 0;
     return ht_error_system(error, plan->trace_path,
-                           "its blocks need %s of memory at their peak, and the limit is %s%s; change it "
+                           "its blocks%s need %s of memory at their peak, and the limit is %s%s; change it "
                            "by --max-live SIZE or none%s",
+                           plan->aging.bytes ? ", with those of --age," : "",
                            ht_bytes(peak, (double)peak_bytes), ht_bytes(limit, (double)limit_bytes),
                            plan->max_live_bytes ? "" : " (three quarters of the available memory)",
                            plan->verify ? "" : ", or use --touch none, which needs no memory");

@@ -11,6 +11,7 @@
 #include "option_values.h"
 #include "pollution_option.h"
 #include "print.h"
+#include "processor_number.h"
 #include "verbs.h"
 
 // clang-format off
@@ -18,10 +19,11 @@ enum key {
     KEY_ALLOC = 256, KEY_ROUNDS, KEY_SEED, KEY_PASS, KEY_THREADS, KEY_TOUCH, KEY_PACE, KEY_BASELINE,
     KEY_WINDOW, KEY_JSON, KEY_LIST, KEY_TOUCH_FREE, KEY_POLLUTE, KEY_DECODED_MEMORY, KEY_SCALE,
     KEY_BUDGET, KEY_FAIL_IF, KEY_INSTRUCTIONS, KEY_REPEATS, KEY_VERIFY, KEY_MAX_LIVE, KEY_TIMEOUT, KEY_WRAP,
-    KEY_POINTS, KEY_THP, KEY_SPLICE, KEY_SNAPSHOTS, KEY_AT, KEY_LAYOUT, KEY_PURGE
+    KEY_POINTS, KEY_THP, KEY_SPLICE, KEY_SNAPSHOTS, KEY_AT, KEY_LAYOUT, KEY_PURGE,
+    KEY_CPUS, KEY_MEMORY_MAX, KEY_AGE, KEY_EXTEND
 };
 
-enum { ROUNDS_MAX = 1000000, POINTS_MAX = 10000000 };
+enum { ROUNDS_MAX = 1000000, POINTS_MAX = 10000000, AGE_MULTIPLE_MAX = 1000 };
 // As long as one waits for an answer; enough to resolve a few per cent on traces of up to some million calls.
 static const uint64_t budget_default_ns = 60000000000;
 
@@ -44,8 +46,8 @@ static const struct argp_option table[] = {
     {"layout", KEY_LAYOUT, "drawn|fixed", 0,
      "drawn: each run has other addresses, also of its code, so that intervals include their effect; fixed: all runs have the "
      "same, as the memory pass of the first round and count passes always have (default: drawn)", 0},
-    {"pass", KEY_PASS, "time|memory|both|verify|count", 0,
-     "Measure time, memory or both; verify: check the allocator only; count: time nothing, but run each allocator once under "
+    {"pass", KEY_PASS, "time|memory|both|verify|limit|count", 0,
+     "Measure time, memory or both; verify: check the allocator only; limit: only what --memory-max asks; count: time nothing, but run each allocator once under "
      "simulation, and print exact counts of instructions, misses and page faults (default: both)", 0},
     {"splice", KEY_SPLICE, "FILE", 0,
      "Simulate the program's accesses in FILE too, at the addresses that each allocator gives; with --pass count, and a "
@@ -63,6 +65,15 @@ static const struct argp_option table[] = {
     {"scale", KEY_SCALE, "N", 0,
      "Replay N copies of the trace side by side in one process, as if the load grew; with --threads 1 "
      "interleaved, event by event (default: 1)", 0},
+    {"cpus", KEY_CPUS, "N", 0,
+     "Show allocators a machine with N processors, at most 1024: whatever they ask for their number or the current one. Replay threads "
+     "run on N processors, or on those that there are (default: the machine as it is)", 0},
+    {"memory-max", KEY_MEMORY_MAX, "SIZE|search", 0,
+     "First replay under a limit of the process's memory, such as 512M: which allocators live, and where do the others run out of "
+     "memory; search: the lowest limit that each lives under (default: none)", 0},
+    {"extend", KEY_EXTEND, "TIME[,from=TIME][,until=TIME]", 0,
+     "Continue the trace up to TIME since its start, such as 24h, by repeating the stretch that from and until give, or its "
+     "longest steady one, as heaptape extend does, but without writing it (default: as recorded)", 0},
     {"touch", KEY_TOUCH, "recorded|none|first|pages|all", 0,
      "Write to newly allocated memory. recorded: as much as the program did; first: the first byte; pages: a byte of each "
      "page (default: recorded)", 0},
@@ -78,6 +89,10 @@ static const struct argp_option table[] = {
      "none: do not wait; virtual: the same, but the allocator's clock shows the trace's time; real: every call waits "
      "for its recorded time; xN: N times as fast, and the allocator's clock shows the trace's time; or a pace for each "
      "pass (default: virtual)", 0},
+    {"age", KEY_AGE, "SHARE[,TIMES]", 0,
+     "Begin with a used heap: allocate blocks of the sizes that the trace has live, TIMES as many as it has live at most "
+     "(default: 1/(1-SHARE), which leaves room for them all), and free all but SHARE of them in random order. The bytes of those "
+     "that stay are subtracted from RSS (default: a fresh heap)", 0},
     {"thp", KEY_THP, "never|madvise|always", 0,
      "Set the mode of transparent huge pages for measured runs, as far as the kernel lets a process choose (default: the system's)", 0},
     {"purge", KEY_PURGE, "TIME", 0,
@@ -97,7 +112,7 @@ static const struct argp_option table[] = {
      "it", 0},
     {"decoded-memory", KEY_DECODED_MEMORY, "SIZE", 0,
      "Use at most SIZE of memory for the decoded trace, in MiB without a unit; a larger one is decoded during each replay "
-     "(default: a quarter of the memory that machine, control group and RLIMIT_AS leave)", 0},
+     "(default: a quarter of the memory that machine, control group and RLIMIT_AS leave; with --extend 64 MiB)", 0},
     {"points", KEY_POINTS, "N", 0,
      "Put N points into the curves of memory in the results; above 10000, RSS is also read that often "
      "(default: 2000)", 0},
@@ -105,7 +120,7 @@ static const struct argp_option table[] = {
      "Compare with this allocator (default: glibc if it takes part, else the first)", 0},
     {"fail-if", KEY_FAIL_IF, "CONDITION", 0,
      "Exit with status 4 if a ratio to the baseline clearly meets CONDITION, such as 'time>1.05', with 5 if that stays "
-     "undecided. Figures: time, rss_peak, rss_mean, rss_end; > >= < <=. May be repeated", 0},
+     "undecided. Figures: time, rss_peak, rss_mean, rss_end, process_rss_peak; > >= < <=. May be repeated", 0},
     {"instructions", KEY_INSTRUCTIONS, NULL, 0,
      "Also count instructions exactly, in one more run of each allocator under valgrind; with --pass count: count only these, "
      "eight times faster", 0},
@@ -138,6 +153,8 @@ const struct ht_page ht_page_replay = {
         {"heaptape replay --alloc old=/a.so,new=/b.so --fail-if 'time>1.05' app.bin", "For CI: is the new one slower?"},
         {"heaptape replay --alloc /path/libfoo.so --verify app.bin", "Is the allocator correct?"},
         {"heaptape replay --alloc all --scale 4 app.bin", "What if the load grew?"},
+        {"heaptape replay --memory-max search --pass limit app.bin", "How small can its container be?"},
+        {"heaptape replay --extend 24h --pass memory app.bin", "What is RSS after a day?"},
         {"heaptape replay --list -v", "Every allocator's knobs, statistics, faults"},
         {0}},
     .files = (const struct ht_fact[]){{"replay-NAME", "The program that measures allocator NAME: next to replay, or in libexec/heaptape"},
@@ -152,7 +169,7 @@ const struct ht_page ht_page_replay = {
                                          {"2", "Wrong usage"},
                                          {"3", "The trace is damaged, cut short, or of another format"},
                                          {"4", "A condition of --fail-if holds"},
-                                         {"5", "A condition stayed undecided, and none holds"},
+                                         {"5", "A condition stayed undecided, and none holds; or the trace does not say how it goes on (--extend)"},
                                          {0}},
     .see_also = "convert compare report tune validate"};
 // clang-format on
@@ -198,11 +215,59 @@ static uint64_t timeout_value(struct argp_state *state, const char *text) {
     return ns;
 }
 
+enum pass_word { PASS_TIME, PASS_MEMORY, PASS_BOTH, PASS_VERIFY, PASS_LIMIT, PASS_COUNT };
+
+static void set_memory_max(struct argp_state *state, const char *text, struct ht_plan *plan) {
+    plan->limit_pass = true;
+    plan->memory_max_search = !strcmp(text, "search");
+    if (plan->memory_max_search) return;
+    if (!ht_parse_bytes(text, 1, &plan->memory_max_bytes) || plan->memory_max_bytes < 4096)
+        argp_error(state, "--memory-max: %s: expected a size such as 512M or 2G, of 4K at least, or search",
+                   text);
+}
+
+static void check_limit(struct argp_state *state, const struct ht_replay_options *options) {
+    const struct ht_plan *plan = &options->plan;
+    if (options->limit_alone && !plan->limit_pass)
+        argp_error(state, "--pass limit: expected --memory-max with it");
+    if (options->limit_alone && plan->conditions.count)
+        argp_error(state, "--fail-if: expected a pass that measures time or memory");
+    if (!plan->limit_pass) return;
+    if (plan->wrap)
+        argp_error(state, "--wrap: expected no --memory-max: the limit is for the allocator alone");
+    if (plan->count_pass || plan->snapshots_folder)
+        argp_error(state, "--memory-max: expected neither --pass count nor --snapshots");
+}
+
+static void set_age(struct argp_state *state, const char *text, struct ht_plan *plan) {
+    char *end;
+    plan->age_occupancy = strtod(text, &end);
+    plan->age_multiple = 1 / (1 - plan->age_occupancy);
+    if (*end == ',' && end > text) plan->age_multiple = strtod(end + 1, &end);
+    // Not by its opposite, which NAN would pass.
+    bool share = plan->age_occupancy > 0 && plan->age_occupancy < 1;
+    if (*end || end == text || !share || !(plan->age_multiple > 0 && plan->age_multiple <= AGE_MULTIPLE_MAX))
+        argp_error(
+            state,
+            "--age: %s: expected a share between 0 and 1 such as 0.9, and after a comma how many times the "
+            "blocks that the trace has live, at most %d",
+            text, AGE_MULTIPLE_MAX);
+}
+
+static void check_age(struct argp_state *state, const struct ht_plan *plan) {
+    if (plan->age_occupancy == 0) return;
+    if (plan->count_pass || plan->snapshots_folder || plan->limit_pass || plan->instructions || plan->verify)
+        argp_error(
+            state,
+            "--age: expected neither --pass count, --instructions, --snapshots, --memory-max nor --verify");
+}
+
 static void set_pass(struct ht_replay_options *options, int pass) {
-    options->plan.time_pass = pass == 0 || pass == 2;
-    options->plan.memory_pass = pass == 1 || pass == 2;
-    options->plan.verify = options->plan.verify || pass == 3;
-    options->plan.count_pass = pass == 4;
+    options->plan.time_pass = pass == PASS_TIME || pass == PASS_BOTH;
+    options->plan.memory_pass = pass == PASS_MEMORY || pass == PASS_BOTH;
+    options->plan.verify = options->plan.verify || pass == PASS_VERIFY;
+    options->plan.count_pass = pass == PASS_COUNT;
+    options->limit_alone = pass == PASS_LIMIT;
 }
 
 static int one_of(struct argp_state *state, const char *text, const char *option, const char *const *names,
@@ -224,6 +289,8 @@ static void choose(struct argp_state *state, const char *spec, struct ht_choices
 
 static void check_count(struct argp_state *state, const struct ht_plan *plan) {
     if (plan->splice_path && !plan->count_pass) argp_error(state, "--splice: expected --pass count with it");
+    if (plan->splice_path && plan->extend_to_ns)
+        argp_error(state, "--splice: the accesses are those of the recording: expected no --extend");
     if (plan->splice_path && plan->instructions)
         argp_error(state, "--splice: counts misses: expected no --instructions");
     if (!plan->count_pass) return;
@@ -243,8 +310,29 @@ static void check_snapshots(struct argp_state *state, const struct ht_replay_opt
     if (plan->json) argp_error(state, "--json: --snapshots prints the names of its files alone");
 }
 
+// TIME, and from and until in any order.
+static bool parse_extend(const char *text, struct ht_plan *plan) {
+    plan->extend_from_ns = plan->extend_until_ns = UINT64_MAX;
+    for (const char *word = text; word; word = ht_next_word(word, ',')) {
+        uint64_t *to = word == text ? &plan->extend_to_ns : NULL;
+        char time[32];
+        size_t skipped = 0;
+        if (!to && !strncmp(word, "from=", skipped = 5)) to = &plan->extend_from_ns;
+        else if (!to && !strncmp(word, "until=", skipped = 6)) to = &plan->extend_until_ns;
+        else if (!to) return false;
+        else skipped = 0;
+        size_t length = strcspn(word + skipped, ",");
+        if (length >= sizeof time) return false;
+        memcpy(time, word + skipped, length);
+        time[length] = 0;
+        if (!ht_parse_duration(time, to)) return false;
+    }
+    return plan->extend_to_ns &&
+           (plan->extend_from_ns == UINT64_MAX || plan->extend_from_ns < plan->extend_until_ns);
+}
+
 static error_t parse_one(int key, char *text, struct argp_state *state) {
-    static const char *const passes[] = {"time", "memory", "both", "verify", "count"};
+    static const char *const passes[] = {"time", "memory", "both", "verify", "limit", "count"};
     static const char *const threads[] = {"trace", "1"}, *const layouts[] = {"drawn", "fixed"};
     struct ht_replay_options *options = state->input;
     const char *problem;
@@ -283,6 +371,7 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         if (ht_parse_duration(text, &options->plan.purge_ns) && options->plan.purge_ns) break;
         argp_error(state, "--purge: %s: expected a time such as 60s or 500ms", text);
         break;
+    case KEY_AGE: set_age(state, text, &options->plan); break;
     case KEY_TIMEOUT: options->plan.timeout_ns = timeout_value(state, text); break;
     case KEY_WRAP:
         if (!text[strspn(text, " \t")] || strlen(text) > 4096) {
@@ -292,6 +381,16 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         break;
     case KEY_THREADS: options->plan.one_thread = one_of(state, text, "threads", threads, 2) == 1; break;
     case KEY_SCALE: options->plan.scale = (uint32_t)number(state, text, "scale", 1, HT_SCALE_MAX); break;
+    case KEY_MEMORY_MAX: set_memory_max(state, text, &options->plan); break;
+    case KEY_CPUS:
+        options->plan.processors = (uint32_t)number(state, text, "cpus", 1, HT_PROCESSORS_MAX);
+        break;
+    case KEY_EXTEND:
+        if (parse_extend(text, &options->plan)) break;
+        argp_error(state,
+                   "--extend: %s: expected TIME[,from=TIME,until=TIME], such as 24h,from=60s,until=180s",
+                   text);
+        break;
     case KEY_TOUCH:
         options->plan.touch = (enum ht_touch)one_of(state, text, "touch", ht_touch_names, HT_TOUCHES);
         break;
@@ -343,6 +442,10 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         }
         check_count(state, &options->plan);
         check_snapshots(state, options);
+        check_limit(state, options);
+        check_age(state, &options->plan);
+        if (options->plan.processors && options->plan.wrap)
+            argp_error(state, "--wrap: expected no --cpus: the command would see these processors, too");
         break;
     default: return ARGP_ERR_UNKNOWN;
     }

@@ -11,6 +11,7 @@ struct ht_replay_options {
     bool list;
     bool seed_given, at_given, pass_given;
     bool alloc_named;  // --alloc was given
+    bool limit_alone;  // --pass limit
 };
 
 // Parses the command line; ends the program itself on bad usage (status 2) and on --help.

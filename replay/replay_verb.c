@@ -15,8 +15,11 @@
 #include "count_runs.h"
 #include "experiment.h"
 #include "experiment_warnings.h"
+#include "extension.h"
 #include "fail_if_text.h"
+#include "file_digest.h"
 #include "idle_ends.h"
+#include "limit_runs.h"
 #include "live_guard.h"
 #include "machine_memory.h"
 #include "pollution_option.h"
@@ -24,8 +27,11 @@
 #include "results_line.h"
 #include "snapshot_runs.h"
 #include "standard_streams.h"
-#include "trace_digest.h"
+#include "trace_aging.h"
 #include "verify_runs.h"
+
+// A day is not held, although the machine may have the memory: it is made anew for each run.
+enum { EXTENDED_BYTES = 64 << 20 };
 
 // Seldom enough for the caches to be as without timing, often enough for the rarer functions; more seldom
 // where running through a polluting working set takes longer than a thousand calls.
@@ -98,6 +104,7 @@ struct loaded_trace {
     struct ht_form_options form_options;
     struct ht_built_form built;
     char sha256[HT_DIGEST_TEXT_BYTES];
+    uint64_t *own_bytes;  // the program's own memory by sample; NULL: not known
 };
 
 // The amounts are in results, and so is what they come from on the terminal.
@@ -115,6 +122,12 @@ static int pollute_by_trace(struct ht_plan *plan, struct ht_trace_reader *reader
     return 0;
 }
 
+static int age_by_trace(struct ht_plan *plan, struct ht_trace_reader *reader, struct ht_error *error) {
+    if (plan->age_occupancy == 0) return 0;
+    return ht_aging_of_trace(reader, plan->age_occupancy, plan->age_multiple, plan->scale, &plan->aging,
+                             error);
+}
+
 static int read_trace(struct ht_plan *plan, struct ht_trace_reader *reader, struct loaded_trace *trace,
                       struct ht_error *error) {
     if (ht_trace_truncated(reader)) {
@@ -124,10 +137,12 @@ static int read_trace(struct ht_plan *plan, struct ht_trace_reader *reader, stru
             "expected a whole section or the footer, found the file cut short or damaged: replay takes "
             "whole traces only");
     }
-    if (ht_recorded_program_read(reader, &trace->program, error) || pollute_by_trace(plan, reader, error))
+    if (ht_recorded_program_read(reader, &trace->program, error) || pollute_by_trace(plan, reader, error) ||
+        age_by_trace(plan, reader, error))
         return -1;
-    if (plan->scale > 1) ht_recorded_program_other(&trace->program);
+    if (plan->scale > 1 || plan->age_occupancy > 0) ht_recorded_program_other(&trace->program);
     uint64_t memory_bytes = plan->decoded_memory_bytes;
+    if (!memory_bytes && plan->extend_to_ns) memory_bytes = EXTENDED_BYTES;
     if (!memory_bytes) memory_bytes = ht_memory_available_bytes() / 4;
     trace->form_options = (struct ht_form_options){
         .one_thread = plan->one_thread,
@@ -138,12 +153,25 @@ static int read_trace(struct ht_plan *plan, struct ht_trace_reader *reader, stru
         .end_ns = trace->program.end_ns,
         .scale = plan->scale,
         .held_bytes_max = memory_bytes};
-    return ht_form_build(reader, plan->trace_path, &trace->form_options, &trace->built, error);
+    if (ht_form_build(reader, plan->trace_path, &trace->form_options, &trace->built, error)) return -1;
+    trace->own_bytes = ht_own_memory_at(&trace->program.own, &trace->built);
+    return 0;
+}
+
+static int extend_trace(const struct ht_plan *plan, struct loaded_trace *trace, struct ht_error *error) {
+    const struct extension_request request = {
+        .to_ns = plan->extend_to_ns, .from_ns = plan->extend_from_ns, .until_ns = plan->extend_until_ns};
+    // What is cut short is refused in any case.
+    if (!plan->extend_to_ns || ht_trace_truncated(trace->reader)) return 0;
+    struct ht_trace_reader *extended = extension_open(trace->reader, plan->trace_path, &request, NULL, error);
+    if (!extended) return -1;
+    trace->reader = extended;
+    return 0;
 }
 
 static int load_trace(struct ht_plan *plan, struct loaded_trace *trace, struct ht_error *error) {
     trace->reader = ht_trace_open(plan->trace_path, error);
-    if (!trace->reader) return -1;
+    if (!trace->reader || extend_trace(plan, trace, error)) return -1;
     int failed = read_trace(plan, trace->reader, trace, error);
     if (!failed && ht_file_sha256(plan->trace_path, trace->sha256)) {
         failed = ht_error_system(error, plan->trace_path, "second reading");
@@ -175,6 +203,8 @@ static int print_comparison(struct ht_experiment *x, const struct loaded_trace *
     comparison.warnings = &x->warnings;
     comparison.thp = x->huge_pages.mode;
     comparison.failing = x->failing;
+    comparison.limits = x->plan->limit_pass ? x->limits : NULL;
+    comparison.limit_by = x->limit_by;
     if (!ht_compare(&x->measurements, &comparison)) {
         ht_print(stderr, "heaptape replay: no memory for the comparison\n");
         return -1;
@@ -229,12 +259,20 @@ static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int
     return status;
 }
 
+static int stopped(const char *where) {
+    ht_print(stderr, "heaptape replay: stopped %s\n", where);
+    return HT_EXIT_FAILED;
+}
+
 static int measure(struct ht_experiment *x, const struct loaded_trace *trace, size_t refused) {
-    if (ht_child_interrupted()) {
-        ht_print(stderr, "heaptape replay: stopped %s\n",
-                 x->plan->verify ? "while verifying" : "before the first round");
-        return HT_EXIT_FAILED;
-    }
+    if (ht_child_interrupted())
+        return stopped(x->plan->verify ? "while verifying" : "before the first round");
+    bool compares = x->plan->time_pass || x->plan->memory_pass;
+    // The comparison prints it, too.
+    if (trace->program.extended.words[0] && !compares && !x->plan->quiet)
+        ht_print(stderr, "heaptape replay: %s\n", trace->program.extended.words);
+    if (x->plan->limit_pass) refused += ht_limit_all(x);
+    if (x->plan->limit_pass && ht_child_interrupted()) return stopped("in the limit pass");
     if (x->plan->count_pass) refused += ht_count_all(x);
     if (x->plan->snapshots_folder) refused += ht_snapshot_all(x);
     if (x->plan->time_pass || x->plan->memory_pass) {
@@ -288,10 +326,12 @@ static int replay_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_c
     x->built = &trace.built;
     x->trace_sha256 = trace.sha256;
     x->share = &trace.program.share;
+    x->extended = &trace.program.extended;
     caution(x);
     say_idle_ends(plan, &trace);
     x->end_ns = trace.program.end_ns;
     x->freed_warm_share = trace.program.freed_warm_share;
+    x->own_bytes = trace.own_bytes;
     if (ht_child_channel_open(&x->channel, &trace.built, &error)) return complain(&error);
     x->channel.watch = (struct ht_child_watch){.timeout_ns = plan->timeout_ns};
     x->channel.wrap = plan->wrap;
@@ -317,6 +357,8 @@ static int replay_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_c
     int status = measure(x, &trace, refused);
     if (x->results_fd >= 0) close(x->results_fd);
     ht_form_free(&trace.built);
+    free(trace.own_bytes);
+    ht_recorded_program_free(&trace.program);
     ht_trace_close(trace.reader);
     ht_experiment_free(x);
     return status;

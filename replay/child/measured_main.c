@@ -14,10 +14,13 @@
 #include <unistd.h>
 
 #include "after_replay.h"
+#include "aging.h"
 #include "background_cpu.h"
 #include "background_threads.h"
+#include "ballast.h"
 #include "cycle_trap.h"
 #include "far_table.h"
+#include "group_memory.h"
 #include "lane_wait.h"
 #include "left_blocks.h"
 #include "memory_residency.h"
@@ -25,6 +28,8 @@
 #include "operators.h"
 #include "perf_counters.h"
 #include "polluter.h"
+#include "processor_number.h"
+#include "processors_asked.h"
 #include "purging.h"
 #include "raw_clock.h"
 #include "ready_threads.h"
@@ -65,6 +70,7 @@ struct measured {
     struct ht_accounting accounting;
     struct ht_snapshots snapshots;
     struct ht_purging purging;
+    struct ht_ballast ballast;
 };
 
 static _Noreturn void refuse(struct ht_outcome *outcome, const char *what) {
@@ -145,6 +151,7 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
     lane->statm_fd = run->statm_fd;
     lane->polluter = run->polluter;
     if (job->pass == HT_PASS_MEMORY) lane->residency = &run->residency;
+    if (job->pass == HT_PASS_LIMIT) lane->ballast = &run->ballast;
     if (run->purging.every_ns) lane->purging = &run->purging;
     if (lane->run == ht_accounting_run) lane->accounting = &run->accounting;
 }
@@ -161,9 +168,14 @@ static void prepare_verify(struct measured *run, size_t slots) {
                                     &exchange->findings);
 }
 
+static bool reads_memory(const struct measured *run) {
+    uint32_t pass = run->job.pass;
+    return pass == HT_PASS_MEMORY || pass == HT_PASS_SNAPSHOT || pass == HT_PASS_LIMIT;
+}
+
 static void prepare_purging(struct measured *run) {
     const struct ht_allocator *kind = run->server.kind;
-    bool of_memory = run->job.pass == HT_PASS_MEMORY || run->job.pass == HT_PASS_SNAPSHOT;
+    bool of_memory = reads_memory(run);
     if (!of_memory || !run->job.purge_ns || !kind || !kind->purge) return;
     run->purging = (struct ht_purging){.server = &run->server,
                                        .every_ns = run->job.purge_ns,
@@ -208,6 +220,14 @@ static void prepare_snapshots(struct measured *run, size_t slots) {
     run->accounting.snapshots = &run->snapshots;
 }
 
+static const uint64_t *live_slots(const struct measured *run) {
+    return (const uint64_t *)(run->lanes[0].readings + run->form->readings);
+}
+
+static const uint64_t *own_bytes(const struct measured *run) {
+    return live_slots(run) + run->form->slots / 64 + 1;
+}
+
 static void prepare_figures(struct measured *run) {
     const struct ht_job *job = &run->job;
     struct ht_child_figures *figures = &run->exchange->figures;
@@ -221,6 +241,10 @@ static void prepare_figures(struct measured *run) {
                            run->form->samples, figures);
     } else if (job->pass == HT_PASS_SNAPSHOT) {
         prepare_snapshots(run, slots);
+    } else if (job->pass == HT_PASS_LIMIT) {
+        struct ht_outcome *outcome = &run->exchange->outcome;
+        if (!ht_ballast_prepare(&run->ballast, own_bytes(run), run->form->samples, &outcome->samples_reached))
+            refuse(outcome, "no memory for the program's own");
     } else if (job->pass == HT_PASS_FLAT) {
         ht_perf_open(&run->perf, figures->perf);
     }
@@ -287,6 +311,18 @@ static void take_background(struct measured *run) {
     }
 }
 
+// Before the trace begins, and before anything is counted but RSS.
+static void age_heap(struct measured *run) {
+    struct ht_outcome *outcome = &run->exchange->outcome;
+    const struct ht_aging *aging = &run->job.aging;
+    if (!aging->blocks) return;
+    bool aged =
+        run->replaying
+            ? ht_age_without_heap(aging)
+            : ht_age_heap(aging, shared_table((aging->blocks - aging->kept) * sizeof(void *), outcome));
+    if (!aged) refuse(outcome, "no memory for a used heap (--age)");
+}
+
 // What a forked process had from the start is part of its footprint, and none of its calls: the blocks are
 // allocated before anything is counted but RSS.
 static void allocate_inherited(struct measured *run) {
@@ -322,12 +358,9 @@ static void add_lane(struct ht_outcome *outcome, const struct ht_lane *lane) {
 // Only what the replay itself does is counted.
 static void begin_figures(struct measured *run) {
     const struct ht_job *job = &run->job;
+    if (job->counted) syscall(SYS_sched_getaffinity, 0, HT_BEGIN_COUNTING, NULL);
     if (job->pass != HT_PASS_ACCOUNT || job->syscall_socket < 0) return;
     run->exchange->figures.filter_refusal = ht_syscall_filter_install(job->syscall_socket);
-}
-
-static const uint64_t *live_slots(const struct measured *run) {
-    return (const uint64_t *)(run->lanes[0].readings + run->form->readings);
 }
 
 // What the trace leaves.
@@ -339,6 +372,14 @@ static void free_left(struct measured *run) {
     if (run->replaying) run->replaying(false);
 }
 
+// Asking may allocate: nothing is measured any more.
+static void read_arenas(struct measured *run) {
+    const struct ht_allocator *kind = run->server.kind;
+    struct ht_arena_counts *arenas = &run->exchange->figures.arenas;
+    *arenas = (struct ht_arena_counts){HT_FIGURE_UNKNOWN, HT_FIGURE_UNKNOWN};
+    if (kind && kind->read_arenas) kind->read_arenas(&run->server, arenas);
+}
+
 static void take_figures(struct measured *run) {
     struct ht_child_figures *figures = &run->exchange->figures;
     switch (run->job.pass) {
@@ -347,7 +388,9 @@ static void take_figures(struct measured *run) {
         ht_after_replay(run->residency.smaps_fd, run->statm_fd, figures);
         free_left(run);
         ht_after_freeing(&run->server, run->statm_fd, figures);
+        read_arenas(run);
         break;
+    case HT_PASS_LIMIT: figures->group_bytes = ht_group_held_bytes(run->job.group_stat_fd); break;
     case HT_PASS_ACCOUNT: ht_accounting_end(&run->accounting); break;
     case HT_PASS_SNAPSHOT: run->exchange->outcome.snapshot_problem = run->accounting.snapshot_problem; break;
     default: break;
@@ -373,7 +416,7 @@ static void start_virtual_time(struct measured *run) {
     await_background(run);
     ht_virtual_clock_start(&run->window.low_ns);
     ht_background_start(&run->window.low_ns, run->job.real_ns_per_trace_ns);
-    if (run->job.pass == HT_PASS_MEMORY || run->job.pass == HT_PASS_SNAPSHOT) {
+    if (reads_memory(run)) {
         run->exchange->outcome.cycle_counter_watched = ht_cycle_trap_start();
     }
 }
@@ -443,6 +486,7 @@ static void replay(struct measured *run) {
     run->start_ticks_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
     if (job->virtual_time) start_virtual_time(run);
     else ht_virtual_clock_renounce();
+    age_heap(run);
     allocate_inherited(run);
     uint32_t threads;
     run->background_cpu_before_ns = background_cpu_ns(run, &threads);
@@ -458,6 +502,7 @@ static void replay(struct measured *run) {
     outcome->samples_taken += inherited->samples_taken;
     for (uint32_t i = 0; i < run->lanes_count; i++) add_lane(outcome, &run->lanes[i]);
     outcome->operations *= run->repeats;
+    outcome->processors_asked = ht_processors_asked();
     take_figures(run);
 }
 

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 
 #include "allocator_calls.h"
+#include "ballast.h"
 #include "memory_residency.h"
 #include "polluter.h"
 #include "purging.h"
@@ -392,6 +393,7 @@ static void take_reading(struct ht_lane *lane, const uint64_t *op, struct ht_rea
 
 static void take_sample(struct ht_lane *lane, uint32_t number) {
     if (lane->purging) ht_purge_if_due(lane->purging);
+    if (lane->ballast) ht_ballast_follow(lane->ballast, number);
     lane->rss_bytes[number] = ht_rss_anon_bytes(lane->statm_fd);
     lane->samples_taken++;
     if (lane->residency) ht_residency_sample(lane->residency, number, lane->rss_bytes[number]);
@@ -402,6 +404,7 @@ static uint32_t stops_of(const struct ht_lane *lane) {
     static_assert(HT_MARK_END == 0, "every pass stops where a segment ends");
     switch (lane->silent ? HT_PASS_FLAT : lane->pass) {
     case HT_PASS_TIMED: return 1u << HT_MARK_END | 1u << HT_MARK_TIMED;
+    case HT_PASS_LIMIT:
     case HT_PASS_MEMORY: return 1u << HT_MARK_END | 1u << HT_MARK_SAMPLE;
     default: return 1u << HT_MARK_END;
     }

@@ -88,13 +88,17 @@ static void decomposition_of(const struct medians *of, const struct ht_leftover_
 }
 
 struct ht_beside_medians ht_beside_medians(const struct ht_comparison *c, size_t choice) {
-    struct ht_beside_medians medians = {.harness_share = NAN};
+    struct ht_beside_medians medians = {.harness_share = NAN, .arenas = {NAN, NAN}};
     ht_decomposition_unknown(&medians.decomposition);
     struct medians of = {c->measurements, choice, malloc((c->rounds + 1) * sizeof(double))};
     if (!of.scratch) return medians;
     medians.harness_share = harness_share(&of);
     counters_of(&of, &medians.counters);
     leftovers_of(&of, &medians.leftovers);
+    medians.arenas.used = median_at(&of, offsetof(struct ht_cell, arenas.used), false);
+    medians.arenas.most = median_at(&of, offsetof(struct ht_cell, arenas.most), false);
+    for (uint32_t round = 0; round < c->rounds; round++)
+        medians.processors_asked |= ht_cell(c->measurements, round, choice)->processors_asked;
     decomposition_of(&of, &medians.leftovers, &medians.decomposition);
     free(of.scratch);
     return medians;

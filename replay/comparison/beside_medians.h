@@ -8,6 +8,8 @@ struct ht_beside_medians {
     struct ht_counter_figures counters;
     struct ht_leftover_figures leftovers;
     double harness_share;
+    struct ht_arena_figures arenas;
+    bool processors_asked;                  // in any round
     struct ht_decomposition decomposition;  // of one run, so that its parts add up
 };
 

@@ -18,6 +18,9 @@ static double faults_of(const struct ht_cell *c) { return c->time_ok || c->memor
 static double peak_of(const struct ht_cell *c) { return c->memory_ok ? c->memory.rss_peak_bytes : NAN; }
 static double mean_of(const struct ht_cell *c) { return c->memory_ok ? c->memory.rss_mean_bytes : NAN; }
 static double end_of(const struct ht_cell *c) { return c->memory_ok ? c->memory.rss_end_bytes : NAN; }
+static double process_of(const struct ht_cell *c) {
+    return c->memory_ok ? c->memory.process_rss_peak_bytes : NAN;
+}
 static double f1_of(const struct ht_cell *c) { return c->memory_ok ? c->memory.fragmentation[0] : NAN; }
 static double f2_of(const struct ht_cell *c) { return c->memory_ok ? c->memory.fragmentation[1] : NAN; }
 static double f3_of(const struct ht_cell *c) { return c->memory_ok ? c->memory.fragmentation[2] : NAN; }
@@ -28,7 +31,7 @@ static size_t add_measured(double *values, size_t count, double value) {
     return count;
 }
 
-static const figure_of compared[HT_FIGURES] = {time_of, peak_of, mean_of, end_of};
+static const figure_of compared[HT_FIGURES] = {time_of, peak_of, mean_of, end_of, process_of};
 static double median_of(const struct ht_measurements *m, size_t who, figure_of figure, double *scratch) {
     size_t count = 0;
     for (uint32_t round = 0; round < m->rounds; round++) {
@@ -141,6 +144,7 @@ static void estimate_allocator(const struct ht_measurements *m, size_t choice,
     made->rss_peak = estimate(m, comparison, choice, HT_FIGURE_PEAK, scratch);
     made->rss_mean = estimate(m, comparison, choice, HT_FIGURE_MEAN, scratch);
     made->rss_end = estimate(m, comparison, choice, HT_FIGURE_END, scratch);
+    made->process_rss_peak = estimate(m, comparison, choice, HT_FIGURE_PROCESS, scratch);
     made->ns_per_call = median_of(m, 1 + choice, per_call_of, scratch);
     made->faults = median_of(m, 1 + choice, faults_of, scratch);
     made->wait_ns = median_of(m, 1 + choice, wait_of, scratch);

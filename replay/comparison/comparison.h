@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "failing_runs.h"
+#include "limit_result.h"
 #include "measurements.h"
 #include "ratio_interval.h"
 #include "recorded_program.h"
@@ -23,7 +24,7 @@ struct ht_estimate {
 
 struct ht_allocator_estimates {
     size_t time_runs, memory_runs;
-    struct ht_estimate time_ns, rss_peak, rss_mean, rss_end;
+    struct ht_estimate time_ns, rss_peak, rss_mean, rss_end, process_rss_peak;
     double ns_per_call, faults, wait_ns, fragmentation[4];
     struct ht_function_figures functions[HT_FUNCTIONS];
 };
@@ -45,12 +46,15 @@ struct ht_comparison {
     const struct ht_warnings *warnings;
     const char *thp;                        // transparent huge pages of all runs, empty if not known
     const struct ht_failing_runs *failing;  // by allocator
+    const struct ht_limit_result *limits;   // likewise, or NULL
+    const char *limit_by;
 };
 
 static inline const struct ht_estimate *ht_estimate_of(const struct ht_allocator_estimates *estimates,
                                                        enum ht_figure figure) {
     const struct ht_estimate *const list[HT_FIGURES] = {&estimates->time_ns, &estimates->rss_peak,
-                                                        &estimates->rss_mean, &estimates->rss_end};
+                                                        &estimates->rss_mean, &estimates->rss_end,
+                                                        &estimates->process_rss_peak};
     return list[figure];
 }
 

@@ -13,10 +13,17 @@
 #include "run_figures.h"
 #include "turn.h"
 
+// What the allocator made of the processors that it was shown, as it reports it; NaN where it does not.
+struct ht_arena_figures {
+    double used, most;
+};
+
 // What one allocator showed in one round. The null replayer has such cells too, and so has the control: the
 // baseline's second run. A pass that did not run in a round, or failed, is not ok.
 struct ht_cell {
     bool time_ok, memory_ok;
+    bool processors_asked;           // in the memory pass, with --cpus: for their number or the current one
+    struct ht_arena_figures arenas;  // of the memory pass
     struct ht_time_figures time;
     double faults;                    // minor and major, of the time pass where there is one
     struct ht_memory_figures memory;  // its samples are not kept

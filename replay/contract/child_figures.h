@@ -72,6 +72,10 @@ struct ht_child_figures {
     uint32_t purged;  // 1: the allocator has a call that gives memory back, and it was made
     uint64_t rss_after_free_bytes, rss_after_purge_bytes;
     char purge_call[HT_REPORT_NAME_BYTES];
+    struct ht_arena_counts arenas;
+
+    // Of the limit pass, at its end: what its control group holds that can't be reclaimed.
+    uint64_t group_bytes;
 
     // Of the accounting pass.
     uint32_t knows_usable;  // 1: the allocator has a malloc_usable_size

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "aging_plan.h"
 #include "child_figures.h"
 #include "pollution.h"
 #include "snapshot_rows.h"
@@ -22,6 +23,7 @@ enum ht_pass {
     HT_PASS_MEMORY,        // RSS at the sample points
     HT_PASS_ACCOUNT,       // slop, the allocator's own statistics, system calls
     HT_PASS_SNAPSHOT,      // RSS at the sample points, and with some of them where each block lies
+    HT_PASS_LIMIT,         // under a limit of memory: does it come to its end?
     HT_PASS_VERIFY         // nothing is measured: is what the allocator does right?
 };
 
@@ -66,12 +68,16 @@ struct ht_job {
     uint32_t layout;           // below HT_LAYOUTS: which copy of the engine's code runs
     uint32_t fixed_addresses;  // 1: those of every such run; 0: the kernel draws them
     int32_t syscall_socket;    // of the accounting pass: where the filter's listener goes; -1: no filter
+    uint32_t processors;       // that the allocator is shown; 0: those that there are
+    int32_t group_stat_fd;     // of the limit pass: what its control group holds
+    uint32_t counted;          // 1: the launcher counts system calls, once it hears that the replay begins
     uint64_t window_ns;
     uint64_t
         purge_ns;  // of passes that read RSS: free memory is given back so often, in trace time; 0: never
     struct ht_pollution pollution;  // of the timed pass: before each timed op
-    uint64_t end_ns;                // trace time at which the program ended
-    double real_ns_per_trace_ns;    // 0: nothing waits for its recorded time
+    struct ht_aging aging;
+    uint64_t end_ns;              // trace time at which the program ended
+    double real_ns_per_trace_ns;  // 0: nothing waits for its recorded time
     uint64_t expected_device, expected_inode;
     uint64_t libc_device, libc_inode;  // of the C library that the process must have; inode 0: any
     struct ht_known_alignments known;
@@ -112,6 +118,7 @@ struct ht_outcome {
     uint64_t minor_faults, major_faults;
     uint64_t rss_start_bytes, rss_end_bytes;
     uint64_t samples_taken;
+    uint64_t samples_reached;  // of the limit pass, also of a child that was killed
     int32_t snapshot_problem;  // errno of a snapshot or of accounts that could not be taken
     uint32_t zero;
     uint64_t clock_cost_ticks;    // what two clock readings in a row show
@@ -120,6 +127,7 @@ struct ht_outcome {
     uint32_t cycle_counter_watched;
     uint64_t background_cpu_ns;      // theirs, from the start of the replay to its end
     char cycle_counter_reader[128];  // the object that read it first, empty if none did
+    uint32_t processors_asked;       // 1: somebody asked on which of the shown ones it runs
 };
 
 struct ht_exchange {
@@ -129,8 +137,8 @@ struct ht_exchange {
     struct ht_verify_findings findings;
 };
 // uint64_t rss_bytes[samples], untouched_bytes[samples], then struct ht_reading[readings], then uint64_t
-// live[slots / 64 + 1]: a bit for each slot that holds a block when all has been replayed, set by the
-// launcher.
+// live[slots / 64 + 1]: a bit for each slot that holds a block when all has been replayed, and uint64_t own_bytes[samples]:
+// the recorded program's own memory (0 where it is not known). The last two are set by the launcher.
 #define HT_EXCHANGE_RSS_OFFSET (128u << 10)
 static_assert(sizeof(struct ht_exchange) <= HT_EXCHANGE_RSS_OFFSET, "the exchange fits before the samples");
 

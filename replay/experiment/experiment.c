@@ -120,6 +120,8 @@ void ht_experiment_keep(struct ht_experiment *x, struct ht_run_result *line) {
     line->thp = x->huge_pages.mode;
     line->trace_sha256 = x->trace_sha256;
     line->share = x->share;
+    line->own_bytes = x->own_bytes;
+    line->extended = x->extended;
     if (x->results_fd < 0 || ht_child_interrupted()) return;
     if (ht_results_line_write(x->results_fd, line) && !x->results_failed) {
         ht_progress_end(&x->progress);
@@ -221,6 +223,14 @@ static void warn_of_cycle_counter(struct ht_experiment *x, const struct ht_turn 
             choice_of(x, turn->who)->name, outcome->cycle_counter_reader);
 }
 
+static double known_count(uint64_t count) { return count == HT_FIGURE_UNKNOWN ? NAN : (double)count; }
+
+static void take_arenas(const struct ht_experiment *x, struct ht_cell *cell) {
+    const struct ht_arena_counts *counts = &x->channel.exchange->figures.arenas;
+    cell->arenas = (struct ht_arena_figures){known_count(counts->used), known_count(counts->most)};
+    cell->processors_asked = x->channel.processors_asked;
+}
+
 static void memory_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     char problem[512] = "";
     bool own = turn->who == HT_WHO_NULL;
@@ -234,7 +244,7 @@ static void memory_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     line.outcome = &outcome;
     if (cell->memory_ok &&
         !ht_memory_figures(x->built, &outcome, x->channel.rss_bytes, own ? NULL : &x->null_memory,
-                           own ? NULL : x->null_rss_bytes, &cell->memory)) {
+                           own ? NULL : x->null_rss_bytes, own ? NULL : x->own_bytes, &cell->memory)) {
         snprintf(problem, sizeof problem, "no memory for its figures");
         cell->memory_ok = false;
     }
@@ -245,7 +255,10 @@ static void memory_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     if (cell->memory_ok) {
         warn_of_cycle_counter(x, turn, &outcome);
         line.memory = &cell->memory;
+        take_arenas(x, cell);
         line.leftovers = &cell->leftovers;
+        line.arenas = &cell->arenas;
+        line.processors_asked = cell->processors_asked;
         line.memory_figures = &x->channel.exchange->figures;
         if (ht_figures_of_memory(x, turn)) line.decomposition = &cell->decomposition;
         if (!x->plan->time_pass) cell->faults = (double)(outcome.minor_faults + outcome.major_faults);

@@ -12,12 +12,13 @@ static bool calls_operators(const struct ht_experiment *x) {
 }
 
 struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass) {
-    bool of_memory = pass == HT_PASS_MEMORY || pass == HT_PASS_ACCOUNT || pass == HT_PASS_SNAPSHOT;
+    bool of_memory = pass == HT_PASS_MEMORY || pass == HT_PASS_ACCOUNT || pass == HT_PASS_SNAPSHOT ||
+                     pass == HT_PASS_LIMIT;
     // What the operators do besides malloc and free makes no difference to memory.
     bool of_time = pass == HT_PASS_DESCRIBE || pass == HT_PASS_FLAT || pass == HT_PASS_TIMED;
     const struct ht_pace *pace = of_memory ? &x->plan->paces.memory : &x->plan->paces.time;
     uint64_t usual = of_memory ? memory_window_ns : time_window_ns;
-    return (struct ht_job){
+    struct ht_job job = {
         .pass = pass,
         .touch = x->plan->touch,
         .touch_free = x->plan->touch_free,
@@ -25,7 +26,9 @@ struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass
         .pollution = x->plan->pollution,
         .fixed_addresses = of_memory || x->plan->layout_fixed,
         .syscall_socket = -1,
+        .processors = x->plan->processors,
         .snapshot_fd = -1,
+        .group_stat_fd = -1,
         .operators = of_time && calls_operators(x),
         .operator_calls = calls_operators(x),
         .virtual_time = pace->virtual_time,
@@ -36,6 +39,8 @@ struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass
         .repeats = pass == HT_PASS_FLAT && x->repeats ? x->repeats : 1,
         .window_ns = x->plan->window_ns ? x->plan->window_ns : usual,
     };
+    if (pass == HT_PASS_FLAT || pass == HT_PASS_TIMED || pass == HT_PASS_MEMORY) job.aging = x->plan->aging;
+    return job;
 }
 
 struct ht_job ht_experiment_job_at_once(const struct ht_experiment *x, enum ht_pass pass) {

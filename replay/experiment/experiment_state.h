@@ -11,6 +11,7 @@
 #include "failing_runs.h"
 #include "form_builder.h"
 #include "huge_pages.h"
+#include "limit_result.h"
 #include "machine_facts.h"
 #include "replay_plan.h"
 #include "replay_warnings.h"
@@ -35,10 +36,12 @@ struct ht_experiment {
     const struct ht_choice *null_choice;
     size_t baseline;
     const char *trace_sha256;
+    const struct ht_extended_part *extended;
     const struct ht_heap_share *share;  // how much of its memory the trace accounts for
     uint64_t end_ns;                    // of the trace
     double freed_warm_share;
-    int results_fd;  // -1: results are not kept
+    const uint64_t *own_bytes;  // the recorded program's own memory by sample; NULL: not known
+    int results_fd;             // -1: results are not kept
     struct ht_machine machine;
     struct ht_huge_pages huge_pages;  // of all runs
     struct ht_child_channel channel;
@@ -48,6 +51,8 @@ struct ht_experiment {
     double spent_s;    // of the warm-up and all rounds
     bool warned_late;  // that the budget won't do
     size_t failed_runs;
+    struct ht_limit_result limits[HT_CHOICES_MAX];  // of the limit pass
+    const char *limit_by;
     struct ht_failing_runs failing[HT_CHOICES_MAX], null_failing;
     bool results_failed;  // writing them failed
     uint32_t repeats;     // of the trace in one flat run, from the warm-up

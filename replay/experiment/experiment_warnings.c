@@ -138,8 +138,9 @@ static void warn_of_time(const struct ht_experiment *x, const struct ht_comparis
     }
 }
 
+// The process's control is the heap's with the same added to both: it differs less.
 static void warn_of_control(const struct ht_comparison *c, struct ht_warnings *warnings) {
-    for (int figure = 0; figure < HT_FIGURES; figure++) {
+    for (int figure = 0; figure < HT_FIGURE_PROCESS; figure++) {
         const struct ht_interval *control = &c->controls[figure];
         if (!(control->low > 1 + control_error_max) && !(control->high < 1 - control_error_max)) continue;
         ht_warn(warnings, HT_WARNING_CONTROL,

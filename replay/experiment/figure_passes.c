@@ -57,11 +57,15 @@ static bool run_counted(struct ht_experiment *x, const struct ht_choice *choice,
     struct ht_job job = ht_experiment_job_at_once(x, HT_PASS_ACCOUNT);
     uint64_t limit_ns = counting_ns + x->built->form->operations * COUNTING_NS_PER_OPERATION;
     bool over_limit = false;
-    struct ht_syscall_counter *counter = ht_syscall_count_start(
-        limit_ns, &job.syscall_socket, figures->syscalls_problem, sizeof figures->syscalls_problem);
-    if (!counter) job.syscall_socket = -1;
+    // Where the child is shown other processors, that filter has the only listener that a process can have.
+    struct ht_syscall_counter *counter =
+        ht_syscall_count_start(limit_ns, !job.processors, &job.syscall_socket, figures->syscalls_problem,
+                               sizeof figures->syscalls_problem);
+    job.counted = counter && job.processors;
+    x->channel.counter = counter;
     *replayed =
         ht_child_run(&x->channel, choice, &job, -1, &x->random, figures->problem, sizeof figures->problem);
+    x->channel.counter = NULL;
     if (!counter) return true;
     figures->syscalls_counted = ht_syscall_count_stop(counter, &figures->syscalls, &over_limit);
     int refusal = x->channel.exchange->figures.filter_refusal;

@@ -1,5 +1,6 @@
 #include "recorded_program.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -69,6 +70,14 @@ static int take_totals(struct ht_trace_reader *reader, const struct ht_trace_fac
     return 0;
 }
 
+static void take_extended(const json_t *context, struct ht_extended_part *extended) {
+    const json_t *part = json_object_get(context, "extended");
+    if (!extended_words(context, extended->words)) return;
+    extended->from_ns = (uint64_t)json_integer_value(json_object_get(part, "from_ns"));
+    extended->until_ns = (uint64_t)json_integer_value(json_object_get(part, "until_ns"));
+    extended->to_ns = (uint64_t)json_integer_value(json_object_get(part, "to_ns"));
+}
+
 int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_program *program,
                              struct ht_error *error) {
     *program = (struct ht_recorded_program){.rss_peak_bytes = NAN, .heap_peak_bytes = NAN, .cpu_ns = NAN};
@@ -82,15 +91,25 @@ int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_
     take_text(context, "thp", thp, sizeof thp);
     ht_chosen_word(thp, program->thp, sizeof program->thp);
     program->pid = (uint32_t)json_integer_value(json_object_get(context, "pid"));
+    take_extended(context, &program->extended);
     json_decref(context);
     struct ht_trace_facts facts = {0};
     if (ht_trace_facts(reader, &facts, error)) return -1;
     take_samples(&facts, program);
     int failed = take_totals(reader, &facts, program, error);
+    if (!failed && !ht_own_memory_take(&facts, &program->own)) {
+        errno = ENOMEM;
+        failed = ht_error_system(error, "trace", "samples of memory");
+    }
     ht_trace_facts_free(&facts);
+    // It was measured for a part of the time only.
+    if (program->extended.words[0]) ht_recorded_program_other(program);
     return failed;
 }
 
 void ht_recorded_program_other(struct ht_recorded_program *program) {
     program->rss_peak_bytes = program->heap_peak_bytes = program->cpu_ns = NAN;
+    ht_own_memory_free(&program->own);
 }
+
+void ht_recorded_program_free(struct ht_recorded_program *program) { ht_own_memory_free(&program->own); }

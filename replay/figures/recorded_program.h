@@ -5,8 +5,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "extended_words.h"
 #include "heap_share.h"
+#include "recorded_own.h"
 #include "trace_reader.h"
+
+// What heaptape extend made of the recording: it ends at until_ns, all later time repeats what lies between.
+struct ht_extended_part {
+    uint64_t from_ns, until_ns, to_ns;
+    char words[EXTENDED_WORDS_BYTES];  // empty: nothing
+};
 
 struct ht_recorded_program {
     char command[256], allocator[64], allocator_version[64];
@@ -22,7 +30,9 @@ struct ht_recorded_program {
     char thp[64];  // mode of transparent huge pages, empty if not known
     // What the recording missed, 0 where it does not know.
     uint64_t lost_calls, anomalies, foreign_frees, repairs;
+    struct ht_extended_part extended;
     struct ht_heap_share share;  // of one copy, however many are replayed
+    struct ht_own_memory own;    // along the trace; unknown where several copies are replayed
 };
 
 int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_program *program,
@@ -30,5 +40,7 @@ int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_
 
 // What is replayed is not this program as it ran: its figures are not to be set beside the replays'.
 void ht_recorded_program_other(struct ht_recorded_program *program);
+
+void ht_recorded_program_free(struct ht_recorded_program *program);
 
 #endif

@@ -127,23 +127,34 @@ static void mean_and_peak(const struct ht_built_form *built, struct ht_memory_fi
     figures->rss_mean_bytes = weights > 0 ? sum / weights : plain / (double)figures->count;
 }
 
+// The peak of the sum: heap and own memory need not be largest at the same moment.
+static void process_figures(const uint64_t *own, struct ht_memory_figures *figures) {
+    figures->process_rss_peak_bytes = figures->process_rss_end_bytes = NAN;
+    if (!own || !figures->count) return;
+    for (size_t i = 0; i < figures->count; i++)
+        figures->process_rss_peak_bytes =
+            fmax(figures->process_rss_peak_bytes, (double)(figures->rss_bytes[i] + own[i]));
+    figures->process_rss_end_bytes = figures->rss_end_bytes + (double)own[figures->count - 1];
+}
+
 static uint64_t less(uint64_t bytes, uint64_t off) { return bytes > off ? bytes - off : 0; }
 
 bool ht_memory_figures(const struct ht_built_form *built, const struct ht_outcome *outcome,
                        const uint64_t *rss, const struct ht_outcome *null_outcome, const uint64_t *null_rss,
-                       struct ht_memory_figures *figures) {
+                       const uint64_t *own, struct ht_memory_figures *figures) {
     size_t count = built->form->samples;
     *figures = (struct ht_memory_figures){.count = count,
                                           .rss_bytes = malloc((count ? count : 1) * sizeof(uint64_t))};
     if (!figures->rss_bytes) return false;
     for (size_t i = 0; i < count; i++) figures->rss_bytes[i] = null_rss ? less(rss[i], null_rss[i]) : rss[i];
-    bool own = !null_rss;
-    figures->rss_end_bytes = (double)less(outcome->rss_end_bytes, own ? 0 : null_outcome->rss_end_bytes);
+    bool of_null = !null_rss;
+    figures->rss_end_bytes = (double)less(outcome->rss_end_bytes, of_null ? 0 : null_outcome->rss_end_bytes);
     figures->rss_start_bytes =
-        (double)less(outcome->rss_start_bytes, own ? 0 : null_outcome->rss_start_bytes);
+        (double)less(outcome->rss_start_bytes, of_null ? 0 : null_outcome->rss_start_bytes);
     figures->wait_time_ns = (double)outcome->wait_ns;
     figures->wall_ns = (double)outcome->wall_ns;
     mean_and_peak(built, figures);
+    process_figures(own, figures);
     fragmentation(built, figures);
     return true;
 }

@@ -25,6 +25,8 @@ struct ht_time_figures {
 
 struct ht_memory_figures {
     double rss_peak_bytes, rss_mean_bytes, rss_end_bytes, rss_start_bytes;
+    // With what the program held itself at the same moments; NaN where that is not known.
+    double process_rss_peak_bytes, process_rss_end_bytes;
     double fragmentation[4];  // Johnstone & Wilson's F1 to F4
     double wait_time_ns, wall_ns;
     uint64_t *rss_bytes;        // by sample point, the null replayer's taken off
@@ -46,9 +48,10 @@ size_t ht_peak_sample(const struct ht_built_form *built, const uint64_t *rss_byt
 double ht_harness_share(const struct ht_time_figures *figures);
 
 // rss, null_rss: samples of this child and of the null child; null_rss NULL for the null's own run, whose
-// figures are then all of its anonymous memory. Returns false without memory.
+// figures are then all of its anonymous memory. own: the recorded program's own memory by sample, or NULL.
+// Returns false without memory.
 bool ht_memory_figures(const struct ht_built_form *built, const struct ht_outcome *outcome,
                        const uint64_t *rss, const struct ht_outcome *null_outcome, const uint64_t *null_rss,
-                       struct ht_memory_figures *figures);
+                       const uint64_t *own, struct ht_memory_figures *figures);
 
 #endif

@@ -87,6 +87,8 @@ static const char *wrong_tables(const struct ht_child_figures *figures, uint64_t
     for (size_t i = 0; i < HT_PERF_EVENTS; i++)
         if (!is_errno(figures->perf[i].refusal)) return "a counter";
     if (!view_holds(&figures->residency_end)) return "a residency";
+    if (figures->arenas.used > BYTES_LIMIT && figures->arenas.used != HT_FIGURE_UNKNOWN) return "its arenas";
+    if (figures->arenas.most > BYTES_LIMIT && figures->arenas.most != HT_FIGURE_UNKNOWN) return "its arenas";
     if (!are_bytes(figures->rss_after_free_bytes) || !are_bytes(figures->rss_after_purge_bytes)) return "RSS";
     return is_errno(figures->filter_refusal) ? NULL : "the filter's refusal";
 }
@@ -124,6 +126,9 @@ static const char *what_is_wrong(const struct ht_exchange *answer, const struct 
     wrong = wrong_outcome(outcome);
     if (!wrong && (job->pass == HT_PASS_MEMORY || job->pass == HT_PASS_SNAPSHOT))
         wrong = wrong_samples(rss_bytes, samples);
+    if (!wrong && job->pass == HT_PASS_LIMIT && answer->figures.group_bytes >= BYTES_LIMIT &&
+        answer->figures.group_bytes != HT_FIGURE_UNKNOWN)
+        wrong = "its control group's memory";
     if (!wrong && job->pass == HT_PASS_SNAPSHOT) wrong = wrong_stretches(&answer->figures, job->stretches);
     uint64_t repeats = answer->figures.repeats, most = job->repeats ? job->repeats : 1;
     if (!wrong && job->pass == HT_PASS_FLAT && (repeats < 1 || repeats > most)) wrong = "its repeats";

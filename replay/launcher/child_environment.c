@@ -5,7 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OWN_VARIABLES = 7 + HT_KNOB_CHOICES_MAX };
+#include "processor_number.h"
+
+enum { OWN_VARIABLES = 8 + HT_KNOB_CHOICES_MAX };
 
 static bool starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
@@ -39,6 +41,7 @@ static const char *pass_name(enum ht_pass pass) {
     case HT_PASS_MEMORY: return "memory";
     case HT_PASS_SNAPSHOT: return "snapshot";
     case HT_PASS_VERIFY: return "verify";
+    case HT_PASS_LIMIT: return "limit";
     default: return "describe";
     }
 }
@@ -63,6 +66,11 @@ void ht_child_environment_make(struct ht_child_environment *made, const struct h
     memcpy(made->padding, "HEAPTAPE_PAD=", 13);
     made->variables[count++] = made->padding;
     if (job->virtual_time) made->variables[count++] = (char *)HT_CLOCK_HELD;
+    if (job->processors) {
+        snprintf(made->processors, sizeof made->processors, HT_PROCESSORS_VARIABLE "%" PRIu32,
+                 job->processors);
+        made->variables[count++] = made->processors;
+    }
     if (choice->preload[0]) {
         snprintf(made->preload, sizeof made->preload, "LD_PRELOAD=%s", choice->preload);
         made->variables[count++] = made->preload;

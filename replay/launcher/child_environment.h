@@ -11,6 +11,7 @@ enum { HT_PADDING_BYTES_MAX = 4096, HT_ENVIRONMENT_MAX = 4096 };
 struct ht_child_environment {
     char *variables[HT_ENVIRONMENT_MAX];  // NULL after the last
     char padding[HT_PADDING_BYTES_MAX], preload[4200], needed[4200];
+    char processors[40];
     char allocator[160], pass[32], run[48];
 };
 

@@ -20,6 +20,8 @@
 #include "known_faults.h"
 #include "left_processes.h"
 #include "oom_kills.h"
+#include "processor_filter.h"
+#include "shown_processors.h"
 
 // A signal handler has no argument to carry state in: hence these two.
 static volatile sig_atomic_t interrupted;  // by this signal
@@ -73,15 +75,17 @@ static bool share(struct ht_child_channel *channel) {
     return map != MAP_FAILED;
 }
 
+static size_t live_words(const struct ht_built_form *built) { return built->form->slots / 64 + 1; }
+
 int ht_child_channel_open(struct ht_child_channel *channel, const struct ht_built_form *built,
                           struct ht_error *error) {
     uint32_t samples = built ? built->form->samples : 0, readings = built ? built->form->readings : 0;
-    size_t live_bytes = built ? (built->form->slots / 64 + 1) * sizeof(uint64_t) : 0;
+    size_t live_bytes = built ? live_words(built) * sizeof(uint64_t) : 0;
     *channel =
         (struct ht_child_channel){.built = built, .exchange_fd = -1, .adopts = ht_left_processes_adopt()};
     channel->answer_bytes =
         HT_EXCHANGE_RSS_OFFSET + 2ull * samples * sizeof(uint64_t) + readings * sizeof(struct ht_reading);
-    channel->exchange_bytes = channel->answer_bytes + live_bytes;
+    channel->exchange_bytes = channel->answer_bytes + live_bytes + samples * sizeof(uint64_t);
     if (!share(channel)) return failed_channel(channel, error);
     channel->exchange = calloc(1, channel->answer_bytes);
     if (!channel->exchange) {
@@ -184,16 +188,36 @@ static void add_child(struct command *command, const struct ht_choice *choice, c
     add_words(command, 3, child);
 }
 
+// How one child is started.
+struct start {
+    char **environment;
+    const char *wrapper;  // NULL: none
+    int cpu;
+    pid_t launcher;
+    int listener_socket;  // of the processors that it is shown
+};
+
+// From here on the launcher answers.
+static void show_processors(const struct ht_child_channel *channel, const struct start *start) {
+    const struct ht_job *job = &channel->exchange->job;
+    if (!job->processors) return;
+    if (start->cpu < 0) ht_processors_restrict(job->processors);
+    if (!ht_processor_filter_install(start->listener_socket, job->counted))
+        refuse(channel, "it can't be shown another number of processors");
+}
+
 static _Noreturn void exec_child(const struct ht_child_channel *channel, const struct ht_choice *choice,
-                                 char **environment, const char *wrapper, int cpu, pid_t launcher) {
+                                 const struct start *start) {
     char form[16], exchange[16], output[600];
     struct command command = {.count = 0};
     snprintf(form, sizeof form, "%d", channel->built ? channel->built->fd : -1);
     snprintf(exchange, sizeof exchange, "%d", channel->exchange_fd);
-    become_child(launcher);
-    pin(cpu);
+    become_child(start->launcher);
+    pin(start->cpu);
     set_addresses(&channel->exchange->job, choice);
     disable_huge_pages(channel);
+    if (channel->group && !ht_memory_group_join(channel->group))
+        refuse(channel, "it can't join its control group");
     if (channel->simulation) {
         add_words(&command, channel->simulation->count, channel->simulation->word);
         ht_simulation_fix_addresses();
@@ -207,12 +231,13 @@ static _Noreturn void exec_child(const struct ht_child_channel *channel, const s
                                      "--toggle-collect=ht_engine_run",
                                      "--log-file=/dev/null"};
         add_words(&command, 6, words);
-    } else if (wrapper) {
-        const char *const words[] = {"/bin/sh", "-c", wrapper, "sh"};
+    } else if (start->wrapper) {
+        const char *const words[] = {"/bin/sh", "-c", start->wrapper, "sh"};
         add_words(&command, 4, words);
     }
     add_child(&command, choice, form, exchange);
-    execvpe(command.words[0], command.words, environment);
+    show_processors(channel, start);
+    execvpe(command.words[0], command.words, start->environment);
     refuse(channel, channel->callgrind_path || channel->simulation ? "valgrind can't be run"
                                                                    : "its program can't be run");
 }
@@ -247,17 +272,18 @@ static bool judge(const struct ht_child_channel *channel, int status, struct ht_
 
 // Runs the child to its end. False, with problem, if it did not come to one by itself.
 static bool run_to_end(struct ht_child_channel *channel, const struct ht_choice *choice,
-                       const struct ht_job *job, int cpu, struct ht_random *random, int *status,
+                       const struct ht_job *job, struct start *start, struct ht_random *random, int *status,
                        char *problem, size_t problem_room) {
     static struct ht_child_environment environment;  // too large for a small stack
     char wrapper[4200];
     bool wrapped = channel->wrap && job->pass != HT_PASS_DESCRIBE;
     snprintf(wrapper, sizeof wrapper, "exec %s \"$@\"", wrapped ? channel->wrap : "");
     ht_child_environment_make(&environment, choice, job, wrapped ? ++channel->runs : 0, random);
-    pid_t launcher = getpid(), child = fork();
-    if (child == 0) {
-        exec_child(channel, choice, environment.variables, wrapped ? wrapper : NULL, cpu, launcher);
-    }
+    start->environment = environment.variables;
+    start->wrapper = wrapped ? wrapper : NULL;
+    start->launcher = getpid();
+    pid_t child = fork();
+    if (child == 0) exec_child(channel, choice, start);
     if (child < 0) {
         snprintf(problem, problem_room, "no new process: %s", strerror(errno));
         return false;
@@ -289,8 +315,11 @@ static struct ht_job ask(struct ht_child_channel *channel, const struct ht_choic
     shared->job.known = ht_known_alignments_of(choice);
     if (choice->kind) snprintf(shared->job.kind, HT_KIND_BYTES, "%s", choice->kind->name);
     if (built) {
-        memcpy((char *)shared + channel->answer_bytes, built->live_slots,
-               channel->exchange_bytes - channel->answer_bytes);
+        uint64_t *live = (uint64_t *)((char *)shared + channel->answer_bytes),
+                 *own = live + live_words(built);
+        memcpy(live, built->live_slots, live_words(built) * sizeof *live);
+        if (channel->own_bytes) memcpy(own, channel->own_bytes, built->form->samples * sizeof *own);
+        else memset(own, 0, built->form->samples * sizeof *own);
     }
     struct ht_job asked;
     memcpy(&asked, &shared->job, sizeof asked);
@@ -303,6 +332,28 @@ static bool take_answer(struct ht_child_channel *channel, const struct ht_job *a
                         size_t room) {
     memcpy(channel->exchange, channel->shared, channel->answer_bytes);
     return ht_child_answer_check(channel->exchange, asked, channel->built, channel->rss_bytes, problem, room);
+}
+
+// The same, where the child is shown other processors than there are, if it is.
+static bool run_shown(struct ht_child_channel *channel, const struct ht_choice *choice,
+                      const struct ht_job *job, int cpu, struct ht_random *random, int *status, char *problem,
+                      size_t room) {
+    struct start start = {.cpu = cpu, .listener_socket = -1};
+    struct ht_shown_processors shown;
+    channel->processors_asked = false;
+    if (!job->processors) return run_to_end(channel, choice, job, &start, random, status, problem, room);
+    if (!ht_shown_processors_start(&shown, job->processors, job->counted ? channel->counter : NULL)) {
+        snprintf(problem, room, "no thread to show it other processors: %s", strerror(errno));
+        return false;
+    }
+    start.listener_socket = shown.listener.sockets[1];
+    bool by_itself = run_to_end(channel, choice, job, &start, random, status, problem, room);
+    ht_shown_processors_stop(&shown);
+    channel->processors_asked = shown.asked;
+    if (!shown.problem) return by_itself;
+    snprintf(problem, room, "it can't be shown another number of processors: %s: %s", shown.problem,
+             strerror(shown.problem_errno));
+    return false;
 }
 
 bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choice, const struct ht_job *job,
@@ -321,9 +372,10 @@ bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choi
         return false;
     }
     struct ht_oom_kills kills = ht_oom_kills_read();
-    bool ran = run_to_end(channel, choice, job, cpu, random, &status, problem, problem_room);
+    bool ran = run_shown(channel, choice, job, cpu, random, &status, problem, problem_room);
     bool decoded = !decoder || !ht_decoder_stop(decoder, &error);
     bool sound = take_answer(channel, &asked, nonsense, sizeof nonsense);
+    channel->processors_asked |= channel->exchange->outcome.processors_asked != 0;
     if (!decoded) snprintf(problem, problem_room, "%s", error.message);
     else if (ran && !sound && WIFEXITED(status)) snprintf(problem, problem_room, "%s", nonsense);
     else return ran && judge(channel, status, kills, problem, problem_room) && !interrupted;

@@ -9,9 +9,11 @@
 #include "child_watch.h"
 #include "form_builder.h"
 #include "huge_pages.h"
+#include "memory_group.h"
 #include "random_numbers.h"
 #include "replay_job.h"
 #include "simulation.h"
+#include "syscall_count.h"
 
 // The memory that launcher and children talk through, and the launcher's copy of what the last child left
 // there.
@@ -21,9 +23,11 @@ struct ht_child_channel {
     uint64_t exchange_bytes, answer_bytes;  // the answer comes first; what follows is the launcher's
     struct ht_exchange *shared;             // children write it as they please: only ht_child_run reads them
     struct ht_exchange *exchange;
-    const uint64_t *rss_bytes;                     // the samples of the last memory pass
-    const uint64_t *untouched_bytes;               // of the last accounting pass, by sample
-    const struct ht_reading *readings;             // of the last timed pass
+    const uint64_t *rss_bytes;          // the samples of the last memory pass
+    const uint64_t *untouched_bytes;    // of the last accounting pass, by sample
+    const uint64_t *own_bytes;          // the recorded program's own memory by sample; NULL: not known
+    struct ht_memory_group *group;      // that children of the limit pass join, or NULL
+    const struct ht_reading *readings;  // of the last timed pass
     const struct ht_simulation_words *simulation;  // children run under it; NULL: on the processor
     const char *callgrind_path;  // children run under callgrind, which writes there; NULL: on their own
     // Set once it is open, for all children to come.
@@ -31,8 +35,11 @@ struct ht_child_channel {
     const char *wrap;  // the command that children are run under, as a shell reads it; NULL: none
     uint64_t runs;     // under it, so far
     enum ht_thp_disable thp_disable;
-    bool adopts;    // what children leave behind (left_processes.h)
-    uint32_t left;  // processes, by the last child
+    // Told which system calls a child makes, where it is shown other processors; NULL: nobody counts.
+    struct ht_syscall_counter *counter;
+    bool processors_asked;  // by the last child: their number, or on which it runs
+    bool adopts;            // what children leave behind (left_processes.h)
+    uint32_t left;          // processes, by the last child
 };
 
 // built: what the children are to replay, with room for its samples and readings; NULL: only to describe.

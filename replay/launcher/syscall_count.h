@@ -26,11 +26,17 @@ struct ht_syscall_counts {
 };
 
 struct ht_syscall_counter;
+struct seccomp_notif;
 
 // Starts to wait for a child's listener. child_socket: what the child is to send it through. A child whose
-// replay is not over after limit_ns is killed. NULL, with problem, if that can't be had.
-struct ht_syscall_counter *ht_syscall_count_start(uint64_t limit_ns, int *child_socket, char *problem,
-                                                  size_t room);
+// replay is not over after limit_ns is killed. NULL, with problem, if that can't be had. listens: false where another
+// listener has the child's calls, because a process can have only one: what it hears of them it passes on to
+// ht_syscall_count_take, once the child's replay begins.
+struct ht_syscall_counter *ht_syscall_count_start(uint64_t limit_ns, bool listens, int *child_socket,
+                                                  char *problem, size_t room);
+void ht_syscall_count_begin(struct ht_syscall_counter *counter);
+// False: the child took too long, and was killed.
+bool ht_syscall_count_take(struct ht_syscall_counter *counter, const struct seccomp_notif *asked);
 
 // The child has ended. True: its calls have been counted; else there was no listener, or the child was
 // killed (over_limit).

@@ -5,4 +5,5 @@ const struct ht_figure_words ht_figure_words[HT_FIGURES] = {
     {"rss_peak", "rss_peak_bytes", "smaller", "larger"},
     {"rss_mean", "rss_mean_bytes", "smaller", "larger"},
     {"rss_end", "rss_end_bytes", "smaller", "larger"},
+    {"process_rss_peak", "process_rss_peak_bytes", "smaller", "larger"},
 };

@@ -2,7 +2,14 @@
 #ifndef HEAPTAPE_COMPARED_FIGURE_H
 #define HEAPTAPE_COMPARED_FIGURE_H
 
-enum ht_figure { HT_FIGURE_TIME, HT_FIGURE_PEAK, HT_FIGURE_MEAN, HT_FIGURE_END, HT_FIGURES };
+enum ht_figure {
+    HT_FIGURE_TIME,
+    HT_FIGURE_PEAK,
+    HT_FIGURE_MEAN,
+    HT_FIGURE_END,
+    HT_FIGURE_PROCESS,
+    HT_FIGURES
+};
 struct ht_figure_words {
     const char *name;         // of --fail-if and of `heaptape compare`
     const char *key;          // in JSON

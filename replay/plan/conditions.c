@@ -19,7 +19,8 @@ const char *ht_fail_if_add(struct ht_conditions *conditions, const char *text) {
     if (strlen(text) >= sizeof condition.text) return "expected a shorter condition, such as time>1.05";
     strcpy(condition.text, text);
     condition.figure = figure_named(name, (size_t)(at - name));
-    if (condition.figure < 0) return "expected one of time, rss_peak, rss_mean, rss_end, such as time>1.05";
+    if (condition.figure < 0)
+        return "expected one of time, rss_peak, rss_mean, rss_end, process_rss_peak, such as time>1.05";
     at += strspn(at, " ");
     if (*at != '<' && *at != '>') return "expected one of > >= < <= after the figure, such as time>1.05";
     condition.above = *at++ == '>';

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "aging_plan.h"
 #include "allocator_choice.h"
 #include "conditions.h"
 #include "huge_pages.h"
@@ -26,8 +27,15 @@ struct ht_plan {
     const char *splice_path;       // accesses to simulate in the count pass; NULL: none
     const char *snapshots_folder;  // NULL: none are taken
     struct ht_snapshot_times snapshot_times;
+    uint64_t extend_to_ns;                     // 0: the trace is replayed as it is
+    uint64_t extend_from_ns, extend_until_ns;  // the stretch; UINT64_MAX, both: the longest steady one
     bool one_thread;
     uint32_t scale;  // copies of the trace, side by side
+    bool limit_pass, memory_max_search;
+    uint64_t memory_max_bytes;           // of the process in the limit pass, unless that searches
+    double age_occupancy, age_multiple;  // of a heap that has been used; 0: it is fresh
+    struct ht_aging aging;               // what that means for the trace, once it is read
+    uint32_t processors;                 // that allocators are shown; 0: those that there are
     enum ht_touch touch;
     enum ht_touch_free touch_free;
     struct ht_pollution pollution;  // nothing: the caches are left as the replay leaves them

@@ -6,6 +6,7 @@
 #include "fail_if.h"
 #include "figures_json.h"
 #include "json_values.h"
+#include "limit_report.h"
 
 static json_t *verdict_json(enum ht_verdict verdict, const struct ht_figure_words *words) {
     switch (verdict) {
@@ -97,10 +98,12 @@ static json_t *allocator_json(const struct ht_comparison *c, size_t i) {
     json_set_number(made, "time_runs", e->time_runs);
     json_set_number(made, "memory_runs", e->memory_runs);
     add_failing_runs(made, &c->failing[i]);
+    json_object_set_new(made, "limit", ht_limit_json(c->limits ? &c->limits[i] : NULL, c->limit_by));
     json_object_set_new(made, "alloc_time_ns", estimate_json(e, HT_FIGURE_TIME));
     json_object_set_new(made, "rss_peak_bytes", estimate_json(e, HT_FIGURE_PEAK));
     json_object_set_new(made, "rss_mean_bytes", estimate_json(e, HT_FIGURE_MEAN));
     json_object_set_new(made, "rss_end_bytes", estimate_json(e, HT_FIGURE_END));
+    json_object_set_new(made, "process_rss_peak_bytes", estimate_json(e, HT_FIGURE_PROCESS));
     json_set_figure(made, "ns_per_call", e->ns_per_call);
     json_set_figure(made, "instructions", c->instructions[i]);
     json_set_figure(made, "faults", e->faults);
@@ -142,6 +145,8 @@ int ht_comparison_print_json(FILE *out, const struct ht_comparison *c) {
                              (json_int_t)c->built->inherited_objects, "rounds", (json_int_t)c->rounds, "seed",
                              (json_int_t)c->plan->seed, "failed_runs", (json_int_t)c->failed_runs);
     json_set_number(root, "scale", c->plan->scale);
+    json_object_set_new(root, "processors",
+                        c->plan->processors ? json_integer(c->plan->processors) : json_null());
     json_set_text(root, "baseline", c->count ? choices->list[c->baseline].name : NULL);
     json_set_known_text(root, "thp", c->thp);
     json_set_number(root, "repeats", c->repeats);
@@ -153,6 +158,7 @@ int ht_comparison_print_json(FILE *out, const struct ht_comparison *c) {
                                   json_figure(c->null_rss_bytes), "clock_cost_ns",
                                   json_figure(c->clock_cost_ns)));
     json_object_set_new(root, "recorded", recorded_json(c));
+    json_set_known_text(root, "extrapolated", c->program->extended.words);
     json_t *allocators = json_array();
     for (size_t i = 0; i < c->count; i++) json_array_append_new(allocators, allocator_json(c, i));
     json_object_set_new(root, "allocators", allocators);

@@ -78,12 +78,16 @@ static void print_heading(FILE *out, const struct ht_comparison *c) {
                  program->allocator_version);
     }
     fputc('\n', out);
+    if (program->extended.words[0]) ht_print(out, "%s\n", program->extended.words);
     if (c->plan->scale > 1) ht_print(out, "%u copies side by side, together ", c->plan->scale);
     ht_print(out, "%s calls, %zu round%s, seed %" PRIu64, ht_grouped(calls, c->built->calls_total), c->rounds,
              c->rounds == 1 ? "" : "s", c->plan->seed);
     if (c->built->inherited_objects) {
         ht_print(out, "; %s blocks inherited", ht_grouped(calls, c->built->inherited_objects));
     }
+    if (c->plan->aging.blocks)
+        ht_print(out, "; on a used heap: %s blocks, of which %.3g %% stay",
+                 ht_grouped(calls, c->plan->aging.blocks), 100 * c->plan->age_occupancy);
     if (c->repeats > 1) ht_print(out, "; time is the mean of %" PRIu32 " repeats in each run", c->repeats);
     fputc('\n', out);
     print_control(out, c);
@@ -160,16 +164,23 @@ static void print_instructions(FILE *out, const struct ht_comparison *c) {
     ht_table_print(out, &table);
 }
 
+// Whether the trace knows what the program held beside its heap.
+static bool knows_process(const struct ht_comparison *c) {
+    for (size_t i = 0; i < c->count; i++)
+        if (!isnan(c->allocators[i].process_rss_peak.median)) return true;
+    return false;
+}
+
 static void print_memory(FILE *out, const struct ht_comparison *c) {
     static struct ht_text_table table;
     struct row_names names = names_of(c, c->baseline);
-    ht_table_begin(&table, "lrlrrrl",
+    ht_table_begin(&table, "lrlrrrrl",
                    (const char *[]){"allocator", "peak RSS", names.versus, "mean RSS", "RSS at end",
-                                    "peak RSS/live", "verdict"});
+                                    "peak RSS/live", "process", "verdict"});
     for (size_t i = 0; i < c->count; i++) {
         const struct ht_allocator_estimates *e = &c->allocators[i];
         char peak[CELL_BYTES], ratio[CELL_BYTES], mean[CELL_BYTES], end[CELL_BYTES], f4[CELL_BYTES];
-        char verdict[CELL_BYTES];
+        char process[CELL_BYTES], verdict[CELL_BYTES];
         names = names_of(c, i);
         ht_table_add(&table,
                      (const char *[]){names.allocator, number_text(e->rss_peak.median, 1e6, "%.1f MB", peak),
@@ -177,10 +188,17 @@ static void print_memory(FILE *out, const struct ht_comparison *c) {
                                       number_text(e->rss_mean.median, 1e6, "%.1f MB", mean),
                                       number_text(e->rss_end.median, 1e6, "%.1f MB", end),
                                       number_text(e->fragmentation[3], 1, "%.2f", f4),
+                                      number_text(e->process_rss_peak.median, 1e6, "%.1f MB", process),
                                       verdict_text(e, HT_FIGURE_PEAK, verdict)});
     }
     fputc('\n', out);
     ht_table_print(out, &table);
+    if (knows_process(c))
+        ht_print(
+            out,
+            "process: peak RSS with what the program held itself at each moment (%.1f MB at most), without file "
+            "pages\n",
+            (double)c->program->share.own_bytes / 1e6);
 }
 
 // The words for who leads by a figure.
@@ -289,8 +307,10 @@ static void print_harness(FILE *out, const struct ht_comparison *c) {
                  c->built->calls_total ? c->harness_ns / (double)c->built->calls_total : 0);
     }
     if (!isnan(c->null_rss_bytes)) {
-        ht_print(out, "%s %.2f MB, subtracted from each RSS", isnan(c->harness_ns) ? "" : ";",
-                 c->null_rss_bytes / 1e6);
+        double kept_bytes = (double)c->plan->aging.kept_bytes;
+        ht_print(out, "%s %.2f MB", isnan(c->harness_ns) ? "" : ";", (c->null_rss_bytes - kept_bytes) / 1e6);
+        if (kept_bytes > 0) ht_print(out, " and %.2f MB of blocks that stay", kept_bytes / 1e6);
+        ht_print(out, ", subtracted from each RSS");
     }
     ht_print(out, "\n");
 }
@@ -383,6 +403,7 @@ void ht_comparison_print(FILE *out, const struct ht_comparison *c) {
     if (c->plan->time_pass && c->count) print_time(out, c);
     if (c->plan->instructions && c->count) print_instructions(out, c);
     if (c->plan->memory_pass && c->count) print_memory(out, c);
+    if (c->plan->processors && c->plan->memory_pass && c->count) ht_processors_print(out, c);
     fputc('\n', out);
     for (size_t i = 0; i < c->count; i++) {
         print_missing(out, &c->failing[i], c->plan->choices.list[i].name);

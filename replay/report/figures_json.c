@@ -222,6 +222,13 @@ void ht_figures_json_compare(json_t *allocator, const struct ht_comparison *c, s
     const struct ht_choice_figures *of = &c->measurements->of_choices[choice + 1];
     struct ht_beside_medians medians = ht_beside_medians(c, choice);
     json_set_figure(allocator, "harness_share", medians.harness_share);
+    const struct ht_allocator *kind = c->plan->choices.list[choice].kind;
+    bool asked_known = c->plan->processors && c->plan->memory_pass;
+    json_object_set_new(allocator, "processors_asked",
+                        asked_known ? json_boolean(medians.processors_asked) : json_null());
+    json_set_known_text(allocator, "by_processors", kind ? kind->by_processors : NULL);
+    json_set_whole(allocator, "arenas", medians.arenas.used);
+    json_set_whole(allocator, "arenas_max", medians.arenas.most);
     add_latencies(allocator, &of->latencies);
     json_set_count(allocator, "latencies_dropped", of->latencies.dropped);
     add_counters(allocator, &medians.counters);

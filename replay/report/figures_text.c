@@ -1,5 +1,6 @@
 #include "figures_text.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,24 @@ void ht_huge_pages_print(FILE *out, const struct ht_comparison *c) {
                  number(bytes, 1e6, "%.1f MB", text));
     }
     fputc('\n', out);
+}
+
+void ht_processors_print(FILE *out, const struct ht_comparison *c) {
+    static struct ht_text_table table;
+    ht_table_begin(&table, "lrrll",
+                   (const char *[]){"allocator", "arenas", "at most", "asked", "makes of the processors"});
+    for (size_t i = 0; i < c->count; i++) {
+        struct ht_beside_medians medians = ht_beside_medians(c, i);
+        const struct ht_allocator *kind = c->plan->choices.list[i].kind;
+        const char *makes = kind ? kind->by_processors : NULL;
+        char text[2][CELL_BYTES];
+        ht_table_add(&table,
+                     (const char *[]){name_of(c, i), number(medians.arenas.used, 1, "%.0f", text[0]),
+                                      number(medians.arenas.most, 1, "%.0f", text[1]),
+                                      medians.processors_asked ? "yes" : "no", makes ? makes : "not known"});
+    }
+    ht_print(out, "\nprocessors shown: %" PRIu32 "\n", c->plan->processors);
+    ht_table_print(out, &table);
 }
 
 static void add_latency_row(struct ht_text_table *table, const char *what,

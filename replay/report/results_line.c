@@ -14,8 +14,18 @@
 #include "figures_json.h"
 #include "json_values.h"
 #include "known_faults.h"
+#include "limit_report.h"
 
 enum { RESULTS_SCHEMA = 1 };
+
+static json_t *extended_json(const struct ht_extended_part *extended) {
+    if (!extended || !extended->words[0]) return json_null();
+    json_t *part = json_object();
+    json_set_number(part, "from_ns", extended->from_ns);
+    json_set_number(part, "until_ns", extended->until_ns);
+    json_set_number(part, "to_ns", extended->to_ns);
+    return part;
+}
 
 static json_t *trace_json(const struct ht_run_result *line) {
     const struct ht_built_form *built = line->built;
@@ -31,6 +41,7 @@ static json_t *trace_json(const struct ht_run_result *line) {
     json_set_whole(trace, "rss_peak_bytes", share->anon_bytes ? (double)share->anon_bytes : NAN);
     json_set_whole(trace, "explained_bytes", share->anon_bytes ? (double)share->explained_bytes : NAN);
     json_set_whole(trace, "own_bytes", share->anon_bytes ? (double)share->own_bytes : NAN);
+    json_object_set_new(trace, "extended", extended_json(line->extended));
     return trace;
 }
 
@@ -106,7 +117,8 @@ static json_t *calls_json(const struct ht_run_result *line) {
 }
 
 struct curve {
-    json_t *time, *event, *live, *rss, *slop;  // slop: NULL where the allocator does not report it
+    json_t *time, *event, *live, *rss;
+    json_t *slop, *own;  // NULL where the allocator does not report it, or the trace does not know it
     const int64_t *slop_bytes;
 };
 
@@ -116,6 +128,7 @@ static void put_point(struct curve *curve, const struct ht_run_result *line, siz
     json_array_append_new(curve->event, json_integer((json_int_t)point->event));
     json_array_append_new(curve->live, json_integer((json_int_t)point->live_bytes));
     json_array_append_new(curve->rss, json_integer((json_int_t)line->memory->rss_bytes[i]));
+    if (curve->own) json_array_append_new(curve->own, json_integer((json_int_t)line->own_bytes[i]));
     if (curve->slop) json_array_append_new(curve->slop, json_integer((json_int_t)curve->slop_bytes[i]));
 }
 
@@ -132,6 +145,7 @@ static json_t *timeline_json(const struct ht_run_result *line) {
         .rss = json_array(),
         .slop = slops && figures->accounting.child->knows_usable ? json_array() : NULL,
         .slop_bytes = slops,
+        .own = line->own_bytes ? json_array() : NULL,
     };
     size_t stretch = memory->count / (line->plan->points - 1) + 1;
     for (size_t first = 0; first < memory->count; first += stretch) {
@@ -145,6 +159,7 @@ static json_t *timeline_json(const struct ht_run_result *line) {
     json_t *timeline = json_pack("{s:o, s:o, s:o, s:o}", "time_ns", curve.time, "event", curve.event,
                                  "live_bytes", curve.live, "rss_bytes", curve.rss);
     json_object_set_new(timeline, "slop_bytes", curve.slop ? curve.slop : json_null());
+    json_object_set_new(timeline, "own_rss_bytes", curve.own ? curve.own : json_null());
     ht_figures_json_curves(timeline, line);
     return timeline;
 }
@@ -173,6 +188,8 @@ static void add_figures(json_t *run, const struct ht_run_result *line) {
     json_set_whole(run, "rss_mean_bytes", memory ? memory->rss_mean_bytes : NAN);
     json_set_whole(run, "rss_start_bytes", memory ? memory->rss_start_bytes : NAN);
     json_set_whole(run, "rss_end_bytes", memory ? memory->rss_end_bytes : NAN);
+    json_set_whole(run, "process_rss_peak_bytes", memory ? memory->process_rss_peak_bytes : NAN);
+    json_set_whole(run, "process_rss_end_bytes", memory ? memory->process_rss_end_bytes : NAN);
     json_set_number(run, "live_peak_bytes", line->built->live_peak_bytes);
     json_object_set_new(run, "fragmentation", fragmentation_json(memory));
     json_object_set_new(run, "timeline", memory ? timeline_json(line) : json_null());
@@ -220,6 +237,7 @@ static json_t *run_json(const struct ht_run_result *line) {
                   HEAPTAPE_VERSION, "trace", trace_json(line), "allocator", allocator_json(line), "pass",
                   line->verified      ? "verify"
                   : line->counts      ? "count"
+                  : line->limit       ? "limit"
                   : line->memory_pass ? "memory"
                                       : "time",
                   "round", (json_int_t)line->round, "seed", (json_int_t)plan->seed, "threads",
@@ -232,6 +250,17 @@ static json_t *run_json(const struct ht_run_result *line) {
     json_set_number(run, "repeats", line->repeats);
     json_set_whole(run, "instructions", line->instructions);
     json_set_number(run, "scale", plan->scale);
+    json_object_set_new(run, "age_occupancy", json_real(plan->age_occupancy));
+    json_object_set_new(run, "age_multiple", json_real(plan->age_multiple));
+    json_set_number(run, "aged_blocks", plan->aging.blocks);
+    json_set_number(run, "aged_kept_blocks", plan->aging.kept);
+    json_set_number(run, "aged_kept_bytes", plan->aging.kept_bytes);
+    json_object_set_new(run, "processors", plan->processors ? json_integer(plan->processors) : json_null());
+    bool asked_known = plan->processors && line->arenas;
+    json_object_set_new(run, "processors_asked",
+                        asked_known ? json_boolean(line->processors_asked) : json_null());
+    json_set_whole(run, "arenas", line->arenas ? line->arenas->used : NAN);
+    json_set_whole(run, "arenas_max", line->arenas ? line->arenas->most : NAN);
     json_set_number(run, "replay_threads", line->built->form->streams * line->built->side_by_side);
     json_set_text(run, "wrap", plan->wrap);
     json_object_set_new(run, "touch_free", json_string(ht_touch_free_names[plan->touch_free]));
@@ -245,6 +274,7 @@ static json_t *run_json(const struct ht_run_result *line) {
     add_figures(run, line);
     ht_figures_json_add(run, line);
     json_object_set(run, "counts", line->counts ? (json_t *)line->counts : json_null());
+    json_object_set_new(run, "limit", ht_limit_json(line->limit, line->limit_by));
     add_verification(run, line->verified);
     // A run that did not come to its end failed at least once.
     uint64_t failures = line->outcome->failures ? line->outcome->failures : line->problem ? 1 : 0;

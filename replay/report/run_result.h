@@ -11,7 +11,10 @@
 #include "form_builder.h"
 #include "heap_share.h"
 #include "leftover_figures.h"
+#include "limit_result.h"
 #include "machine_facts.h"
+#include "measurements.h"
+#include "recorded_program.h"
 #include "replay_plan.h"
 #include "run_figures.h"
 #include "verify_report.h"
@@ -25,6 +28,7 @@ struct ht_run_result {
     const char *thp;  // transparent huge pages of the run, empty if not known
     const char *trace_sha256;
     const struct ht_heap_share *share;
+    const struct ht_extended_part *extended;
     bool memory_pass;
     bool control;  // the baseline's second run in its round
     uint32_t round, repeats;
@@ -36,15 +40,20 @@ struct ht_run_result {
     uint64_t started_realtime_ns;
     const struct ht_time_figures *time;      // NULL if not measured or failed
     const struct ht_memory_figures *memory;  // likewise
+    const uint64_t *own_bytes;               // of the recorded program, by sample; NULL: not known
     const struct ht_counter_figures *counters;
     const struct ht_latencies *latencies;
     const struct ht_leftover_figures *leftovers;
+    const struct ht_arena_figures *arenas;
+    bool processors_asked;                          // of the memory pass, where other processors are shown
     const struct ht_decomposition *decomposition;   // NULL: not known
     const struct ht_child_figures *memory_figures;  // of the memory pass
     const struct ht_choice_figures *of_choice;      // in the first lines of an allocator, else NULL
     const struct ht_verify_report *verified;        // of a pass that measures nothing, else NULL
-    const json_t *counts;                           // of the count pass, else NULL
-    const char *problem;                            // what went wrong, or NULL
+    const struct ht_limit_result *limit;            // of the limit pass, else NULL
+    const char *limit_by;
+    const json_t *counts;  // of the count pass, else NULL
+    const char *problem;   // what went wrong, or NULL
 };
 
 #endif

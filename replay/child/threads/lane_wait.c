@@ -2,12 +2,17 @@
 
 #include <sched.h>
 #include <stdbool.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "dependency_word.h"
+#include "processor_number.h"
 
 static bool one_cpu_only(void) {
     cpu_set_t allowed;
-    return sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) == 1;
+    CPU_ZERO(&allowed);
+    // Not what the allocator is shown.
+    return syscall(SYS_sched_getaffinity, 0, HT_TRUE_AFFINITY, &allowed) > 0 && CPU_COUNT(&allowed) == 1;
 }
 
 // The least of some tries: the others were disturbed.

@@ -17,6 +17,7 @@ struct ht_residency_probe;
 struct ht_accounting;
 struct ht_verify;
 struct ht_polluter;
+struct ht_ballast;
 struct ht_purging;
 
 // What waiting costs (lane_wait.h).
@@ -111,6 +112,7 @@ struct ht_lane {
     struct ht_polluter *polluter;          // of caches and TLBs before each timed op, all lanes', or NULL
     struct ht_residency_probe *residency;  // of the memory pass, or NULL
     struct ht_accounting *accounting;      // of the accounting pass, or NULL
+    struct ht_ballast *ballast;            // of the limit pass, or NULL
     struct ht_purging *purging;            // of passes that read RSS, or NULL
     struct ht_verify *verify;              // NULL but in a pass that checks the allocator (verify_pass.c)
     char first_failure[128];

@@ -1,0 +1,27 @@
+// Prints what replays under a limit of memory showed.
+#ifndef HEAPTAPE_LIMIT_REPORT_H
+#define HEAPTAPE_LIMIT_REPORT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "limit_result.h"
+#include "replay_plan.h"
+
+struct ht_limit_report {
+    const struct ht_plan *plan;
+    const struct ht_limit_result *results;  // by allocator
+    const char *by;                         // see ht_limit_by
+    bool own_known;                         // the limit is of the process, not of the heap alone
+};
+
+// How a limit was enforced, in results: "control group" or "readings".
+const char *ht_limit_by(bool by_group);
+
+void ht_limit_report_print(FILE *out, const struct ht_limit_report *report);
+void ht_limit_report_json(FILE *out, const struct ht_limit_report *report);
+// Of one allocator; null without an answer.
+json_t *ht_limit_json(const struct ht_limit_result *result, const char *by);
+
+#endif
