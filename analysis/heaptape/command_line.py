@@ -21,6 +21,7 @@ from .base.printable import printable
 from .base.verb_parser import VerbParser
 from .explain import options as explain_options
 from .fleet import options as fleet_options
+from .forecast import options as forecast_options
 from .sites import options as sites_options
 from .trial import options as trial_options
 from .tune import options as tune_options
@@ -29,7 +30,7 @@ from .validate import options as validate_options
 PARSERS: dict[str, Callable[[], VerbParser]] = {
     "try": trial_options.parser, "compare": options.compare_parser, "report": options.report_parser, "export": options.export_parser,
     "sites": sites_options.sites_parser, "diff": sites_options.diff_parser,
-    "explain": explain_options.parser, "fleet": fleet_options.parser, "tune": tune_options.parser, "validate": validate_options.parser,
+    "explain": explain_options.parser, "forecast": forecast_options.parser, "fleet": fleet_options.parser, "tune": tune_options.parser, "validate": validate_options.parser,
 }
 
 
@@ -48,6 +49,9 @@ def _verb(name: str) -> Callable[[Any], int | None]:
     if name == "diff":
         from .sites.diff import run_diff
         return run_diff
+    if name == "forecast":
+        from .forecast.verb import run_forecast
+        return run_forecast
     if name == "fleet":
         from .fleet.verb import run_fleet
         return run_fleet

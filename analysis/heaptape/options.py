@@ -22,7 +22,7 @@ def compare_parser() -> VerbParser:
     _add_common(compare)
     compare.add_argument("--fail-if", action="append", default=[], metavar="CONDITION",
                          help="Exit with status 4 if a ratio to the baseline clearly meets CONDITION, as in 'time>1.05', with 5 if that stays "
-                              "undecided, with 1 if a run failed. Figures: time, rss_peak, rss_mean, rss_end; > >= < <=. May be "
+                              "undecided, with 1 if a run failed. Figures: time, rss_peak, rss_mean, rss_end, process_rss_peak; > >= < <=. May be "
                               "repeated")
     compare.add_argument("--color", choices=("auto", "always", "never"), default="auto", metavar="auto|always|never",
                          help="Colour verdicts; auto: on a terminal (default: auto)")

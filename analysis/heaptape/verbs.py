@@ -16,7 +16,15 @@ import pandas as pd
 from .base.errors import EXIT_FAILED, EXIT_HOLDS, EXIT_UNDECIDED, UsageError
 from .base.printable import printable
 from .base.progress import ProgressLine
-from .report.table import comparison_csv, comparison_markdown, comparison_object, print_comparison
+from .report.table import (
+    comparison_csv,
+    comparison_markdown,
+    comparison_object,
+    print_comparison,
+    processor_lines,
+    processor_markdown,
+)
+from .results.aging import age_flips
 from .results.comparison import experiments
 from .results.conditions import (
     HOLDS,
@@ -28,6 +36,7 @@ from .results.conditions import (
     judged_object,
     parse_condition,
 )
+from .results.processors import processor_tables
 from .results.reader import ResultsWarning, read_results
 from .results.summary import Summary, summarise, tell_apart
 from .trace.reader import read_trace
@@ -83,11 +92,15 @@ def run_compare(options: argparse.Namespace) -> int:
     elif options.csv:
         print(comparison_csv(summaries), end="")
     elif options.markdown:
-        print("\n\n".join(comparison_markdown(summary) for summary in summaries))
+        print("\n\n".join([*map(comparison_markdown, summaries), *map(processor_markdown, processor_tables(found))]))
     else:
         for number, summary in enumerate(summaries):
             print("\n" if number else "", end="")
             print_comparison(summary, options.color)
+        for table in processor_tables(found):
+            print("\n" + "\n".join(processor_lines(table)))
+    for sentence in age_flips((summary.experiment, summary.comparison) for summary in summaries):
+        print(f"heaptape compare: warning: {printable(sentence)}", file=sys.stderr)
     sys.stdout.flush()
     return _say_conditions(summaries, judged, failed)
 

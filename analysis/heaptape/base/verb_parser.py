@@ -5,6 +5,7 @@ base/verb_page.c does for the verbs in C. Man pages, completion and the referenc
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ Facts = Sequence[tuple[str, str]]
 
 USUAL_STATUSES: Facts = (("0", "Done"), ("1", "Failed"), ("2", "Wrong usage"),
                          ("3", "The input is damaged, cut short, or of another format"))
-_HELP_COLUMN, _COMMAND_COLUMN, _LIST_COLUMN, _STATUS_COLUMN = 29, 13, 6, 9
+_HELP_COLUMN, _COMMAND_COLUMN, _LIST_COLUMN, _STATUS_COLUMN, _HEAD_COLUMN = 29, 13, 6, 9, 8
 _WIDTH_MAX = 100
 _VERSION = Path(__file__).parents[1] / "VERSION"
 
@@ -90,8 +91,18 @@ def _fill(text: str, column: int, indent: int, width: int) -> str:
     return made
 
 
+def _head(head: str, width: int) -> str:
+    """Too long for a line, it goes on behind one of its bars."""
+    made, column = "  ", 2
+    for part in re.findall(r"[^|]*\||[^|]+", head):
+        if column > _HEAD_COLUMN and column + len(part) > width:
+            made, column = f"{made}\n{'':{_HEAD_COLUMN}}", _HEAD_COLUMN
+        made, column = made + part, column + len(part)
+    return made
+
+
 def _item(head: str, words: str, indent: int, width: int) -> str:
-    begin = f"  {head}".ljust(indent) if len(head) + 4 <= indent else f"  {head}\n{'':{indent}}"
+    begin = f"  {head}".ljust(indent) if len(head) + 4 <= indent else f"{_head(head, width)}\n{'':{indent}}"
     return begin + _fill(words, indent, indent, width) + "\n"
 
 

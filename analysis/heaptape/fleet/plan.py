@@ -21,7 +21,7 @@ _TEXT, _FLAG = (str, int, float), (bool,)
 OPTIONS: dict[str, tuple[type, ...]] = {
     "pass": _TEXT, "touch": _TEXT, "touch-free": _TEXT, "threads": _TEXT, "pace": _TEXT, "scale": _TEXT,
     "repeats": _TEXT, "window-ns": _TEXT, "pollute": _TEXT, "points": _TEXT, "timeout": _TEXT, "max-live": _TEXT,
-    "decoded-memory": _TEXT, "wrap": _TEXT, "thp": _TEXT, "instructions": _FLAG, "verify": _FLAG,
+    "decoded-memory": _TEXT, "wrap": _TEXT, "thp": _TEXT, "cpus": _TEXT, "instructions": _FLAG, "verify": _FLAG,
 }
 _KEYS = ("traces", "allocators", "rounds", "baseline", "seed", "options", "configurations")
 

@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 
 from ..base import units
 from ..results.comparison import MEASURES, UNRESOLVED
+from ..results.grounds import grounds
+from ..results.limits import limit_lines
 from ..results.standing import Standing
 from ..results.summary import Summary
 from ..results.verdicts import in_words
 from .figures import Figure, Table, ratio_figure
-from .table import control_line
+from .table import control_line, known_measures
 
 
 @dataclass(frozen=True)
@@ -28,12 +30,13 @@ class Gain:
 
 
 def certainty(summary: Summary) -> list[str]:
-    """How sure the answer is, a line for each measure."""
+    """What the answer rests on, and how sure it is, a line for each measure."""
+    limits = [*grounds(summary.experiment, bool(summary.program_times)), *limit_lines(summary.experiment.runs)]
     rows = summary.comparison[summary.comparison["measure"].isin(["time", "rss_peak"]) & (summary.comparison["allocator"] != summary.baseline)]
     if rows.empty:
-        return ["Nothing was compared."]
+        return [*limits, "Nothing was compared."]
     least, most = int(rows["rounds"].min()), int(rows["rounds"].max())
-    lines = [f"Brackets are 95 % intervals over {most if least == most else f'{least} to {most}'} round{'' if most == 1 else 's'}."]
+    lines = [*limits, f"Brackets are 95 % intervals over {most if least == most else f'{least} to {most}'} round{'' if most == 1 else 's'}."]
     unresolved = int((rows["verdict"] == UNRESOLVED).sum())
     lines.append(f"{unresolved} of {len(rows)} differences from {summary.baseline} {'is' if unresolved == 1 else 'are'} unresolved." if unresolved else
                  f"{'All ' if len(rows) > 1 else ''}{len(rows)} comparison{'s' if len(rows) > 1 else ''} with {summary.baseline} resolved.")
@@ -67,7 +70,7 @@ def gain_of(summary: Summary, standing: Standing, classes: dict[str, str]) -> Ga
 
 
 _MORE = {"time": (("ns/call", "ns_per_call", 1), ("instructions", "instructions", 0), ("page faults", "minor_faults", 0)), "rss_peak": (("peak RSS/live", "fragmentation_f4", 2),)}
-_BESIDE = {"time": (), "rss_peak": ("rss_mean", "rss_end")}
+_BESIDE: dict[str, tuple[str, ...]] = {"time": (), "rss_peak": ("rss_mean", "rss_end", "process_rss_peak")}
 
 
 def _measure_table(summary: Summary, name: str) -> Table:
@@ -80,7 +83,8 @@ def _measure_table(summary: Summary, name: str) -> Table:
     cost = summary.malloc_share if name == "time" else summary.memory_share
     savings = cost.rows.set_index("allocator")["saving"] if cost else {}
     columns = ["allocator", measure.title, f"vs {summary.baseline}", "95 % interval", "verdict", "rounds"]
-    columns += [cell for beside in _BESIDE[name] for cell in (MEASURES[beside].title, "vs")] + [title for title, _, _ in more]
+    beside_it = known_measures(summary.comparison, _BESIDE[name])
+    columns += [cell for beside in beside_it for cell in (MEASURES[beside].title, "vs")] + [title for title, _, _ in more]
     columns += ["of the program’s"] if cost else []
     rows = []
     for allocator in dict.fromkeys(summary.comparison["allocator"]):
@@ -89,7 +93,7 @@ def _measure_table(summary: Summary, name: str) -> Table:
             continue
         cells = [allocator, units.figure(row["value"], row["unit"]), units.decimal(row["ratio"], 3),
                  "" if row["verdict"] == "baseline" else units.interval(row["ci_low"], row["ci_high"], 3), in_words(row), str(row["rounds"])]
-        for beside in _BESIDE[name]:
+        for beside in beside_it:
             other = by_key.get((beside, allocator))
             cells += [units.MISSING, ""] if other is None else [units.figure(other["value"], other["unit"]), units.decimal(other["ratio"])]
         cells += [units.count(medians[column].get(allocator)) if digits == 0 else units.decimal(medians[column].get(allocator), digits)

@@ -15,16 +15,20 @@ from ..base.files import refuse_inputs, write_whole
 from ..explain.answering import answer_of
 from ..explain.heap_map import cells_each
 from ..explain.snapshots import SnapshotFile, read_snapshots
+from ..results.aging import SETTING, age_flips
 from ..results.comparison import (
     SEED,
     Experiment,
     allocator_order,
+    choose_baseline,
+    compare,
     experiments,
 )
 from ..results.curves import recorded_curves, replayed_curves
 from ..results.found_trace import FoundTrace, find_trace
 from ..results.functions import function_table
 from ..results.memory_parts import fragmentation
+from ..results.processors import ProcessorTable, processor_tables
 from ..results.program_time import NOT_KNOWN
 from ..results.reader import NULL_ALLOCATOR
 from ..results.summary import Summary, summary_of
@@ -93,7 +97,7 @@ def build_chapter(
     comparison = summary.comparison
     allocators = allocator_order(runs, summary.baseline)
     classes = colour_classes(allocators, summary.baseline)
-    program = trace if "scale" not in experiment.settings else None
+    program = trace if experiment.is_as_recorded else None
     profile = profile_trace(program, LIVE_POINTS) if program else None
     curves = memory_curves(
         replayed_curves(runs, allocators), recorded_curves(program) if program else {}, profile.live if profile else None,
@@ -208,9 +212,9 @@ def _harness(runs: pd.DataFrame) -> str:
             f"{units.nanoseconds(float(timed.median()))}; it is already subtracted.")
 
 
-def render(chapters: list[Chapter]) -> str:
+def render(chapters: list[Chapter], machines: Sequence[ProcessorTable] = ()) -> str:
     """The HTML of a report."""
-    return rendered("report.html.j2", chapters=chapters, accounts_figure=accounts_figure, title=chapters[0].subject)
+    return rendered("report.html.j2", chapters=chapters, machines=machines, accounts_figure=accounts_figure, title=chapters[0].subject)
 
 
 def write_report(
@@ -233,14 +237,17 @@ def write_report(
         read_trace(path).close()
     heaps = _snapshots_in(Path(snapshots)) if snapshots else []
     chapters = []
-    for experiment in experiments(frame):
+    found_experiments = experiments(frame)
+    flips = age_flips((item, compare(item.all_runs, choose_baseline(item.runs, baseline), seed)) for item in found_experiments) \
+        if any(SETTING in item.settings for item in found_experiments) else []
+    for experiment in found_experiments:
         found = find_trace(experiment, given)
-        remarks = [sentence for key in ("cut_short", "repeated") for sentence in frame.attrs.get(key, [])]
+        remarks = [sentence for key in ("cut_short", "repeated") for sentence in frame.attrs.get(key, [])] + flips
         chapters.append(build_chapter(experiment, found, baseline, seed, remarks, _of(heaps, experiment)))
         if found.trace:
             inputs.append(found.trace.path)
             found.trace.close()
     if heaps and not any(chapter.heaps for chapter in chapters):
         raise UsageError(f"--snapshots {snapshots}: expected snapshots of the trace that was replayed, under an allocator of the results")
-    write_whole(output, render(chapters), inputs)
+    write_whole(output, render(chapters, processor_tables(found_experiments)), inputs)
     return Path(output)

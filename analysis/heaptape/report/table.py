@@ -12,9 +12,12 @@ import pandas as pd
 
 from ..base.environment import terminal_columns
 from ..base.printable import printable
+from ..base.text_table import table_lines
 from ..base.units import decimal, figure, interval, signed_percent, with_nulls
 from ..results.comparison import BASELINE, MEASURES, SAME, UNRESOLVED, Estimate
+from ..results.limits import limit_lines
 from ..results.order import order_line
+from ..results.processors import ProcessorTable
 from ..results.program_time import (
     CAUSES,
     NOT_KNOWN,
@@ -27,7 +30,7 @@ from ..results.summary import Summary
 from ..results.verdicts import in_words
 
 # The pass, its main measure, and those beside it.
-_TABLES = (("time", ()), ("rss_peak", ("rss_mean", "rss_end")))
+_TABLES = (("time", ()), ("rss_peak", ("rss_mean", "rss_end", "process_rss_peak")))
 PIPED_COLUMNS = 240
 """The width where there is no terminal: no line is folded, since scripts expect a row on a line."""
 
@@ -45,10 +48,11 @@ class TextTable:
 def text_tables(summary: Summary) -> list[TextTable]:
     """The program's time, then time in malloc and memory, whichever was measured: value, ratio with its interval, verdict."""
     tables = [_program_table(summary)] if summary.program_times else []
-    for main, others in _TABLES:
+    for main, beside_it in _TABLES:
         rows = summary.comparison[summary.comparison["measure"] == main]
         if rows.empty:
             continue
+        others = known_measures(summary.comparison, beside_it)
         columns = ["allocator", MEASURES[main].title, f"vs {summary.baseline}", "", "verdict"]
         # A run's least time is its best; memory hardly varies, and has more measures instead.
         columns += [cell for name in others for cell in (_SHORT[name], "vs")] or ["min", "rounds"]
@@ -59,6 +63,12 @@ def text_tables(summary: Summary) -> list[TextTable]:
         right = frozenset({1, 2, *range(5, len(columns))})
         tables.append(TextTable(columns, cells, right, [str(verdict) for verdict in rows["verdict"]]))
     return tables
+
+
+def known_measures(comparison: pd.DataFrame, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of them that any run has: not every trace knows what its program held beside the heap."""
+    known = set(comparison["measure"])
+    return tuple(name for name in names if name in known)
 
 
 def _program_table(summary: Summary) -> TextTable:
@@ -89,7 +99,8 @@ def _program_object(item: ProgramTime) -> dict[str, Any]:
             "blocks": [asdict(block) for block in item.blocks]}
 
 
-_SHORT = {"rss_mean": "mean", "rss_end": "at end"}
+_SHORT = {"rss_mean": "mean", "rss_end": "at end", "process_rss_peak": "process"}
+PROCESS_NOTE = "Process: the peak of heap and what the program was measured to hold itself, at the same moment, without file pages."
 _VERDICT = 4
 
 
@@ -116,7 +127,8 @@ def control_line(controls: dict[str, Estimate]) -> str:
 
 def notes(summary: Summary) -> list[str]:
     """What stands below the tables."""
-    return [*filter(None, [control_line(summary.controls), order_line(summary.trends)]), *summary.missing]
+    process = PROCESS_NOTE if known_measures(summary.comparison, ("process_rss_peak",)) else ""
+    return [*limit_lines(summary.experiment.runs), *filter(None, [process, control_line(summary.controls), order_line(summary.trends)]), *summary.missing]
 
 
 _STYLES = {"faster": "green", "smaller": "green", "slower": "red", "larger": "red", UNRESOLVED: "yellow", SAME: "",
@@ -170,6 +182,19 @@ def _print_stripped(console: Any, table: Any) -> None:
     with console.capture() as captured:
         console.print(table)
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+
+
+def processor_lines(table: ProcessorTable) -> list[str]:
+    """Memory by allocator and number of processors, as text."""
+    rows = [[printable(cell) for cell in row] for row in [table.columns, *table.rows]]
+    return [f"{table.title[0].upper()}{table.title[1:]} by processors: {printable(table.trace_path)}", *table_lines(rows, range(1, len(table.columns)))]
+
+
+def processor_markdown(table: ProcessorTable) -> str:
+    """The same in Markdown."""
+    rule = ["---", *["---:"] * (len(table.columns) - 1)]
+    heading = f"**{_escaped(table.title[0].upper() + table.title[1:])} by processors**: {_escaped(table.trace_path)}"
+    return "\n".join([heading, "", *(_markdown_row(cells) for cells in (table.columns, rule)), *(_markdown_row(list(map(_escaped, row))) for row in table.rows)])
 
 
 def comparison_markdown(summary: Summary) -> str:

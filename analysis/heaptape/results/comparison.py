@@ -65,6 +65,7 @@ MEASURES: dict[str, Measure] = {
     "rss_peak": Measure("rss_peak", "rss_peak_bytes", "memory", "bytes", "smaller", "larger", "peak RSS"),
     "rss_mean": Measure("rss_mean", "rss_mean_bytes", "memory", "bytes", "smaller", "larger", "mean RSS"),
     "rss_end": Measure("rss_end", "rss_end_bytes", "memory", "bytes", "smaller", "larger", "RSS at the end"),
+    "process_rss_peak": Measure("process_rss_peak", "process_rss_peak_bytes", "memory", "bytes", "smaller", "larger", "peak RSS of the process"),
 }
 
 SAME = "same within 1 %"
@@ -393,14 +394,19 @@ class Experiment:
     all_runs: pd.DataFrame
 
     @property
+    def is_as_recorded(self) -> bool:
+        """Whether the recorded program's own time and memory may be set beside the replay's."""
+        return not {"scale", "age", "extended"} & self.settings.keys()
+
+    @property
     def runs(self) -> pd.DataFrame:
         """The allocators' runs, without the control's."""
         return self.all_runs[~is_control(self.all_runs)]
 
 
-_SETTINGS = ("threads", "touch", "scale", "touch_free", "pollution_bytes", "pollution_code_bytes", "pollution_pages",
+_SETTINGS = ("threads", "touch", "scale", "age", "extended", "processors", "touch_free", "pollution_bytes", "pollution_code_bytes", "pollution_pages",
              "purge_ns", "wrap", "configuration", "thp")
-_USUAL = {"scale": "1", "touch_free": "recorded", "pollution_bytes": "0", "pollution_code_bytes": "0",
+_USUAL = {"scale": "1", "processors": "0", "touch_free": "recorded", "pollution_bytes": "0", "pollution_code_bytes": "0",
           "pollution_pages": "0", "purge_ns": "0", "configuration": "default"}
 
 
@@ -427,7 +433,7 @@ def experiments(frame: pd.DataFrame) -> list[Experiment]:
         found.append(Experiment(first["trace_sha256"], first["trace_path"], settings, group))
     if not found:
         raise UsageError("expected runs of allocators, found those of the null allocator only")
-    if not frame["pass"].isin(["count", *(measure.pass_name for measure in MEASURES.values())]).any():
+    if not frame["pass"].isin(["count", "limit", *(measure.pass_name for measure in MEASURES.values())]).any():
         failed = frame[frame["failures"] > 0]
         faults = f"found faults in {listing(list(dict.fromkeys(failed['allocator'])))}" if len(failed) else "found no fault"
         raise UsageError(f"nothing was measured: the results hold the verify pass only, which {faults}; replay without "

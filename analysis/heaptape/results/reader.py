@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from ..base.errors import ResultsError
+from ..base.units import nanoseconds
 from .schema import FLATTENED, NUMBERS, OBJECTS, SchemaError, flat_name, is_whole, parse_line
 
 NULL_ALLOCATOR = "null"
@@ -65,14 +66,34 @@ def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     of_machine = frame["machine"].map(lambda machine: _as_text(machine.get("thp")))
     frame["thp"] = frame["thp"].where(frame["thp"] != "", of_machine)
     frame["touch_free"] = frame["touch_free"].replace("", "none")
-    for name in ("pollution_bytes", "pollution_code_bytes", "pollution_pages", "purge_ns"):
+    for name in ("pollution_bytes", "pollution_code_bytes", "pollution_pages", "purge_ns", "processors"):
         frame[name] = pd.to_numeric(frame[name]).fillna(0).astype(int) if name in frame else 0
+    frame["age"] = _ages(frame)
+    frame["extended"] = [_extension(value) for value in frame["trace_extended"]] if "trace_extended" in frame else ""
     frame["failures"] = [count_failures(value) for value in frame["failures"]] if "failures" in frame else 0
     # Every selection of rows copies each column that is a block of its own, as newer pandas keeps texts.
     texts = {name: object for name, dtype in frame.dtypes.items() if pd.api.types.is_string_dtype(dtype)}
     whole = frame.astype(texts).copy()
     whole.attrs.update(frame.attrs)
     return whole
+
+
+def _ages(frame: pd.DataFrame) -> pd.Series | str:
+    """How used the heap was, as `replay --age` takes it; empty: fresh."""
+    if "age_occupancy" not in frame or "age_multiple" not in frame:
+        return ""
+    shares, multiples = (pd.to_numeric(frame[name]).fillna(0) for name in ("age_occupancy", "age_multiple"))
+    return pd.Series([f"{share:g},{multiple:g}" if share else "" for share, multiple in zip(shares, multiples, strict=True)],
+                     index=frame.index, dtype=object)
+
+
+def _extension(value: object) -> str:
+    """What of a recording was repeated, and up to when; empty: nothing."""
+    times = [value.get(name) for name in ("to_ns", "from_ns", "until_ns")] if isinstance(value, dict) else []
+    if not times or not all(isinstance(time, (int, float)) for time in times):
+        return ""
+    to, start, until = map(nanoseconds, times)
+    return f"up to {to} by repeating {start} to {until}"
 
 
 def _once(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:

@@ -75,7 +75,7 @@ def summarise(
 ) -> Summary:
     """Compare, and find the trace for malloc's share. Raises UsageError, and TraceError for a trace that is named
     and can't be read."""
-    found = FoundTrace(None, "") if "scale" in experiment.settings else find_trace(experiment, traces)
+    found = find_trace(experiment, traces) if experiment.is_as_recorded else FoundTrace(None, "")
     try:
         return summary_of(experiment, baseline, seed, found)
     finally:
@@ -90,8 +90,7 @@ def summary_of(experiment: Experiment, baseline: str | None, seed: int, found: F
     controls = {name: control for name, measure in MEASURES.items()
                 if (control := control_estimate(experiment.all_runs, measure, seed)) is not None}
     standings = ranked_standings(experiment.all_runs, comparison, seed)
-    # The recorded program is not to be set beside several copies of it.
-    trace = None if "scale" in experiment.settings else found.trace
+    trace = found.trace if experiment.is_as_recorded else None
     time = malloc_share(experiment.all_runs, trace.context, trace.totals, comparison, seed) if trace and len(comparison) else None
     memory = memory_share(experiment.all_runs, trace, comparison, seed) if trace and len(comparison) else None
     sentences = {"time": time.sentence() if time else "", "rss_peak": memory.sentence() if memory else ""}
@@ -109,6 +108,10 @@ def why_share_unknown(experiment: Experiment, found: FoundTrace) -> str:
     reason = "its time was not measured" if knows_cpu else "the recording lacks the program's CPU time"
     if "scale" in experiment.settings:
         reason = f"{experiment.settings['scale']} copies of the program were replayed"
+    elif "extended" in experiment.settings:
+        reason = "the replay went on after the recording"
+    elif "age" in experiment.settings:
+        reason = "it was replayed on a used heap, the program ran on a fresh one"
     elif found.trace is None:
         reason = f"the trace was not read: {found.why_not}"
     return f"Malloc's share of this program is unknown ({reason})."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..base.verb_parser import USUAL_STATUSES, VerbParser
+from ..base.verb_parser import VerbParser
 
 FORMATS = ("pprof", "collapsed", "speedscope", "dhat")
 _ROWS = 20
@@ -14,6 +14,10 @@ def _rows(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError("expected a number of rows; 0: all")
     return int(text)
+
+
+def _add_rows(parser: VerbParser) -> None:
+    parser.add_argument("--rows", type=_rows, default=_ROWS, metavar="N", help=f"Show N call sites; 0: all (default: {_ROWS})")
 
 
 def sites_parser() -> VerbParser:
@@ -27,12 +31,11 @@ def sites_parser() -> VerbParser:
         see_also=["diff", "stats", "explain"],
         examples=[("heaptape sites app.bin --by peak", "Who holds the memory at the peak"),
                   ("heaptape sites app.bin --by peak --tree", "The same as a call tree"),
-                  ("heaptape sites app.bin --to pprof -o app.pb.gz", "For go tool pprof")],
-        statuses=USUAL_STATUSES)
+                  ("heaptape sites app.bin --to pprof -o app.pb.gz", "For go tool pprof")])
     sites.add_argument("trace", metavar="TRACE")
     sites.add_argument("--by", choices=("calls", "bytes", "lifetime", "peak", "end"), default="bytes", metavar="calls|bytes|lifetime|peak|end",
                        help="Sort by this figure; trees and collapsed stacks show it (default: bytes)")
-    sites.add_argument("--rows", type=_rows, default=_ROWS, metavar="N", help=f"Show N call sites; 0: all (default: {_ROWS})")
+    _add_rows(sites)
     printed = sites.add_mutually_exclusive_group()
     printed.add_argument("--tree", action="store_true", help="Print a call tree, with shares")
     sites.add_argument("--json", action="store_true", help="Print JSON: all call sites, or with --tree the whole tree")
@@ -49,10 +52,9 @@ def diff_parser() -> VerbParser:
         notes="OLD and NEW are traces with call sites (record --sites). Call sites are the same if their functions and files are; without names, "
               "if their offsets in modules of equal build ids are.",
         see_also=["sites", "stats"],
-        examples=[("heaptape diff old.bin new.bin", "What a change of the program changed")],
-        statuses=USUAL_STATUSES)
+        examples=[("heaptape diff old.bin new.bin", "What a change of the program changed")])
     diff.add_argument("old", metavar="OLD")
     diff.add_argument("new", metavar="NEW")
-    diff.add_argument("--rows", type=_rows, default=_ROWS, metavar="N", help=f"Show N call sites; 0: all (default: {_ROWS})")
+    _add_rows(diff)
     diff.add_argument("--json", action="store_true", help="Print JSON: all call sites that differ")
     return diff

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any
 
-from ..base.errors import UsageError
+from ..base.errors import TraceError, UsageError
 from ..base.files import output_file, refuse_inputs
 from ..base.printable import printable
 from ..base.units import byte_count, count, nanoseconds
@@ -28,10 +28,12 @@ from .table import (
 
 
 def require_sites(trace: Trace) -> None:
-    """Raises UsageError of a trace without."""
-    if trace.sites.sites.empty:
-        cut = ", which is cut short" if trace.truncated else ""
-        raise UsageError(f"{trace.path}{cut}: no call sites; record with --sites")
+    """Raises UsageError of a trace without, TraceError of one that has lost them."""
+    if not trace.sites.sites.empty:
+        return
+    if trace.truncated:
+        raise TraceError(trace.path, trace.whole_bytes, "expected the tables of call sites, found the file cut short")
+    raise UsageError(f"{trace.path}: no call sites; record with --sites")
 
 
 def _totals(trace: Trace, figures: SiteFigures) -> dict[str, Any]:

@@ -230,14 +230,16 @@ class Trace:
         return spread, inherited
 
     def _sites_of(self, section: Section, columns: dict[int, U64], op: NDArray[np.uint8]) -> NDArray[np.uint32]:
-        """The call site of every event. The sites' table is at the file's end: without it none is known."""
+        """The call site of every event. The sites' table is at the file's end: one that was cut short has lost some, or all."""
         sites = np.zeros(op.size, dtype=np.uint32)
         known = len(self.sites.sites)
-        if _SITE not in columns or (self.truncated and not known):
+        if _SITE not in columns:
             return sites
         has = ops.OP_HAS_SITE[op]
         sites[has] = _required(self._file, section, columns, _SITE, int(np.count_nonzero(has)))
-        if int(sites.max(initial=0)) > known:
+        if self.truncated:
+            sites[sites > known] = 0
+        elif int(sites.max(initial=0)) > known:
             raise self._file.fail(section.offset, f"expected call sites up to {known}, found {int(sites.max())}")
         return sites
 

@@ -55,6 +55,7 @@ def _replay(replay: str, alloc: str, baseline: str, trace: Path, results: Path, 
     """Its progress, on a terminal, is that of replay itself. What went wrong without ending all, or ""."""
     command = [replay, "--alloc", alloc, "--baseline", baseline, "-o", str(results), "--json"]
     command += ["--budget", f"{max(round(options.budget), 1)}s"] if options.budget else []
+    command += ["--cpus", str(options.cpus)] if options.cpus else []
     command += ["-q"] if options.quiet or not sys.stderr.isatty() else []
     done = subprocess.run([*command, "--", str(trace)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
     if not results.exists() or not results.stat().st_size:

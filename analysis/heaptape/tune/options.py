@@ -45,6 +45,7 @@ def parser() -> VerbParser:
     tune.add_argument("--knobs", type=_names, metavar="KNOB,...", help="Search only these (default: all that can be searched)")
     tune.add_argument("--splice", metavar="FILE",
                       help="Also print the program's modelled time under the best, by its accesses in FILE, as heaptape replay --splice (default: none)")
+    tune.add_argument("--cpus", type=positive, metavar="N", help="Show the allocator a machine with N processors, as heaptape replay --cpus (default: the machine as it is)")
     tune.add_argument("--study", metavar="FILE",
                       help="Keep the search in FILE (default: TRACE.NAME.OBJECTIVES.study beside the trace)")
     tune.add_argument("--rounds", type=several, default=_ROUNDS, metavar="N",

@@ -55,8 +55,9 @@ class Bench:
     """Replays a trace under configurations of one allocator, each call beside the default."""
 
     def __init__(self, replay: str, trace: Path, allocator: TunedAllocator, objectives: list[str], rows: Path | None,
-                 accesses: str | None = None) -> None:
+                 accesses: str | None = None, cpus: int | None = None) -> None:
         self._replay, self._trace, self._allocator, self._rows, self._accesses = replay, trace, allocator, rows, accesses
+        self._machine = ["--cpus", str(cpus)] if cpus else []
         passes = {OBJECTIVES[name].pass_name for name in objectives}
         self._pass = "both" if len(passes) > 1 else passes.pop()
 
@@ -81,7 +82,7 @@ class Bench:
         names = [self.default, *(f"{label}={self._allocator.spec}:{config_text(config)}" for label, config in configs.items())]
         with tempfile.TemporaryDirectory(prefix="heaptape-tune-") as folder:
             rows = Path(folder) / "rows.jsonl"
-            command = [self._replay, "-q", "--alloc", ",".join(names), "--baseline", self.default, *how, "-o", str(rows)]
+            command = [self._replay, "-q", "--alloc", ",".join(names), "--baseline", self.default, *self._machine, *how, "-o", str(rows)]
             try:
                 run_tool([*command, "--", str(self._trace)])
             except ToolFailed as error:

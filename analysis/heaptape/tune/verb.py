@@ -37,13 +37,14 @@ _UNIT_RUNS = 6
 """Runs that the replay of a trial consists of: the null replayer, the default twice, the trial's, and a warm-up of two."""
 
 
-def _identity(sha256: str, allocator: TunedAllocator, objectives: list[str], space: list[SearchedKnob]) -> dict[str, Any]:
+def _identity(sha256: str, allocator: TunedAllocator, objectives: list[str], space: list[SearchedKnob], cpus: int | None) -> dict[str, Any]:
     """What a study is of. Had any of it changed, earlier trials would mean something else."""
     variables = {str(knob.get("variable")) for knob in allocator.knobs if knob.get("variable")}
     inherited = [f"{name}={os.environ[name]}" for name in sorted(variables) if os.environ.get(name)]
     return {
         "trace": sha256, "allocator": f"{allocator.spec} {allocator.version} {allocator.build_id[:12]}".strip(),
         "objectives": objectives, "environment": inherited,
+        **({"processors": cpus} if cpus else {}),
         "set of knobs": {knob.name: list(knob.values) for knob in space},
     }
 
@@ -128,10 +129,10 @@ def run_tune(options: argparse.Namespace) -> None:
     if options.output:
         appendable(options.output, [trace, path], b"{", "lines of JSON")
     refuse_inputs(path, [trace])
-    bench = Bench(replay, trace, allocator, objectives, Path(options.output) if options.output else None, options.splice)
+    bench = Bench(replay, trace, allocator, objectives, Path(options.output) if options.output else None, options.splice, options.cpus)
     bench.program_times({})  # accesses that do not belong to the trace are not to end a search of an hour
     progress = ProgressLine(not options.quiet and not options.json)
-    identity = _identity(sha256, allocator, objectives, space)
+    identity = _identity(sha256, allocator, objectives, space, options.cpus)
     with open_study(path, identity, space, options.trials, options.seed, options.sampler) as (study, seed):
         def tuned(front: list[Trial], runs: pd.DataFrame | None = None) -> Tuned:
             found = Tuned(trace, sha256, allocator, objectives, path, seed, len(space), study.trials(), front)

@@ -1,0 +1,1 @@
+"""RSS at a later time under each allocator, with an interval, from several stretches of one recording."""
