@@ -2,6 +2,7 @@
 
 Usage: document_server.py PORT                    serves until SIGTERM
        document_server.py PORT load [CLIENTS [REQUESTS]]   puts and gets documents, each client on a connection of its own
+       document_server.py PORT steady SECONDS RATE         the same at a fixed rate of requests; connections come and go
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import random
 import signal
 import sys
 import threading
+import time
 import zlib
+from collections.abc import Callable
 
 KEPT = 3000
 WORDS = "acorn birch cedar daisy elder fern gorse hazel iris jasmine kelp larch moss nettle oak poppy reed sage thyme".split()
@@ -57,10 +60,11 @@ def serve(port: int) -> None:
     server.serve_forever()
 
 
-def use(port: int, client: int, requests: int) -> None:
+def use(port: int, client: int, requests: int, wait: Callable[[], None] = lambda: None) -> None:
     draw = random.Random(client)
     connection = http.client.HTTPConnection("127.0.0.1", port)
     for i in range(requests):
+        wait()
         rows = [{"id": i, "text": " ".join(draw.choices(WORDS, k=draw.randrange(2, 60)))} for i in range(draw.randrange(1, 400))]
         connection.request("PUT", f"/{client}/{draw.randrange(requests)}", json.dumps(rows))
         connection.getresponse().read()
@@ -70,8 +74,27 @@ def use(port: int, client: int, requests: int) -> None:
     connection.close()
 
 
+def use_steadily(port: int, worker: int, workers: int, seconds: float, rate: float) -> None:
+    """One of the workers: its share of the rate, in connections of 10 to 60 requests."""
+    draw, begun, sent = random.Random(-1 - worker), time.monotonic(), 0
+
+    def wait() -> None:
+        nonlocal sent
+        time.sleep(max(0.0, sent * workers / rate - (time.monotonic() - begun)))
+        sent += 1
+
+    while time.monotonic() - begun < seconds:
+        use(port, draw.randrange(1 << 30), draw.randrange(10, 60), wait)
+
+
 def main() -> None:
     port = int(sys.argv[1])
+    if sys.argv[2:3] == ["steady"]:
+        seconds, rate = (float(word) for word in sys.argv[3:5])
+        steady = [threading.Thread(target=use_steadily, args=(port, worker, 4, seconds, rate)) for worker in range(4)]
+        for thread in steady:
+            thread.start()
+        return
     if sys.argv[2:3] != ["load"]:
         serve(port)
         return
