@@ -50,10 +50,22 @@ static void fill(struct sheet *sheet, const char *text, int indent) {
     }
 }
 
+// Too long for a line, it goes on behind one of its bars.
+static void put_head(struct sheet *sheet, const char *head) {
+    enum { INDENT = 8 };
+    while (*head) {
+        size_t length = strcspn(head, "|");
+        length += head[length] == '|';
+        if (sheet->column > INDENT && sheet->column + (int)length > sheet->width) begin_line(sheet, INDENT);
+        put(sheet, head, length);
+        head += length;
+    }
+}
+
 static void print_item(struct sheet *sheet, const char *head, const char *help, int indent) {
     sheet->column = 0;
     put(sheet, "  ", 2);
-    put(sheet, head, strlen(head));
+    put_head(sheet, head);
     if (sheet->column + 2 > indent) begin_line(sheet, indent);
     while (sheet->column < indent) put(sheet, " ", 1);
     fill(sheet, help, indent);

@@ -19,6 +19,7 @@ const struct ht_verb ht_verbs[] = {
     {"info", "print a summary of a trace", ht_verb_info, &ht_page_info},
     {"dump", "print a trace, one line per event", ht_verb_dump, &ht_page_dump},
     {"slice", "cut a part out of a trace", ht_verb_slice, &ht_page_slice},
+    {"extend", "continue a trace to a later time", ht_verb_extend, &ht_page_extend},
     {"stats", "print what a program does with its heap", ht_verb_stats, &ht_page_stats},
     {"lint", "look for defects in a trace or a raw log", ht_verb_lint, &ht_page_lint},
     {"replay", "replay a trace against allocators and compare them", ht_verb_replay, &ht_page_replay},
@@ -30,6 +31,7 @@ const struct ht_verb ht_verbs[] = {
     {"sites", "show who allocates: call sites, with their figures", ht_verb_python, NULL},
     {"diff", "compare two recordings of a program by call site", ht_verb_python, NULL},
     {"explain", "show why RSS exceeds the live bytes and what would help", ht_verb_python, NULL},
+    {"forecast", "predict RSS at a later time under each allocator", ht_verb_python, NULL},
     {"fleet", "replay many traces on many machines and print means", ht_verb_python, NULL},
     {"tune", "search the knobs of an allocator for a trace", ht_verb_python, NULL},
     {"validate", "compare a replay's predictions with the real program", ht_verb_python, NULL},
@@ -68,7 +70,7 @@ const struct ht_page ht_page_front_end = {
     .environment =
         (const struct ht_fact[]){
             {"HEAPTAPE_PYTHON",
-             "The interpreter for the verbs in Python: try, compare, report, export, sites, diff, explain, fleet, tune, validate "
+             "The interpreter for the verbs in Python: try, compare, report, export, sites, diff, explain, forecast, fleet, tune, validate "
              "(default: .venv beside the build, else python3)"},
             {"HEAPTAPE_REPLAY", "The replayer of those verbs (default: the one beside heaptape)"},
             {"COLUMNS", "The width of tables and help (default: the terminal's)"},

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import naive_writer
@@ -16,11 +18,15 @@ import pytest
 import xxhash
 from heaptape import read_trace
 from heaptape.base.errors import TraceError
-from naive_writer import Event, TraceSpec
+from heaptape.trace.reader import EVENT_COLUMNS
+from naive_writer import Event, TraceSpec, sites_of
 from quick_tier import quick
 from test_dump_agrees import _call, _sound_events
 
 HEADER, SECTION, ENTRY, FOOTER = 64, 48, 16, 32
+_FUNCTION = re.compile(r"( site \d+) \(.*")
+"""The function behind a site's number."""
+
 ROUNDS = int(os.environ.get("HEAPTAPE_AGREE_ROUNDS", "80"))
 SHIPPED = Path(__file__).resolve().parents[1] / "golden" / "sqlite3.bin"
 
@@ -139,17 +145,18 @@ def _c_reader(binary: Path, path: Path) -> list[str] | None:
     for done in (dump, info):
         assert done.returncode in (0, 3), (done.returncode, done.stderr)
         assert done.stderr.count("\n") == (done.returncode == 3), done.stderr
-    return None if dump.returncode or info.returncode else dump.stdout.splitlines()
+    return None if dump.returncode or info.returncode else [_FUNCTION.sub(r"\1", line) for line in dump.stdout.splitlines()]
 
 
 def _python_reader(path: Path) -> list[str] | None:
     lines = []
     try:
         with read_trace(path) as trace:
-            for chunk in trace.events():
+            assert len(trace.sites.sites) >= 0
+            for chunk in trace.events([*EVENT_COLUMNS, "site"]):
                 for row in chunk.itertuples(index=False):
                     call = _call(row.function, row.variant, row.slot, row.size, row.extra)
-                    lines.append(f"{row.event} {row.time_ns} t{row.thread} {call}")
+                    lines.append(f"{row.event} {row.time_ns} t{row.thread} {call}" + (f" site {row.site}" if row.site else ""))
             if trace.totals is None:  # info counts then, and looks at the facts
                 assert all(len(table) >= 0 for table in (trace.samples, trace.residency, trace.residency_steps, trace.threads))
             return None if trace.truncated else lines
@@ -165,7 +172,9 @@ def _originals() -> list[bytes]:
     small = TraceSpec([Event(31, slot=3, size=9), Event(1, slot=1, size=100, time=5), Event(5, slot=1, time=1 << 30),
                        Event(3, 1, slot=2, size=7, time=1 << 30), Event(30, slot=2, time=1 << 30)], unit_ns=1000, block=2)
     packed = TraceSpec(sound.events, block=200, compress=True, difference=True, literal_seed=3)
-    return [naive_writer.build(spec)[0] for spec in (sound, small, packed, small)] + [SHIPPED.read_bytes()]
+    stacks = sites_of([["inner@a.c:1|outer@a.c:2", "main@a.c:3"], ["b.so+0x10", "main@a.c:4"]])
+    sited = TraceSpec([replace(event, site=number % 3) for number, event in enumerate(sound.events)], block=200, sites=stacks)
+    return [naive_writer.build(spec)[0] for spec in (sound, small, packed, small, sited)] + [SHIPPED.read_bytes()]
 
 
 @pytest.mark.parametrize("seed", quick([0], range(4)))
@@ -174,7 +183,7 @@ def test_tampered_traces(heaptape_binary: Path, tmp_path: Path, seed: int) -> No
     rnd, originals, path = random.Random(seed), _originals(), tmp_path / "t.bin"
     whole = 0
     for number in range(ROUNDS):
-        data = _tampered(rnd.choices(originals, [4, 6, 4, 6, 0.2])[0], rnd)
+        data = _tampered(rnd.choices(originals, [4, 6, 4, 6, 4, 0.2])[0], rnd)
         path.write_bytes(data)
         left, right = _c_reader(heaptape_binary, path), _python_reader(path)
         if left != right:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -91,9 +92,13 @@ def test_without_names_offsets_of_equal_builds_align(tmp_path: Path) -> None:
     assert [row["frames"][1] for row in found] == [{"module": "job", "offset": 0x10}]
 
 
-@pytest.mark.parametrize(("damage", "status"), [(lambda data: data[:-20], 2), (lambda data: b"x" + data, 3)])
-def test_damaged_and_cut_traces(tmp_path: Path, damage: Callable[[bytes], bytes], status: int) -> None:
+@pytest.mark.parametrize(("damage", "said"), [
+    (lambda data: data, r"offset \d+: expected the tables of call sites, found the file cut short"),
+    (lambda data: b"x" + data, "offset 0: expected"),
+])
+def test_damaged_and_cut_traces(tmp_path: Path, damage: Callable[[bytes], bytes], said: str) -> None:
     good = _trace(tmp_path / "old.bin", USES[:1], 1)
     (tmp_path / "new.bin").write_bytes(damage(good.read_bytes()[:400]))
-    done = run_here("diff", good, "new.bin", cwd=tmp_path)
-    assert done.returncode == status and done.stdout == "" and done.stderr.startswith("heaptape diff: new.bin")
+    for arguments in (["diff", good, "new.bin"], ["sites", "new.bin"]):
+        done = run_here(*arguments, cwd=tmp_path)
+        assert done.returncode == 3 and done.stdout == "" and re.match(rf"heaptape {arguments[0]}: new.bin: {said}", done.stderr), done.stderr

@@ -13,11 +13,11 @@ import pytest
 from quick_tier import quick
 from tool_runner import Tools, clean_environment, run
 
-VERBS = ("try", "record", "ctl", "convert", "names", "info", "dump", "slice", "stats", "lint", "replay", "count", "calibrate", "compare", "report", "export",
-         "sites", "diff", "explain", "fleet", "tune", "validate")
+VERBS = ("try", "record", "ctl", "convert", "names", "info", "dump", "slice", "extend", "stats", "lint", "replay", "count", "calibrate", "compare", "report", "export",
+         "sites", "diff", "explain", "forecast", "fleet", "tune", "validate")
 PYTHON_VERBS = ("try", *VERBS[VERBS.index("compare"):])
 # Those in Python share what answers; two of them stand for all.
-QUICK_VERBS = set(VERBS) - {"report", "export", "sites", "diff", "explain", "fleet", "tune", "validate"}
+QUICK_VERBS = set(VERBS) - {"report", "export", "sites", "diff", "explain", "forecast", "fleet", "tune", "validate"}
 
 
 def test_the_table_is_whole(tools: Tools) -> None:

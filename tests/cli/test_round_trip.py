@@ -34,7 +34,13 @@ class Wording:
 
     def calls(self, events: Iterable[Event]) -> list[Call]:
         worded = (self._call(event) for event in events)
-        return [call for call in worded if call is not None]
+        return [part for call in worded if call is not None for part in self._parts(call)]
+
+    def _parts(self, call: Call) -> list[Call]:
+        if not self.form.splits or call.function != "realloc":
+            return [call]
+        ended = [Call("free", call.old, thread=call.thread)] * bool(call.old)
+        return [*ended, Call("malloc", call.address, call.size, thread=call.thread)]
 
     def _call(self, event: Event) -> Call | None:
         thread = event.thread + 1 if self.form.threads else 0
@@ -100,6 +106,7 @@ def holds_all(form: Format, events: list[Event]) -> bool:
             and (form.threads or {event.thread for event in events} == {0})
             and ((form.null_operands and form.name != "rep")
                  or all(event.variant != "null" for event in events))
+            and not (form.splits and any(event.function in REALLOCS for event in events))
             and not any(event.variant in ("foreign", "failed", "released") for event in events)
             and not (form.count_is_one and any(event.extra != 1 for event in events
                                                if event.function == "calloc")))
@@ -152,7 +159,7 @@ LOSSLESS = {
     "malloc_wrap": {"golden", "python"}, "malloc_wrap_raw": {"golden", "python"},
     "android": {"golden", "python", "churn"}, "logalloc": {"golden", "python", "churn"},
     "logalloc_munged": {"golden", "python", "churn"}, "trace_utils": {"golden"},
-    "wl": {"golden"}, "rep": set(), "mtrace": set()}
+    "wl": {"golden"}, "rep": set(), "mtrace": set(), "heaptrack_raw": set(), "heaptrack_named": set()}
 
 
 def replayed(events: Iterable[Event]) -> list[Event]:

@@ -95,3 +95,11 @@ def test_formats_are_named_alike_everywhere(tools: Tools, repository: Path) -> N
         re.findall(r"\w+", tools.succeed([tools.heaptape, "convert", "--help"]).stdout.decode())
     )
     assert names <= words
+
+
+@pytest.mark.parametrize("option", [[], ["--follow"], ["--no-parent"], ["--parent", "p.mraw"], ["--no-names"], ["--anonymous"], ["--lenient"]])
+def test_no_such_file(tools: Tools, tmp_path: Path, option: list[str]) -> None:
+    """Whatever else is asked for."""
+    absent = tmp_path / "absent.mraw"
+    assert f"{absent}: cannot open: No such file" in refused(tools, *option, absent)
+    assert not list(tmp_path.iterdir())

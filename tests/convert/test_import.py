@@ -27,6 +27,9 @@ FORMAT_OF = {
     "logalloc_munged": "logalloc",
     "malloc_lab": "rep",
     "malloc_wrap": "malloc_wrap",
+    "heaptrack": "heaptrack",
+    "heaptrack_first": "heaptrack",
+    "heaptrack_raw": "heaptrack",
     "malloc_wrap_raw": "malloc_wrap_raw",
     "mtrace": "mtrace",
 }
@@ -46,7 +49,7 @@ def test_golden(tools: Tools, tmp_path: Path, source: Path) -> None:
     assert named.read_bytes() == sniffed.read_bytes()
     context = tools.info(sniffed)["context"]
     assert (context["source"], context["source_format"]) == (source.name, form)
-    assert context["time"] == ("recorded" if "timed" in source.stem else "nominal")
+    assert context["time"] == ("recorded" if "timed" in source.stem else "ticks" if form == "heaptrack" else "nominal")
 
 
 def test_every_golden_file_is_judged() -> None:

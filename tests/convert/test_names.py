@@ -246,12 +246,18 @@ int main(void) {
 """)
     subprocess.run(["gcc", "-g", "-O1", "-o", tmp_path / "heirs", tmp_path / "heirs.c"], check=True, timeout=60)
     recording = tools.preload([tmp_path / "heirs"], tmp_path / "logs", env=SITES)
-    lines = [line for log in recording.logs for line in tools.dump(tools.convert(log, tmp_path / f"{log.name}.bin")) if "heirs.c" in line]
-    said = sorted(re.sub(r"^t\d+ (.*) = #\d+ site \d+ ", r"\1 ", line) for line in lines)
-    assert said == sorted([
-        "malloc(1000) (sow heirs.c:6)", "malloc(1001) (sow heirs.c:6)",
-        "inherit(1000) (sow heirs.c:6)", "inherit(1001) (sow heirs.c:6)", "malloc(77) (reap heirs.c:7)", "realloc(#2, 3000) (reap heirs.c:7)",
-        "inherit(1000) (sow heirs.c:6)", "inherit(77) (reap heirs.c:7)", "inherit(3000) (reap heirs.c:7)", "malloc(55) (main heirs.c:13)"])
+    tools.succeed([tools.heaptape, "record", "-q", "--sites", "--convert", "-o", tmp_path / "followed", "--", tmp_path / "heirs"])
+    afterwards = [tools.convert(log, tmp_path / f"{log.name}.bin") for log in recording.logs]
+    for traces in (afterwards, list((tmp_path / "followed").iterdir())):
+        lines = [line for trace in traces for line in tools.dump(trace) if "heirs.c" in line]
+        said = sorted(re.sub(r"^t\d+ (.*) = #\d+ site \d+ ", r"\1 ", line) for line in lines)
+        assert said == INHERITED
+
+
+INHERITED = sorted([
+    "malloc(1000) (sow heirs.c:6)", "malloc(1001) (sow heirs.c:6)",
+    "inherit(1000) (sow heirs.c:6)", "inherit(1001) (sow heirs.c:6)", "malloc(77) (reap heirs.c:7)", "realloc(#2, 3000) (reap heirs.c:7)",
+    "inherit(1000) (sow heirs.c:6)", "inherit(77) (reap heirs.c:7)", "inherit(3000) (reap heirs.c:7)", "malloc(55) (main heirs.c:13)"])
 
 
 def test_refusals(tools: Tools, log: Path, trace: Path, repository: Path, tmp_path: Path) -> None:
@@ -263,8 +269,8 @@ def test_refusals(tools: Tools, log: Path, trace: Path, repository: Path, tmp_pa
         (["names", without, "-o", tmp_path / "o.bin"], 3, "expected a trace with call sites, found none"),
         (["names", tmp_path / "cut.bin", "-o", tmp_path / "o.bin"], 3, "cut short or damaged"),
         (["names", trace, "-o", tmp_path / "none" / "o.bin"], 1, "No such file or directory"),
-        (["convert", "--follow", log, "-o", tmp_path / "o.bin"], 3, "expected a log without call sites"),
-        (["convert", without, "--no-names", "-o", tmp_path / "o.bin"], 2, "for raw logs"),
+        (["convert", repository / "tests" / "golden" / "imports" / "android.txt", "--no-names", "-o", tmp_path / "o.bin"], 3,
+         "expected stacks, for --no-names and --anonymous, found Android memory_replay, which has none"),
     ]
     for command, status, said in cases:
         done = run([tools.heaptape, *command])

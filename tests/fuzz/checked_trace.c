@@ -6,6 +6,7 @@
 #include "form_builder.h"
 #include "fuzz_input.h"
 #include "recorded_program.h"
+#include "site_reader.h"
 #include "trace_json.h"
 
 uint64_t checked_trace_add(uint64_t digest, uint8_t op, uint32_t thread, uint64_t time, uint32_t slot,
@@ -125,6 +126,7 @@ static void read_texts(struct ht_trace_reader *reader, bool *decoded) {
         return;
     }
     FUZZ_EXPECT(strlen(program.command) < sizeof program.command, "a command without an end");
+    ht_recorded_program_free(&program);
 }
 
 // Every frame of every call site.

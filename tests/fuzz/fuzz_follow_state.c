@@ -20,14 +20,25 @@ enum {
     STATE_FILE = 1
 };
 
-// A little of everything that a state holds: live blocks, large ones, a realloc under way, free slots.
+// What the number of the next allocations' call site means, and the number.
+static void append_site(struct raw_log_builder *builder, unsigned stream, unsigned site) {
+    const uint64_t module[4] = {1000, 1 + site % 2, 1 | UINT64_C(4) << 32, 0x6f732e61},
+                   stack[4] = {1000, 1 + site, (uint64_t)(1 + site % 2) << 48 | (16 + site), 99};
+    ht_append_long(builder_cursor(builder, stream), HT_LONG_MODULE, module, 4);
+    ht_append_long(builder_cursor(builder, stream), HT_LONG_SITE, stack, 4);
+    ht_append_modifier(builder_room(builder, stream, HT_APPEND_ROOM_BYTES + 16), HT_MODIFIER_SITE, 1 + site);
+}
+
+// A little of everything that a state holds: live blocks, large ones, a realloc under way, free slots, call sites.
 static void build_log(const char *path) {
     static const unsigned ops[] = {HT_RAW_MALLOC, HT_RAW_MALLOC, HT_RAW_CALLOC, HT_RAW_FREE};
     struct raw_log_builder builder;
     builder_open(&builder, path);
+    builder.header.features = HT_RAW_FEATURE_SITES;
     for (unsigned i = 0; i < CALLS; i++) {
         unsigned op = ops[i % 4], stream = i / 5 % STREAMS, block = op == HT_RAW_FREE ? i / 2 : i;
         uint64_t address = 0x10000 + block * UINT64_C(0x40);
+        if (i % 20 == 0) append_site(&builder, stream, i / 20);
         builder_count(&builder, stream);
         ht_append_call(builder_cursor(&builder, stream), op, 1000 + i * UINT64_C(50), address,
                        op == HT_RAW_FREE ? 0
@@ -69,6 +80,8 @@ static struct merge *merge_piece(struct ht_raw_log *log, struct live_streams *li
 
 static void end_merge(struct merge *merge, struct live_streams *live) {
     struct ht_trace_writer *writer = merge->heap.writer;
+    struct ht_site_table sites;
+    if (site_collector_table(&merge->heap.sites, &sites)) ht_site_table_free(&sites);
     free(merge->heap.threads);
     live_streams_close(live);
     merge_end(merge);

@@ -7,7 +7,7 @@ enum { LENIENT = 16, ONE_PROCESS = 32 };
 
 static const struct import_format *const formats[] = {
     NULL,           &import_android, &import_logalloc,    &import_malloc_wrap_raw, &import_malloc_wrap,
-    &import_mtrace, &import_rep,     &import_trace_utils, &import_workload};
+    &import_mtrace, &import_rep,     &import_trace_utils, &import_workload,        &import_heaptrack};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     struct fuzz_input input = {data, bytes};

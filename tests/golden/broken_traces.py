@@ -216,18 +216,27 @@ def call_sites() -> dict[str, bytes]:
     for column in range(2):
         hollow = sealed(patched(hollow, SECTION_BYTES + ENTRY_BYTES * column + 4, struct.pack("<I", 65_536)))
     wrong = {
-        "module": [table(10, [1 << 32], [64])],
+        "module": [writer.encode_json(9, {"modules": [{"path": "a"}]}), table(10, [0, 1, 2], [64, 65, 66])],
+        "no-modules": [table(10, [1], [64])],
+        "modules-text": [writer.encode_json(9, ["modules"])],
+        "modules-list": [writer.encode_json(9, {"modules": 3})],
+        "modules-row": [writer.encode_json(9, {"modules": [3]})],
+        "modules-path": [writer.encode_json(9, {"modules": [{"path": 3}]})],
+        "flags": [location, caller, table(12, [1], [1 << 32])],
         "parent": [location, table(11, [1], [0])],
         "caller-location": [location, table(11, [0], [1])],
         "site-caller": [location, caller, table(12, [2], [0])],
         "name-location": [*good, table(13, [1], [0], [0], [0])],
         "name-order": [table(10, [0, 0], [64, 65]), caller, site, table(13, [1, 0], [0, 0], [0, 0], [0, 0])],
+        "line": [*good, table(13, [0], [0], [0], [1 << 32])],
+        "name-far": [*good, table(13, [0], [1 << 32], [0], [0])],
         "name-string": [*good, table(13, [0], [2], [0], [0]), strings(b"work\0")],
         "no-strings": [*good, strings(b"")],
         "string-end": [*good, strings(b"work")],
         "rows": [hollow] * 17,
     }
-    return {f"sites-{name}.bin": whole([two_events(), *sections]) for name, sections in wrong.items()}
+    unknown = writer.build(writer.TraceSpec([Event(1, slot=1, size=5, site=3)]))[0]
+    return {"sites-event.bin": unknown} | {f"sites-{name}.bin": whole([two_events(), *sections]) for name, sections in wrong.items()}
 
 
 def broken() -> dict[str, bytes]:

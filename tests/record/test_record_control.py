@@ -30,7 +30,8 @@ def steady(tools: Tools, folder: Path, **environment: str) -> Iterator[subproces
     with subprocess.Popen([tools.target("steady"), folder / "counts", flag], stderr=subprocess.PIPE,
                           env=clean_environment(wanted)) as program:
         try:
-            wait_until(lambda: bool(logs_in(logs)) or bool(environment))
+            # A log is there a moment before it says that it records.
+            wait_until(lambda: bool(environment) or (bool(logs_in(logs)) and ctl(tools, program.pid, "status").startswith("recording: ")))
             yield program
         finally:
             flag.unlink()

@@ -215,7 +215,7 @@ def listed_options(tools: Tools) -> list[str]:
 def test_every_option_is_tried(tools: Tools) -> None:
     """Here, or in a test file of its own."""
     tests = Path(__file__).parent.parent
-    others = "".join(path.read_text() for path in (*tests.glob("replay/test_replay_*.py"), *tests.glob("simulate/test_*.py"))
+    others = "".join(path.read_text() for path in (*tests.glob("replay/test_replay_*.py"), *tests.glob("simulate/test_*.py"), *tests.glob("extend/test_*.py"))
                      if path != Path(__file__))
     own = {"help", "usage", "version"}  # argp's
     listed = set(listed_options(tools))

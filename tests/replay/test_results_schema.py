@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 from heaptape.results.schema import LINE
+from service_load import Service, write_service
 from tool_runner import Tools
 
 # Written by `fleet` alone.
@@ -29,6 +30,9 @@ def lines(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> list[dict[s
     replay = [tools.replay_program, "--rounds", "1", "-q", "-o", results]
     tools.succeed([*replay, "--alloc", "glibc,jemalloc,tcmalloc,mimalloc", "--touch", "recorded", trace])
     tools.succeed([*replay, "--alloc", "glibc,jemalloc", "--verify", trace])
+    tools.succeed([*replay, "--alloc", "glibc", "--memory-max", "search", "--pass", "limit", "--cpus", "4", trace])
+    steady = write_service(tools, folder / "s.bin", Service(duration_ms=8000))
+    tools.succeed([*replay, "--alloc", "glibc", "--pass", "memory", "--extend", "9s", steady])
     if simulates(tools):
         accesses = folder / "a.acc"  # sampled: all keys of whole ones, and those of samples
         tools.succeed(["valgrind", "--tool=heaptape", "-q", "--sampled=yes", "--between=2", f"--record={accesses}", tools.target("placement"), "stride", "30"],

@@ -3,6 +3,7 @@ the formats and of the heap."""
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -122,7 +123,7 @@ def named_by_birth(lines: Sequence[str]) -> list[str]:
     born = 0
     named = []
     for line in lines:
-        left, equals, result = line.partition(" = ")
+        left, equals, result = re.sub(r" site \d+( \(.*)?$", "", line).partition(" = ")
         name, bracket, operands = left.partition("(")
         operand = operands.split(",")[0].rstrip(")")
         if operand.startswith("#"):
@@ -224,6 +225,34 @@ def mtrace(calls: Iterable[Call]) -> bytes:
         else:
             lines += [f"{where}< {call.old:#x}", f"{where}> {new} {size}"]
     return "\n".join([*lines, "= End", ""]).encode()
+
+
+HEAPTRACK_STACKS = ((0x11e0, 0), (0x11f0, 1), (0x1200, 1), (0x9000, 2))
+"""Of calls, from the outermost on: where in the program (the last one: beyond it), and the number of its caller."""
+
+
+def heaptrack_raw(calls: Iterable[Call]) -> bytes:
+    """A tick every 100 calls."""
+    lines = ["v 10400 3", "x a /nothing/p", "X ./p --all of it", "I 1000 5e298f", "m 1 -", "m 1 x 5000000 0 2000", "m c /nothing/q.s 6000000 0 10 1000 10"]
+    lines += [f"t {0x5000000 + offset:x} {parent:x}" for offset, parent in HEAPTRACK_STACKS]
+    for i, call in enumerate(calls):
+        lines += [f"c {i:x}", "R 400"] if i % 100 == 99 else []
+        lines.append(f"- {call.address:x}" if call.function == "free" else f"+ {call.size:x} {i % 5:x} {call.address:x}")
+    return "\n".join([*lines, "# the end", ""]).encode()
+
+
+def heaptrack_named(calls: Iterable[Call]) -> bytes:
+    """Each block has a stack of its own: a file with names says only of which size and stack a freed block is."""
+    lines = ["v 10400 3", "X ./p", "I 1000 5e298f", "s 7 libq.so", "s 4 main", "s 8 a file.c", "i 5001000 1 2 3 7", "t 1 0"]
+    live: dict[int, int] = {}
+    made = 0
+    for i, call in enumerate(calls):
+        if call.function == "free":
+            lines.append(f"- {live.pop(call.address):x}")
+            continue
+        lines += [f"i {0x6000000 + i:x} 1", f"t {made + 2:x} 1", f"a {call.size:x} {made + 2:x}", f"+ {made:x}"]
+        live[call.address], made = made, made + 1
+    return "\n".join([*lines, ""]).encode()
 
 
 RECORD_TYPES = {
@@ -350,6 +379,8 @@ class Format:
     foreign: bool = True
     moves: bool = True  # realloc may return another address
     count_is_one: bool = False
+    splits: bool = False  # a realloc is a free and a malloc
+    doubles: bool = True  # an address may be handed out while it is live
 
 
 FORMATS = [
@@ -367,6 +398,9 @@ FORMATS = [
         threads=True,
         count_is_one=True,
     ),
+    Format("heaptrack", heaptrack_raw, ("malloc",), fails=False, null_operands=False, released=False, splits=True),
+    Format("heaptrack", heaptrack_named, ("malloc",), fails=False, null_operands=False, released=False, foreign=False,
+           splits=True, doubles=False),
     Format(
         "wl",
         wl,
@@ -389,8 +423,8 @@ def random_calls(form: Format, seed: int, count: int) -> list[Call]:
     def result(free_only: bool = False) -> int:
         if form.fails and random.random() < 0.05:
             return 0
-        free = [address for address in range(1, 30) if address not in live]
-        if free and (free_only or random.random() < 0.97):
+        free = [address for address in range(1, 30 if form.doubles else 3000) if address not in live]
+        if free and (free_only or not form.doubles or random.random() < 0.97):
             return random.choice(free)
         return random.choice(sorted(live)) if live else 1
 
@@ -437,5 +471,8 @@ def random_calls(form: Format, seed: int, count: int) -> list[Call]:
             live.discard(call.address)
         elif call.address:
             live.add(call.address)
+        if form.splits and call.function == "realloc":
+            calls.append(Call("free", call.old, thread=thread))
+            call = Call("malloc", call.address, call.size, thread=thread)
         calls.append(call)
     return calls

@@ -1,6 +1,6 @@
 // What the replay's comparison makes of figures that a test has made up. Usage: compare_rounds ROUNDS NAME... <FIGURES
 // The first allocator is the baseline. On standard input, round by round: for each allocator, then for the control, the
-// time and the peak, mean and end RSS; a time or a peak of nan is a pass that failed. Prints a line for each figure and
+// time, the peak, mean and end RSS, and the peak of the process; a time or a peak of nan is a pass that failed. Prints a line for each figure and
 // allocator, then one for each figure's control and leader.
 #include <math.h>
 #include <stdio.h>
@@ -24,6 +24,7 @@ static void read_cell(struct ht_cell *cell) {
     cell->memory.rss_peak_bytes = number();
     cell->memory.rss_mean_bytes = number();
     cell->memory.rss_end_bytes = number();
+    cell->memory.process_rss_peak_bytes = number();
     cell->time_ok = !isnan(cell->time.alloc_time_ns);
     cell->memory_ok = !isnan(cell->memory.rss_peak_bytes);
 }

@@ -32,10 +32,14 @@ static void flush(struct raw_log_builder *builder, struct builder_stream *stream
 }
 
 struct ht_cursor *builder_cursor(struct raw_log_builder *builder, uint32_t number) {
-    assert(number < BUILDER_STREAMS_MAX);
+    return builder_room(builder, number, HT_APPEND_ROOM_BYTES);
+}
+
+struct ht_cursor *builder_room(struct raw_log_builder *builder, uint32_t number, uint32_t bytes) {
+    assert(number < BUILDER_STREAMS_MAX && bytes < BUILDER_CHUNK_BYTES / 2);
     struct builder_stream *stream = &builder->stream[number];
     if (number >= builder->streams) builder->streams = number + 1;
-    uint8_t *limit = stream->chunk ? stream->chunk + BUILDER_CHUNK_BYTES - HT_APPEND_ROOM_BYTES : NULL;
+    uint8_t *limit = stream->chunk ? stream->chunk + BUILDER_CHUNK_BYTES - bytes : NULL;
     if (stream->chunk && stream->cursor.at >= limit)
         flush(builder, stream, (uint32_t)(stream->cursor.at - stream->chunk));
     if (!stream->chunk) {

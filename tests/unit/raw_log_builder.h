@@ -36,6 +36,8 @@ struct builder_line {
 void builder_open(struct raw_log_builder *builder, const char *path);
 // The cursor of a stream, with room for one append.
 struct ht_cursor *builder_cursor(struct raw_log_builder *builder, uint32_t stream);
+// The same, with room for so many bytes.
+struct ht_cursor *builder_room(struct raw_log_builder *builder, uint32_t stream, uint32_t bytes);
 // Counts a call for the chunk headers.
 void builder_count(struct raw_log_builder *builder, uint32_t stream);
 // Appends the records, calls counted.

@@ -6,10 +6,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "checksum.h"
 #include "follow_state.h"
 #include "merge.h"
 #include "punch_holes.h"
 #include "raw_log_builder.h"
+#include "site_reader.h"
 
 // ---- a log that is written by hand, record by record ----
 
@@ -315,6 +317,7 @@ static void test_chunks_out_of_order(void **state) {
 
 // ---- ended and resumed ----
 
+enum { SITES = 300, SITE_MODULES = 5 };
 enum { THREADS = 4, STEPS = 60000, LIVE_MAX = 600, ADDRESSES = 2000, UNTIMED_STEPS = 30000 };
 
 struct program {
@@ -327,6 +330,7 @@ struct program {
         uint64_t old;
     } realloc_of[THREADS];
     unsigned untimed_steps;  // while there is one thread
+    bool sites_known[SITES], modules_known[SITE_MODULES];
 };
 
 // The next call's stamp, or 0: none. Now and then the program pauses.
@@ -341,6 +345,30 @@ static uint64_t next_stamp(struct program *p) {
 static void append(struct program *p, unsigned thread, unsigned op, uint64_t address, uint64_t size) {
     const struct builder_line line = {thread, op, next_stamp(p), address, size};
     builder_put(&p->builder, &line, 1);
+}
+
+static void append_module(struct program *p, unsigned thread, unsigned module) {
+    uint64_t word[4] = {p->now, module + 1, 3 | UINT64_C(5) << 32};
+    memcpy(&word[3], "id ", 3);
+    memcpy((char *)&word[3] + 3, "/m.so", 5);
+    ht_append_long(builder_cursor(&p->builder, thread), HT_LONG_MODULE, word, 4);
+}
+
+// The call site of the thread's next allocations. Who meets it first says what its number means; some have a stack that takes
+// much of a chunk.
+static void append_site(struct program *p, unsigned thread) {
+    unsigned site = (unsigned)(unit_random(&p->seed) % SITES), module = site % SITE_MODULES;
+    uint64_t word[2 + HT_SITE_FRAMES_MAX] = {p->now, (site + 1) | (uint64_t)(site % 3) << 32};
+    unsigned frames = site % 50 ? site % 7 : HT_SITE_FRAMES_MAX;
+    for (unsigned i = 0; i < frames; i++)
+        word[2 + i] = (uint64_t)(i % 2 ? module + 1 : 0) << 48 | (16 + site / (i + 1));
+    if (!p->modules_known[module]) append_module(p, thread, module);
+    if (!p->sites_known[site])
+        ht_append_long(builder_room(&p->builder, thread, 2048), HT_LONG_SITE, word, 2 + frames);
+    p->sites_known[site] = p->modules_known[module] = true;
+    // The call after it comes into the same chunk.
+    ht_append_modifier(builder_room(&p->builder, thread, HT_APPEND_ROOM_BYTES + 16), HT_MODIFIER_SITE,
+                       site + 1);
 }
 
 // The recorder has measured a live block; how much of a small one is resident it does not record.
@@ -362,6 +390,7 @@ static void program_step(struct program *p) {
              kind = (unsigned)(unit_random(&p->seed) % 16);
     uint64_t size = kind == 15 ? 100000 : 1 + unit_random(&p->seed) % 300;
     unsigned victim = p->live_count ? (unsigned)(unit_random(&p->seed) % p->live_count) : 0;
+    if (unit_random(&p->seed) % 3 == 0) append_site(p, thread);
     if (p->realloc_of[thread].open) {
         uint64_t address = p->free_address[--p->free_count];
         append(p, thread, HT_RAW_REALLOC_END, address, 0);
@@ -390,8 +419,9 @@ static void write_program(const char *raw, uint64_t seed) {
     builder_open(&p.builder, raw);
     for (unsigned i = 0; i < ADDRESSES; i++) p.free_address[p.free_count++] = 0x10000 + (uint64_t)i * 0x40;
     p.untimed_steps = seed % 2 ? 0 : UNTIMED_STEPS;
+    p.builder.header.features = HT_RAW_FEATURE_SITES;
     if (p.untimed_steps) {
-        p.builder.header.features = HT_RAW_FEATURE_UNTIMED;
+        p.builder.header.features |= HT_RAW_FEATURE_UNTIMED;
         p.builder.header.tick_ns = 4000000;
     }
     for (unsigned i = 0; i < STEPS; i++) {
@@ -405,12 +435,27 @@ static void write_program(const char *raw, uint64_t seed) {
 
 struct trace_events {
     uint8_t op[STEPS];
-    uint32_t thread[STEPS], slot[STEPS];
+    uint32_t thread[STEPS], slot[STEPS], site[STEPS];
     uint64_t size[STEPS], time_ns[STEPS];
     size_t count;
     uint64_t known[STEPS][3];  // of large blocks: how full they were in the end, and meanwhile
     size_t ends, steps;
+    uint64_t sites[8];  // how many rows the tables of call sites have, and their checksums
 };
+
+static void read_sites(struct trace_events *all, struct ht_trace_reader *reader) {
+    struct ht_site_table table;
+    struct ht_error error = {0};
+    assert_int_equal(ht_trace_site_table(reader, &table, &error), 0);
+    const uint64_t sites[8] = {
+        table.locations_count, XXH64(table.locations, table.locations_count * sizeof *table.locations, 0),
+        table.callers_count,   XXH64(table.callers, table.callers_count * sizeof *table.callers, 0),
+        table.sites_count,     XXH64(table.sites, table.sites_count * sizeof *table.sites, 0),
+        table.names_count,     XXH64(table.modules_json, strlen(table.modules_json), 0)};
+    assert_int_equal(table.sites_count, SITES);
+    memcpy(all->sites, sites, sizeof sites);
+    ht_site_table_free(&table);
+}
 
 static void read_residency(struct trace_events *all, struct ht_trace_reader *reader) {
     struct ht_trace_facts facts;
@@ -441,13 +486,23 @@ static void read_trace(struct trace_events *all, const char *path) {
             all->op[all->count] = e.op[row];
             all->thread[all->count] = e.thread[row];
             all->slot[all->count] = e.slot[row];
+            all->site[all->count] = e.site ? e.site[row] : 0;
             all->size[all->count] = e.size[row];
             all->time_ns[all->count] = e.time_ns[row];
         }
     }
     read_residency(all, reader);
+    read_sites(all, reader);
     ht_trace_close(reader);
     unlink(path);
+}
+
+static void finish_trace(struct ht_trace_writer *writer, struct merge_result *result) {
+    struct ht_error error;
+    assert_false(result->no_sites);
+    ht_trace_put_site_table(writer, &result->sites);
+    ht_site_table_free(&result->sites);
+    assert_int_equal(ht_trace_finish(writer, result->threads, result->totals.threads, "{}", NULL, &error), 0);
 }
 
 static struct merge_totals convert_at_once(const char *raw, const char *trace) {
@@ -458,8 +513,9 @@ static struct merge_totals convert_at_once(const char *raw, const char *trace) {
     assert_int_equal(ht_raw_open(&log, raw, &error), 0);
     struct ht_trace_writer *writer = ht_trace_create(trace, 1, 1, &error);
     assert_non_null(writer);
-    assert_int_equal(merge_log(&log, NULL, writer, &result, &quiet, &error), 0);
-    assert_int_equal(ht_trace_finish(writer, result.threads, result.totals.threads, "{}", NULL, &error), 0);
+    int status = merge_log(&log, NULL, writer, &result, &quiet, &error);
+    if (status) fail_msg("%s", error.message);
+    finish_trace(writer, &result);
     free(result.threads);
     ht_raw_close(&log);
     return result.totals;
@@ -497,8 +553,7 @@ static bool convert_piece(const char *raw, const char *trace, const char *state_
     if (done) {
         merge_results(merge, &result);
         *totals = result.totals;
-        assert_int_equal(ht_trace_finish(writer, result.threads, result.totals.threads, "{}", NULL, &error),
-                         0);
+        finish_trace(writer, &result);
     } else {
         assert_int_equal(ht_trace_checkpoint(writer, &position.trace, &error), 0);
         position.horizon = merge_position(merge);

@@ -4,9 +4,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "file_digest.h"
 #include "random_numbers.h"
+#include "recorded_own.h"
 #include "run_figures.h"
-#include "trace_digest.h"
 
 static void every_allocator_runs_once_in_a_round(void **state) {
     (void)state;
@@ -95,12 +96,40 @@ static void memory_figures_by_hand(void **state) {
     const uint64_t rss[] = {210, 410, 610}, null_rss[] = {10, 10, 10};
     struct ht_outcome outcome = {.rss_end_bytes = 510}, null_outcome = {.rss_end_bytes = 10};
     struct ht_memory_figures figures;
-    assert_true(ht_memory_figures(&built, &outcome, rss, &null_outcome, null_rss, &figures));
+    assert_true(ht_memory_figures(&built, &outcome, rss, &null_outcome, null_rss, NULL, &figures));
     assert_true(figures.rss_peak_bytes == 600 && figures.rss_end_bytes == 500);
     assert_true(figures.rss_mean_bytes == (200 * 10 + 400 * 30) / 40.0);
     assert_true(figures.fragmentation[0] == 2 && figures.fragmentation[1] == 2);
     assert_true(figures.fragmentation[2] == 12 && figures.fragmentation[3] == 3);
+    assert_true(isnan(figures.process_rss_peak_bytes) && isnan(figures.process_rss_end_bytes));
     free(figures.rss_bytes);
+}
+
+// The process is largest where the sum is: neither at the heap's peak nor at its own memory's.
+static void the_process_at_one_moment(void **state) {
+    (void)state;
+    struct ht_form form = {.samples = 3};
+    struct ht_sample_point points[] = {{5, 0, 100}, {20, 1, 200}, {60, 2, 50}};
+    struct ht_built_form built = {.fd = -1, .form = &form, .points = points, .live_peak_bytes = 200};
+    struct ht_sample samples[] = {{.time_ns = 10, .own_rss_bytes = 1000},
+                                  {.time_ns = 30, .own_rss_bytes = 800},
+                                  {.time_ns = 50, .own_rss_bytes = 0}};
+    struct ht_trace_facts facts = {.samples = samples, .samples_count = 3};
+    struct ht_own_memory own;
+    assert_true(ht_own_memory_take(&facts, &own));
+    uint64_t *bytes = ht_own_memory_at(&own, &built);
+    assert_true(bytes && bytes[0] == 1000 && bytes[1] == 900 && bytes[2] == 0);
+    const uint64_t rss[] = {110, 410, 610}, null_rss[] = {10, 10, 10};
+    struct ht_outcome outcome = {.rss_end_bytes = 510}, null_outcome = {.rss_end_bytes = 10};
+    struct ht_memory_figures figures;
+    assert_true(ht_memory_figures(&built, &outcome, rss, &null_outcome, null_rss, bytes, &figures));
+    assert_true(figures.rss_peak_bytes == 600 && figures.process_rss_peak_bytes == 400 + 900);
+    assert_true(figures.process_rss_end_bytes == 500);
+    free(figures.rss_bytes);
+    free(bytes);
+    ht_own_memory_free(&own);
+    facts.samples_count = 0;
+    assert_true(ht_own_memory_take(&facts, &own) && !ht_own_memory_at(&own, &built));
 }
 
 static void digest_of(const char *text, size_t bytes, char hex[HT_DIGEST_TEXT_BYTES]) {
@@ -134,6 +163,7 @@ int main(void) {
         cmocka_unit_test(the_nulls_time_is_taken_off),
         cmocka_unit_test(readings_are_summed_by_function),
         cmocka_unit_test(memory_figures_by_hand),
+        cmocka_unit_test(the_process_at_one_moment),
         cmocka_unit_test(sha256_of_known_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

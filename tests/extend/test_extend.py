@@ -1,0 +1,209 @@
+"""heaptape extend: what it repeats goes on as it was, and what is not steady is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dump_lines import events_of
+from heaptape import live_bytes_curve, read_trace
+from quick_tier import quick
+from service_load import MS, Service, day, write_service
+from shared_folder import shared_folder
+from tool_runner import Tools, run
+
+UNDECIDED = 5
+
+
+@pytest.fixture(scope="module")
+def services(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    kinds = {
+        "plain": Service(),
+        "sessions": Service(threads=3, sessions=True, duration_ms=10_000),
+        "leak": Service(leak=lambda part: 6),
+        "accelerating": Service(leak=lambda part: 24 * part),
+        "day": Service(rate=day),
+        "phases": Service(rate=lambda part: 0.4 if part < 0.6 else 1.2),
+    }
+
+    def make(folder: Path) -> None:
+        for name, service in kinds.items():
+            write_service(tools, folder / f"{name}.bin", service)
+
+    folder = shared_folder(tmp_path_factory, "services", make)
+    return {name: folder / f"{name}.bin" for name in kinds}
+
+
+def extended(tools: Tools, trace: Path, output: Path, *options: object) -> dict[str, object]:
+    done = tools.succeed([tools.heaptape, "extend", trace, "-o", output, "--json", *map(str, options)])
+    said: dict[str, object] = json.loads(done.stdout)
+    return said
+
+
+def info_of(tools: Tools, trace: Path) -> dict[str, object]:
+    info: dict[str, object] = json.loads(tools.succeed([tools.heaptape, "info", "--json", trace]).stdout)
+    return info
+
+
+def refused(tools: Tools, trace: Path, output: Path, *options: object, status: int = UNDECIDED) -> str:
+    done = run([tools.heaptape, "extend", trace, "-o", output, *map(str, options)])
+    assert done.returncode == status and not output.exists() and not done.stdout
+    text = done.stderr.decode()
+    assert text.startswith("heaptape extend: ") and text.count("\n") == 1, text
+    return text
+
+
+def live_by_time(trace: Path, ends_ns: np.ndarray) -> np.ndarray:
+    """Means of live bytes between these times."""
+    curve = live_bytes_curve(read_trace(trace))
+    time, live = curve["time_ns"].to_numpy(), curve["live_bytes"].to_numpy().astype(float)
+    area = np.concatenate([[0.0], np.cumsum(live[:-1] * np.diff(time))])
+    at = np.searchsorted(time, ends_ns, side="right") - 1
+    until = area[at] + live[at] * (ends_ns - time[at])
+    return np.diff(until) / np.diff(ends_ns)
+
+
+@pytest.mark.parametrize("kind", quick(["plain"], ["plain", "sessions"]))
+def test_live_bytes_stay_within_one_per_cent_over_twenty_loops(
+        tools: Tools, services: dict[str, Path], tmp_path: Path, kind: str) -> None:
+    said = extended(tools, services[kind], tmp_path / "long.bin", "--from", 4, "--until", 9, "--to", 115)
+    loop_ns = said["until_ns"] - said["from_ns"]
+    assert said["loops"] >= 20 and not said["grows"]
+    ends = said["from_ns"] + loop_ns * np.arange(said["loops"])
+    live = live_by_time(tmp_path / "long.bin", ends)
+    assert np.abs(live[1:] / live[0] - 1).max() < 0.01
+    curve = live_bytes_curve(read_trace(tmp_path / "long.bin"))
+    assert curve["time_ns"].iloc[-1] < 115_000 * MS <= curve["time_ns"].iloc[-1] + 100 * MS
+
+
+def test_each_loop_has_the_calls_of_the_stretch(tools: Tools, services: dict[str, Path], tmp_path: Path) -> None:
+    said = extended(tools, services["plain"], tmp_path / "long.bin", "--from", 4, "--until", 8, "--to", 21)
+    before, after = events_of(tools, services["plain"]), events_of(tools, tmp_path / "long.bin")
+    end, shift = said["end_event"], said["until_ns"] - said["from_ns"]
+    # What was recorded comes first, as it was.
+    assert [(e.time_ns, e.thread, e.function, e.size, e.extra) for e in after[:end]] == \
+           [(e.time_ns, e.thread, e.function, e.size, e.extra) for e in before[:end]]
+    stretch = [(e.time_ns + shift, e.function, e.size, e.extra) for e in before[said["from_event"]:end]]
+    loop = [(e.time_ns, e.function, e.size, e.extra) for e in after[end:end + said["loop_events"]]]
+    # Of what is new all is there, but for what has no partner.
+    missing = len(stretch) - len(loop)
+    assert missing <= 4 * (said["unmatched_made"] + said["unmatched_freed"])
+    assert set(loop) <= set(stretch)
+
+
+@pytest.mark.parametrize("kind", ["plain", "sessions"])
+def test_the_extended_trace_is_a_trace(tools: Tools, services: dict[str, Path], tmp_path: Path, kind: str) -> None:
+    long = tmp_path / "long.bin"
+    said = extended(tools, services[kind], long, "--to", "24s")
+    assert b"no defects" in tools.succeed([tools.heaptape, "lint", long]).stdout
+    info = info_of(tools, long)
+    trace = read_trace(long)
+    assert info["context"]["extended"] == said and info["events"] == trace.records == len(events_of(tools, long))
+    assert info["duration_ns"] == 24_000 * MS and info["recorded_rss_peak_bytes"] is None
+    curve = live_bytes_curve(trace)
+    assert info["peak_live_bytes"] == curve["live_bytes"].max()
+    assert info["end_live_bytes"] == curve["live_bytes"].iloc[-1]
+    threads = trace.threads
+    events = events_of(tools, long)
+    for number, calls in enumerate(threads["calls"]):
+        assert calls == sum(event.thread == number for event in events)
+    words = tools.succeed([tools.heaptape, "info", long]).stdout.decode()
+    assert "is extrapolated from" in words
+    tools.succeed([tools.replay_program, "-q", "--pass", "verify", "--alloc", "glibc,mimalloc", long])
+
+
+def test_threads_come_and_go(tools: Tools, services: dict[str, Path], tmp_path: Path) -> None:
+    long = tmp_path / "long.bin"
+    said = extended(tools, services["sessions"], long, "--to", "40s")
+    before, after = read_trace(services["sessions"]).threads, read_trace(long).threads
+    per_loop = ((before["start_ns"] >= said["from_ns"]) & (before["start_ns"] < said["until_ns"])).sum()
+    whole_loops = said["loops"] - 1
+    assert per_loop > 50 and len(after) >= whole_loops * per_loop
+    # Never more at a time than in the recording, but for those that were just beginning and ending.
+    def most_at_once(threads: object) -> int:
+        ends = np.where(threads["ended"], threads["end_ns"], 10**18)
+        return max(int(((threads["start_ns"] <= at) & (ends > at)).sum()) for at in threads["start_ns"])
+    assert most_at_once(after) <= most_at_once(before) + 2
+
+
+def test_replay_extends_without_a_file(tools: Tools, services: dict[str, Path], tmp_path: Path) -> None:
+    extended(tools, services["plain"], tmp_path / "long.bin", "--to", "60s")
+    common = ["-q", "--pass", "memory", "--rounds", "1", "--seed", "3", "--layout", "fixed", "--alloc", "glibc", "-o"]
+    done = tools.succeed([tools.replay_program, *common, tmp_path / "file.jsonl", tmp_path / "long.bin"])
+    streamed = tools.succeed([tools.replay_program, *common, tmp_path / "made.jsonl", "--extend", "60s",
+                              "--decoded-memory", "1", services["plain"]])
+    lines = [json.loads((tmp_path / f"{name}.jsonl").read_text().splitlines()[0]) for name in ("file", "made")]
+    assert lines[0]["calls"] == lines[1]["calls"] and lines[0]["live_peak_bytes"] == lines[1]["live_peak_bytes"]
+    assert lines[0]["trace"]["extended"] == lines[1]["trace"]["extended"] != None  # noqa: E711
+    assert lines[0]["trace"]["events"] == lines[1]["trace"]["events"] > read_trace(services["plain"]).records
+    assert not lines[0]["streamed"] and lines[1]["streamed"]
+    assert lines[0]["rss_end_bytes"] == pytest.approx(lines[1]["rss_end_bytes"], rel=0.05)
+    for answer in (done, streamed):
+        assert b"is extrapolated from" in answer.stdout and b"recorded program:" not in answer.stdout
+
+
+def test_growth_goes_on_as_it_was(tools: Tools, services: dict[str, Path], tmp_path: Path) -> None:
+    said = extended(tools, services["leak"], tmp_path / "long.bin", "--from", 6, "--until", 18, "--to", 100)
+    assert said["grows"] and said["live_slope_low"] > 0
+    loop_ns = said["until_ns"] - said["from_ns"]
+    live = live_by_time(tmp_path / "long.bin", said["from_ns"] + loop_ns * np.arange(said["loops"]))
+    per_loop = said["live_slope_bytes_per_hour"] / 3600e9 * loop_ns
+    assert np.diff(live[1:]) == pytest.approx(per_loop, rel=0.02)
+    assert np.diff(live[:2]) == pytest.approx(per_loop, rel=0.5)  # what was recorded is drawn
+
+
+@pytest.mark.parametrize(("kind", "options", "words"), [
+    ("accelerating", (), "faster and faster|do not change evenly"),
+    ("day", (), "changes|do not change evenly|one phase|fall by"),
+    ("phases", ("--from", 2, "--until", 11), "one phase of several"),
+    ("phases", (), "no steady stretch"),
+    ("plain", ("--from", 5, "--until", 5.2), "too short"),
+    ("plain", ("--from", 0, "--until", 3), "do not change evenly|number of live blocks|scatter too much"),
+])
+def test_what_is_not_steady_is_refused(tools: Tools, services: dict[str, Path], tmp_path: Path, kind: str,
+                                       options: tuple[object, ...], words: str) -> None:
+    text = refused(tools, services[kind], tmp_path / "no.bin", *options, "--to", "1h")
+    assert any(word in text for word in words.split("|")), text
+    if not options:
+        done = run([tools.replay_program, "--extend", "1h", "--alloc", "glibc", services[kind]])
+        assert done.returncode == UNDECIDED and not done.stdout and text.partition(": ")[2].encode() in done.stderr
+
+
+def test_frees_of_blocks_from_before_are_refused(tools: Tools, services: dict[str, Path], tmp_path: Path) -> None:
+    """A late start of the recording, as imported: its first seconds are left out."""
+    lines = services["plain"].with_suffix(".txt").read_text().splitlines()
+    late = tmp_path / "late.txt"
+    late.write_text("\n".join(line for line in lines if int(line.split()[-1]) > 3000 * MS) + "\n")
+    tools.succeed([tools.heaptape, "convert", "-q", late, "-o", tmp_path / "late.bin"])
+    text = refused(tools, tmp_path / "late.bin", tmp_path / "no.bin", "--from", 0, "--until", 1, "--to", "1h")
+    assert "from before the recording" in text
+
+
+def test_bad_usage_and_bad_input(tools: Tools, services: dict[str, Path], tmp_path: Path) -> None:
+    trace, none = services["plain"], tmp_path / "no.bin"
+    assert "after the end of the recording" in refused(tools, trace, none, "--to", "5s", status=2)
+    for options in ((), ("--to", "soon"), ("--to", "1h", "--from", "9s", "--until", "8s")):
+        done = run([tools.heaptape, "extend", trace, "-o", none, *options])
+        assert done.returncode == 2 and not none.exists()
+    done = run([tools.heaptape, "extend", trace, "-o", trace, "--to", "1h"])
+    assert done.returncode == 2
+    damaged = tmp_path / "damaged.bin"
+    damaged.write_bytes(trace.read_bytes()[:-1000])
+    assert "cut short or damaged" in refused(tools, damaged, none, "--to", "1h", status=3)
+    extended(tools, trace, tmp_path / "long.bin", "--to", "60s")
+    text = refused(tools, tmp_path / "long.bin", none, "--to", "1h", status=3)
+    assert "expected a recording" in text
+
+
+def test_a_slice_says_that_it_is_of_an_extension(tools: Tools, services: dict[str, Path], tmp_path: Path) -> None:
+    extended(tools, services["plain"], tmp_path / "long.bin", "--to", "60s")
+    tools.succeed([tools.heaptape, "slice", "-q", tmp_path / "long.bin", "--from-time", "40s", "-o", tmp_path / "cut.bin"])
+    assert b"cut from an extension" in tools.succeed([tools.heaptape, "info", tmp_path / "cut.bin"]).stdout
+
+
+def test_without_an_output_it_only_says_what_it_would_repeat(tools: Tools, services: dict[str, Path]) -> None:
+    done = tools.succeed([tools.heaptape, "extend", services["plain"], "--to", "24h"])
+    text = done.stdout.decode()
+    assert text.startswith("steady from ") and "repeated " in text and "live at the end: " in text

@@ -1,0 +1,54 @@
+"""heaptape forecast: RSS at a later time with intervals, growth where it is shown, and no figure where it is not."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from heaptape.forecast.estimates import estimate, rss_and_slope
+from service_load import Service, write_service
+from tool_runner import Tools, run
+
+
+def test_estimates() -> None:
+    three = estimate([9.0, 10.0, 11.0])
+    assert three.value == 10 and three.high - 10 == pytest.approx(4.303 / math.sqrt(3)) and three.resolved
+    assert not estimate([-1.0, 0.5, 1.0]).resolved
+    assert estimate([10.0, 10.0], more=2).low == 8
+    assert estimate([5.0]).low == -math.inf
+
+
+def test_rss_and_slope_are_of_what_is_extrapolated() -> None:
+    hour = 3600 * 10**9
+    line = {"trace": {"extended": {"from_ns": 0, "until_ns": hour, "to_ns": 11 * hour}},
+            "timeline": {"time_ns": [0, hour, 11 * hour], "rss_bytes": [0, 50e6, 60e6]}}
+    rss, slope = rss_and_slope(line)
+    assert rss == pytest.approx(59.55e6, rel=0.001) and slope == pytest.approx(1e6)
+
+
+@pytest.mark.parametrize("leak", [0, 25])
+def test_a_service(tools: Tools, tmp_path: Path, leak: int) -> None:
+    trace = write_service(tools, tmp_path / "s.bin", Service(duration_ms=24_000, lifetime_ms=100, leak=lambda part: leak))
+    done = tools.succeed([tools.heaptape, "forecast", "--json", "--to", "200s", "--alloc", "glibc,mimalloc", trace])
+    said = json.loads(done.stdout)
+    assert {item["name"] for item in said["allocators"]} == {"glibc", "mimalloc"} and 2 <= said["parts"] <= 3
+    for item in said["allocators"]:
+        rss, slope = item["rss_bytes"], item["slope_bytes_per_hour"]
+        assert 0 < rss["ci_low"] < rss["value"] < rss["ci_high"] or leak == 0
+        assert slope["resolved"] == (slope["ci_low"] > 0 or slope["ci_high"] < 0)
+        if leak:
+            assert slope["resolved"] and slope["ci_low"] < said["extended"]["live_slope_bytes_per_hour"] * 1.1 and slope["value"] > 0
+    text = tools.succeed([tools.heaptape, "forecast", "--to", "60s", "--alloc", "glibc", trace]).stdout.decode()
+    assert text.startswith("extrapolated: ") and "MB/hour" in text
+    if leak:
+        assert "growth not resolved" not in text
+
+
+def test_what_is_not_steady_has_no_forecast(tools: Tools, tmp_path: Path) -> None:
+    trace = write_service(tools, tmp_path / "s.bin", Service(duration_ms=8000, leak=lambda part: 24 * part))
+    done = run([tools.heaptape, "forecast", "--to", "1h", "--alloc", "glibc", trace])
+    assert done.returncode == 5 and not done.stdout and b"does not say how it goes on" in done.stderr
+    done = run([tools.heaptape, "forecast", "--to", "1s", "--alloc", "glibc", trace])
+    assert done.returncode == 2

@@ -1,0 +1,107 @@
+"""--memory-max: which allocators live under a limit of memory, where the others die, and the lowest limit."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import replay_traces
+from heaptape import read_results, write_report
+from tool_runner import Argument, Tools, clean_environment, run
+
+ROOT = Path(__file__).resolve().parents[2]
+POSTGRES = ROOT / "traces" / "postgres.bin"  # has memory of its own
+BLOCKS, BLOCK_BYTES = 1000, 20000
+
+
+@pytest.fixture(scope="module")
+def growing(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """20 MB in blocks of 20 KB, then nothing more."""
+    calls = "".join(f"m {i} {BLOCK_BYTES}\n" for i in range(1, BLOCKS + 1))
+    return replay_traces.imported(tools, tmp_path_factory.mktemp("limit") / "t.bin", f"{BLOCKS}\n\n{calls}", "malloc_wrap")
+
+
+def limited(tools: Tools, trace: Path, size: str, *more: Argument, alloc: str = "glibc") -> dict[str, dict]:
+    command = [tools.replay_program, "--alloc", alloc, "--pass", "limit", "--memory-max", size, "--json", "-q", *more, trace]
+    said = json.loads(tools.succeed(command).stdout)
+    return {item["name"]: item["limit"] for item in said["allocators"]}
+
+
+def test_out_of_memory_is_an_answer(tools: Tools, growing: Path, tmp_path: Path) -> None:
+    dead = limited(tools, growing, "10M", "-o", tmp_path / "r.jsonl")["glibc"]
+    assert not dead["lives"] and dead["memory_max_bytes"] == 10 << 20
+    # A block a reading or so, and what the C library maps beyond them.
+    assert 0.8 * (10 << 20) <= dead["died_at_event"] * BLOCK_BYTES <= 1.1 * (10 << 20)
+    alive = limited(tools, growing, "40M", "-o", tmp_path / "r.jsonl")["glibc"]
+    assert alive["lives"] and alive["died_at_ns"] is None and alive["died_at_event"] is None
+    rows = read_results(tmp_path / "r.jsonl")
+    assert list(rows["pass"]) == ["limit", "limit"] and list(rows["failures"]) == [0, 0]
+    assert [limit["lives"] for limit in rows["limit"]] == [False, True]
+    compared = tools.succeed([tools.heaptape, "compare", tmp_path / "r.jsonl"]).stdout.decode()
+    assert "Under a limit of 10.5 MB glibc dies at " in compared and "Under a limit of 41.9 MB glibc lives" in compared
+    write_report(rows, page := tmp_path / "r.html", [growing])
+    assert "Under a limit of 10.5 MB glibc dies at " in page.read_text()
+
+
+@pytest.mark.parametrize("alloc", ["glibc", "jemalloc"])
+def test_the_lowest_limit(tools: Tools, growing: Path, alloc: str) -> None:
+    found = limited(tools, growing, "search", alloc=alloc)[alloc]
+    assert found["dies_bytes"] < found["least_bytes"] <= 1.01 * found["dies_bytes"]
+    assert BLOCKS * BLOCK_BYTES < found["least_bytes"] < 1.15 * BLOCKS * BLOCK_BYTES
+    assert limited(tools, growing, str(int(1.03 * found["least_bytes"])), alloc=alloc)[alloc]["lives"]
+    assert not limited(tools, growing, str(int(0.97 * found["dies_bytes"])), alloc=alloc)[alloc]["lives"]
+
+
+def test_the_programs_own_memory_counts(tools: Tools, tmp_path: Path) -> None:
+    """The lowest limit is the peak of the process, as the memory pass has it."""
+    found = limited(tools, POSTGRES, "search")["glibc"]
+    rows = tools.replay(POSTGRES, "glibc", tmp_path / "r.jsonl", "--pass", "memory", "-q")
+    (row,) = [row for row in rows if row["allocator"]["name"] == "glibc" and not row["control"]]
+    assert found["least_bytes"] == pytest.approx(row["process_rss_peak_bytes"], rel=0.08)
+    assert found["least_bytes"] > 1.05 * row["rss_peak_bytes"]
+
+
+def test_before_other_passes(tools: Tools, growing: Path) -> None:
+    command = [tools.replay_program, "--alloc", "glibc,jemalloc", "--rounds", "1", "--memory-max", "10M", "-q", growing]
+    said = json.loads(tools.succeed([*command, "--json"]).stdout)
+    assert [item["limit"]["lives"] for item in said["allocators"]] == [False, False]
+    assert all(item["rss_peak_bytes"]["median"] > 15e6 for item in said["allocators"]), "other passes have no limit"
+    text = tools.succeed(command).stdout.decode()
+    assert "limit of memory, by " in text and "of the heap alone: the program's own memory is not known" in text
+    assert text.count("dies at ") == 2
+
+
+def test_without_a_control_group(tools_for_all: Tools, growing: Path) -> None:
+    """Then readings of RSS are held against the limit, and that is said."""
+    command = [tools_for_all.replay_program, "--alloc", "glibc", "--pass", "limit", "--memory-max", "10M", "--json", "/dev/stdin"]
+    user = {"user": 65534} if os.getuid() == 0 else {}
+    with growing.open("rb") as file:
+        done = subprocess.run(command, stdin=file, capture_output=True, env=clean_environment(), check=False, timeout=60, **user)
+    assert done.returncode == 0, done.stderr
+    (item,) = json.loads(done.stdout)["allocators"]
+    assert not item["limit"]["lives"] and 0.9 * (10 << 20) <= item["limit"]["died_at_event"] * BLOCK_BYTES <= 1.1 * (10 << 20)
+    if item["limit"]["by"] == "readings":
+        assert b"no control group: " in done.stderr and b"held against the limit" in done.stderr
+    else:
+        assert user == {}, "nobody may make a group"
+
+
+def test_no_group_is_left(tools: Tools, growing: Path) -> None:
+    """Others' may be there: tests run side by side."""
+    command = [tools.replay_program, "--alloc", "glibc", "--pass", "limit", "--memory-max", "10M", "-q", growing]
+    with subprocess.Popen(command, env=clean_environment({}), stdout=subprocess.DEVNULL) as replay:
+        assert replay.wait(timeout=120) == 0
+    assert not list(Path("/sys/fs/cgroup").glob(f"**/heaptape-{replay.pid}-*"))
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["--memory-max", "few"], "expected a size such as 512M"), (["--memory-max", "100"], "of 4K at least"), (["--memory-max", ""], "expected a size"),
+    (["--pass", "limit"], "--pass limit: expected --memory-max"), (["--memory-max", "1G", "--wrap", "env"], "--wrap: expected no --memory-max"),
+    (["--memory-max", "1G", "--pass", "count"], "expected neither --pass count"), (["--memory-max", "1G", "--pass", "limit", "--fail-if", "time>1"], "--fail-if: expected a pass"),
+])
+def test_bad_usage(tools: Tools, growing: Path, arguments: list[str], words: str) -> None:
+    done = run([tools.replay_program, *arguments, growing])
+    assert done.returncode == 2 and words in done.stderr.decode()

@@ -1,0 +1,127 @@
+// The tree of stacks, on stacks that the test makes: whatever it finds must be the stack's number, or nothing.
+#include "unit_support.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "own_memory.h"
+#include "stack_tree.h"
+#include "state.h"
+
+enum { WORDS = 4096, DEPTH_MAX = 40, STACKS = 3000, KEYS = 7, FUNCTIONS = 5 };
+
+// What the tree takes of the rest of the recorder.
+bool recorder_may_call(void) { return true; }
+void recorder_has_called(void) {}
+void own_map(uintptr_t start, size_t bytes) {
+    (void)start;
+    (void)bytes;
+}
+
+// A stack that grows down, its end last; nothing else lies there, so that the distance to the thread pointer is fixed.
+static uintptr_t words[WORDS];
+
+struct made {
+    uint32_t frames, key;
+    uint32_t function[DEPTH_MAX];
+};
+
+static uint32_t random_below(uint32_t *state, uint32_t bound) {
+    *state = *state * 1664525 + 1013904223;
+    return (uint32_t)((uint64_t)*state * bound >> 32);
+}
+
+// A frame's size is that of its function: where one lies depends on those before it, as in programs.
+static void lay_out(const struct made *made, struct stack_walk *walk) {
+    memset(words, 0xff, sizeof words);
+    uintptr_t *at = &words[16 * made->key + 16];
+    *walk = (struct stack_walk){.frames = made->frames, .regular = true};
+    for (uint32_t i = 0; i < made->frames; i++) {
+        uintptr_t address = 0x401000 + 0x100 * (uintptr_t)made->function[i];
+        at[-1] = address;
+        walk->frame[i] = (struct stack_frame){address, (uintptr_t)at};
+        at += 2 + 2 * made->function[i];
+    }
+}
+
+static uint32_t find(const struct stack_tree *tree, const struct stack_walk *walk, uint32_t compared) {
+    return tree_find(tree, walk->frame[0].cfa, (uintptr_t)&words[WORDS], compared);
+}
+
+static void make(struct made *made, uint32_t *state) {
+    made->key = random_below(state, KEYS);
+    made->frames = 2 + random_below(state, DEPTH_MAX - 1);
+    for (uint32_t i = 0; i < made->frames; i++) made->function[i] = random_below(state, FUNCTIONS);
+    // Most share their innermost frames, as those of a program do.
+    for (uint32_t i = 0; i < made->frames && i < made->frames * 3 / 4; i++)
+        made->function[i] = made->key % FUNCTIONS;
+    // Each thread's first function calls, and is never called.
+    made->function[made->frames - 1] = FUNCTIONS;
+}
+
+static bool same(const struct made *a, const struct made *b) {
+    return a->frames == b->frames && a->key == b->key &&
+           !memcmp(a->function, b->function, a->frames * sizeof *a->function);
+}
+
+static void test_every_find_is_right_or_none(void **unused) {
+    (void)unused;
+    static struct made made[STACKS];
+    static struct stack_walk walk;
+    struct stack_tree tree = {0};
+    uint32_t state = 20817, found = 0;
+    for (uint32_t n = 0; n < STACKS; n++) {
+        make(&made[n], &state);
+        lay_out(&made[n], &walk);
+        uint32_t site = 1;
+        while (site <= n && !same(&made[site - 1], &made[n])) site++;
+        uint32_t before = find(&tree, &walk, HT_SITE_FRAMES_MAX);
+        assert_true(before == 0 || before == site);
+        if (!before) tree_insert(&tree, &walk, site);
+        uint32_t after = find(&tree, &walk, HT_SITE_FRAMES_MAX);
+        assert_true(after == 0 || after == site);
+        found += after == site;
+    }
+    // Not those where one stack ends, or has a frame elsewhere, while another goes on.
+    assert_true(found > STACKS / 4);
+    for (uint32_t n = 0, again = 0; n < STACKS; n++) {
+        lay_out(&made[n], &walk);
+        uint32_t site = find(&tree, &walk, HT_SITE_FRAMES_MAX);
+        if (site) assert_true(same(&made[site - 1], &made[n]));
+        again += site != 0;
+        if (n == STACKS - 1) assert_true(again >= found);
+    }
+    tree_clear(&tree);
+    for (uint32_t n = 0; n < STACKS; n++) {
+        lay_out(&made[n], &walk);
+        assert_int_equal(find(&tree, &walk, HT_SITE_FRAMES_MAX), 0);
+    }
+}
+
+// Frames of one size, so that stacks part only by what is called: all of them are found.
+static void test_all_are_found(void **unused) {
+    (void)unused;
+    static struct stack_walk walk;
+    struct stack_tree tree = {0};
+    for (uint32_t n = 0; n < STACKS; n++)
+        for (int pass = 0; pass < 2; pass++) {
+            walk = (struct stack_walk){.frames = DEPTH_MAX, .regular = true};
+            for (uint32_t i = 0; i < DEPTH_MAX; i++) {
+                uintptr_t *cfa = &words[16 + 4 * i], digit = i < 30 ? 0 : n >> (i - 30) & 1;
+                cfa[-1] = 0x401000 + digit;
+                walk.frame[i] = (struct stack_frame){cfa[-1], (uintptr_t)cfa};
+            }
+            if (pass) assert_int_equal(find(&tree, &walk, HT_SITE_FRAMES_MAX), n % 1024 + 1);
+            else if (!find(&tree, &walk, HT_SITE_FRAMES_MAX)) tree_insert(&tree, &walk, n % 1024 + 1);
+        }
+    // A stack that ends sooner is none of them, and is not read beyond its end.
+    assert_int_equal(tree_find(&tree, walk.frame[0].cfa, walk.frame[20].cfa, HT_SITE_FRAMES_MAX), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_find_is_right_or_none),
+        cmocka_unit_test(test_all_are_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
