@@ -147,12 +147,13 @@ static void restore_half(struct raw_pass *pass, struct half_realloc *half) {
     half->open = false;
 }
 
-static void begin_realloc(struct raw_pass *pass, struct half_realloc *half, const struct lint_call *call) {
+static void begin_realloc(struct raw_pass *pass, struct half_realloc *half, const struct lint_call *call,
+                          bool unseen) {
     restore_half(pass, half);
     const struct live_range *range = block_at(pass, call->address);
     *half = (struct half_realloc){.open = true, .had_block = range != NULL, .call = *call};
     if (!range) {
-        if (!explain(pass, call)) half->call.variant = HT_FOREIGN;
+        if (unseen || !explain(pass, call)) half->call.variant = HT_FOREIGN;
         return;
     }
     half->block = range->block;
@@ -190,14 +191,17 @@ static void take_record(void *context, const struct merge_observed *observed) {
     struct half_realloc *half = NULL;
     pass->now = observed;
     switch (record->op) {
-    case HT_RAW_FREE: take_free(pass, &call); return;
+    case HT_RAW_FREE:
+        if (observed->unseen) remove_block(pass, &call);
+        else take_free(pass, &call);
+        return;
     case HT_RAW_QUERY: lint_check_call(pass->lint, &call); return;
     case HT_RAW_FREE_NULL:
         call.variant = HT_NULL;
         lint_check_call(pass->lint, &call);
         return;
     case HT_RAW_REALLOC_BEGIN:
-        if ((half = half_of(pass, observed->input))) begin_realloc(pass, half, &call);
+        if ((half = half_of(pass, observed->input))) begin_realloc(pass, half, &call, observed->unseen);
         return;
     case HT_RAW_REALLOC_END:
         if ((half = half_of(pass, observed->input))) end_realloc(pass, half, record, &call);

@@ -15,7 +15,7 @@
 #include "site_store.h"
 
 #define STATE_MAGIC "HTAPEFST"
-enum { VERSION = 6, NAME_BYTES = 16, BUFFER_BYTES = 1 << 20 };
+enum { VERSION = 7, NAME_BYTES = 16, BUFFER_BYTES = 1 << 20 };
 
 // The file is these structs one behind another, and a checksum of them all.
 struct head {
@@ -74,7 +74,7 @@ struct stream_state {
     struct ht_raw_spread spread;
     uint32_t at, thread;
     uint32_t site, zero;
-    // A realloc between its records; the block of a slot that is not 0 lives.
+    // A realloc between its records: 1, or 2 if it was overtaken; the block of a slot that is not 0 lives.
     uint32_t open, function;
     uint64_t size, count;
     struct live_slot old;
@@ -205,7 +205,7 @@ static int put_streams(struct output *output, const struct merge *m, const struc
                                      .at = place.at,
                                      .thread = input->thread,
                                      .site = place.site,
-                                     .open = open->open,
+                                     .open = open->overtaken ? 2 : open->open,
                                      .function = open->function,
                                      .size = open->size,
                                      .count = open->count};
@@ -321,6 +321,7 @@ int follow_state_save(const char *path, const struct ht_raw_log *log, const stru
     site_store_free(&sites);
     put_samples(&output, &m->samples);
     int status = put_streams(&output, m, live, error);
+    put(&output, &m->overtaken, sizeof m->overtaken);
     uint64_t checksum = XXH64_digest(&output.hash);
     put(&output, &checksum, sizeof checksum);
     *bytes = output.bytes;
@@ -489,6 +490,7 @@ static bool get_stream(struct follow_state *state, uint32_t number, struct merge
     if (input->thread != NO_THREAD && input->thread >= m->heap.threads_count) return false;
     if (!entry.open) return true;
     input->realloc = (struct open_realloc){.open = true,
+                                           .overtaken = entry.open == 2,
                                            .function = (uint8_t)entry.function,
                                            .slot = entry.old.slot,
                                            .address = entry.old.address,
@@ -525,6 +527,19 @@ static void get_head(const struct head *head, struct merge *m) {
     memcpy(m->heap.op_count, head->op_count, sizeof head->op_count);
 }
 
+static bool get_overtaken(struct follow_state *state, const struct merge *m, struct overtaken_frees *frees) {
+    if (!get(state, frees, sizeof *frees) || frees->count > OVERTAKEN_FREES_MAX) return false;
+    for (uint32_t i = 0; i < frees->count; i++) {
+        const struct overtaken_free *kept = &frees->kept[i];
+        unsigned function = ht_raw_function(&kept->record);
+        bool ends = kept->record.op == HT_RAW_FREE || kept->record.op == HT_RAW_REALLOC_BEGIN;
+        if (!ends || function >= HT_DROP || !ht_functions[function].name || kept->input >= m->inputs ||
+            m->input[kept->input].thread == NO_THREAD)
+            return false;
+    }
+    return true;
+}
+
 static int bad_state(const struct follow_state *state, const char *expected, struct ht_error *error) {
     return ht_error_input(error, state->path, (uint64_t)ftell(state->file), "expected %s", expected);
 }
@@ -545,6 +560,7 @@ int follow_state_restore(struct follow_state *state, struct merge *m, struct liv
     heap->last_event_room = heap->slots.room;
     bool whole = get_heap(state, heap) && get_sites(state, heap) && get_samples(state, &m->samples);
     for (uint32_t i = 0; whole && i < head->streams; i++) whole = get_stream(state, i, m, live);
+    whole = whole && get_overtaken(state, m, &m->overtaken);
     for (uint32_t slot = 1; whole && slot <= head->slots; slot++)
         whole = state->taken[slot / 8] >> slot % 8 & 1;
     if (!whole || state->left) return bad_state(state, "a consistent state", error);

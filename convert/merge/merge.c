@@ -14,6 +14,13 @@ enum { TURN_BATCHES_MAX = 2048, PROGRESS_BYTES = 1 << 18 };
 // come from reading the counter out of order: well below a microsecond. A millisecond leaves room for a
 // stalled core.
 static const uint64_t WAIT_LIMIT_NS = 1000000;
+// How long after another thread's free of the address a free may have been overtaken by it: beyond what the busiest cache
+// line takes, and less than what a program takes that frees a block twice.
+static const uint64_t OVERTAKEN_LIMIT_NS = 20000;
+
+static int no_memory(const struct merge *m, struct ht_error *error) {
+    return ht_error_memory(error, m->log->path, "cannot merge");
+}
 
 static int fail(const struct merge *m, const struct input *input, enum merge_applied how,
                 struct ht_error *error) {
@@ -44,6 +51,12 @@ static int force_oldest(struct merge *m, struct ht_error *error) {
     input->stream->batch_at++;
     merge_push_input(m, number);
     return 0;
+}
+
+static uint64_t oldest_overtaken(const struct merge *m) { return m->overtaken.kept[0].record.stamp; }
+
+static int force_overtaken(struct merge *m, struct ht_error *error) {
+    return merge_force_overtaken(m) == APPLIED ? 0 : no_memory(m, error);
 }
 
 // The input's next batch. Returns 1, 0 at its end, -1 with error. Addresses are fetched ahead of their use.
@@ -86,6 +99,8 @@ static int run_first(struct merge *m, struct ht_error *error) {
         }
         if (m->blocked_count && input->key > m->input[m->blocked[0]].wait_stamp + m->wait_limit_stamps)
             return force_oldest(m, error);
+        if (m->overtaken.count && input->key > oldest_overtaken(m) + m->overtaken_limit_stamps)
+            return force_overtaken(m, error);
         if (__builtin_expect(input->key == record->stamp && merge_apply_common(m, input, record), 1)) {
             stream->batch_at++;
             continue;
@@ -95,7 +110,7 @@ static int run_first(struct merge *m, struct ht_error *error) {
             merge_pop_input(m);
             return 0;
         }
-        if (how != APPLIED) return fail(m, input, how, error);
+        if (how != APPLIED && how != KEPT) return fail(m, input, how, error);
         stream->batch_at++;
         m->late_records += record->stamp < input->floor_key;
         if (m->woke) {
@@ -103,10 +118,6 @@ static int run_first(struct merge *m, struct ht_error *error) {
             return 0;
         }
     }
-}
-
-static int no_memory(const struct merge *m, struct ht_error *error) {
-    return ht_error_memory(error, m->log->path, "cannot merge");
 }
 
 // The clock's rate with 62 significant bits.
@@ -120,6 +131,7 @@ static void set_clock(struct merge *m) {
     m->ns_per_stamp_bits = (unsigned)bits;
     m->first_stamp = m->log->header.first_pair.stamp;
     m->wait_limit_stamps = limit < 9e18 ? (uint64_t)limit : UINT64_C(9000000000000000000);
+    m->overtaken_limit_stamps = m->wait_limit_stamps / (WAIT_LIMIT_NS / OVERTAKEN_LIMIT_NS);
 }
 
 // Everything but the streams.
@@ -181,15 +193,20 @@ int merge_inherit(struct merge *m, const struct live_blocks *inherited, struct h
     return no_memory(m, error);
 }
 
+static bool has_waited_enough(const struct merge *m, uint64_t until_stamp) {
+    return !m->streams.growing || until_stamp <= m->horizon;
+}
+
 // Is there something to do before the horizon? Then does a piece of it. Returns 1, 0 if there is nothing, or
 // -1 with error.
 static int run_some(struct merge *m, struct ht_error *error) {
     if (m->order_count && m->input[m->order[0]].key <= m->horizon) return run_first(m, error) ? -1 : 1;
-    if (!m->blocked_count) return 0;
     // Whatever comes next of a growing log is stamped later than the horizon.
-    bool waited_enough = m->input[m->blocked[0]].wait_stamp + m->wait_limit_stamps <= m->horizon;
-    if (m->streams.growing && !waited_enough) return 0;
-    return force_oldest(m, error) ? -1 : 1;
+    if (m->blocked_count && has_waited_enough(m, m->input[m->blocked[0]].wait_stamp + m->wait_limit_stamps))
+        return force_oldest(m, error) ? -1 : 1;
+    if (m->overtaken.count && has_waited_enough(m, oldest_overtaken(m) + m->overtaken_limit_stamps))
+        return force_overtaken(m, error) ? -1 : 1;
+    return 0;
 }
 
 int merge_run(struct merge *m, const struct merge_progress *progress, struct ht_error *error) {

@@ -6,6 +6,7 @@
 #include "heap_model.h"
 #include "live_blocks.h"
 #include "merge_result.h"
+#include "overtaken_frees.h"
 #include "sample_line.h"
 #include "streams.h"
 
@@ -14,6 +15,7 @@ enum { NO_THREAD = UINT32_MAX };
 // A realloc between its two records.
 struct open_realloc {
     bool open;
+    bool overtaken;  // by another thread's free of the block, and that is no foreign one
     uint8_t function;
     uint32_t slot;  // 0: the block was foreign
     uint64_t address, size, count;
@@ -46,10 +48,11 @@ struct merge {
     uint32_t *blocked;     // inputs that wait, longest first
     uint32_t blocked_count;
     bool woke;  // the heap has new inputs in it
+    struct overtaken_frees overtaken;
     uint64_t first_stamp;
     uint64_t ns_per_stamp;  // as a fixed-point number with ns_per_stamp_bits behind the point
     unsigned ns_per_stamp_bits;
-    uint64_t wait_limit_stamps;
+    uint64_t wait_limit_stamps, overtaken_limit_stamps;
     uint64_t last_sample_ns;
     struct sample_line samples;
     uint64_t horizon;         // no record beyond it is read; UINT64_MAX except in a growing log

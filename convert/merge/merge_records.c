@@ -43,7 +43,8 @@ static void settle_wait(struct merge *m, struct input *input, bool forced) {
 }
 
 // The block's address is taken: the free of the block that held it is not recorded.
-static void drop(struct merge *m, struct input *input, size_t place, uint64_t stamp) {
+static void drop(struct merge *m, const struct input *input, size_t place, uint64_t stamp) {
+    m->heap.totals.anomalies++;
     heap_model_drop(&m->heap, place, input->thread, time_of(m, stamp));
 }
 
@@ -108,8 +109,14 @@ static enum merge_applied apply_free(struct merge *m, uint32_t number, const str
     }
     size_t place = heap_model_find(&m->heap, record->address);
     uint32_t slot = heap_model_slot_at(&m->heap, place);
-    if (!slot && !force && others(m))
+    if (!slot && !force && others(m)) {
+        if (input->thread != NO_THREAD &&
+            overtaken_frees_keep(&m->overtaken, record, number, input->thread, m->overtaken_limit_stamps)) {
+            input->waited = false;
+            return KEPT;
+        }
         return merge_block_input(m, number, record->address) ? BLOCKED : NO_MEMORY;
+    }
     if (!merge_know_thread(m, input, record->stamp)) return NO_MEMORY;
     settle_wait(m, input, force);
     if (!slot) {
@@ -124,6 +131,7 @@ static enum merge_applied apply_free(struct merge *m, uint32_t number, const str
     heap_model_forget_at(&m->heap, place);
     emit(m, input, record->stamp, function, HT_PLAIN, slot, record->size, extra);
     heap_model_end(&m->heap, slot, input->thread);
+    overtaken_frees_note(&m->overtaken, record->address, record->stamp, input->thread);
     merge_wake_inputs(m, record->address);
     return APPLIED;
 }
@@ -164,7 +172,12 @@ static enum merge_applied apply_realloc_begin(struct merge *m, uint32_t number,
     if (!slot && !force && others(m))
         return merge_block_input(m, number, record->address) ? BLOCKED : NO_MEMORY;
     settle_wait(m, input, force);
+    // Overtaken as well. Its old object is gone: it makes a new one.
+    bool overtaken =
+        !slot && input->thread != NO_THREAD &&
+        overtaken_frees_keep(&m->overtaken, record, number, input->thread, m->overtaken_limit_stamps);
     input->realloc = (struct open_realloc){.open = true,
+                                           .overtaken = overtaken,
                                            .function = (uint8_t)ht_raw_function(record),
                                            .slot = slot,
                                            .address = record->address,
@@ -173,6 +186,7 @@ static enum merge_applied apply_realloc_begin(struct merge *m, uint32_t number,
     if (slot) {
         if (record->resident_after) end_large(m, slot, record);
         heap_model_forget_at(&m->heap, place);
+        overtaken_frees_note(&m->overtaken, record->address, record->stamp, input->thread);
         merge_wake_inputs(m, record->address);
     }
     return APPLIED;
@@ -209,7 +223,8 @@ static enum merge_applied apply_realloc_end(struct merge *m, uint32_t number,
         heap_model_drop_birth(&m->heap, slot);
         if (!heap_model_place(&m->heap, record->address, slot, bytes)) return NO_MEMORY;
     } else {
-        m->heap.totals.foreign_frees++;
+        if (old->overtaken) m->heap.totals.repairs++;
+        else m->heap.totals.foreign_frees++;
         slot = heap_model_make(&m->heap, record->address, bytes, input->thread);
     }
     if (!slot || !note_large(m, slot, bytes, record)) return NO_MEMORY;
@@ -282,26 +297,80 @@ static enum merge_applied apply_unobserved(struct merge *m, uint32_t number,
     }
 }
 
-enum merge_applied merge_apply(struct merge *m, uint32_t number, const struct ht_raw_record *record,
-                               bool force) {
+static void observe(struct merge *m, uint32_t number, const struct ht_raw_record *record, bool unseen) {
+    const struct input *input = &m->input[number];
+    m->observer->call(m->observer->context, &(struct merge_observed){.record = record,
+                                                                     .stream = input->stream,
+                                                                     .input = number,
+                                                                     .thread = input->thread,
+                                                                     .unseen = unseen,
+                                                                     .time_ns = time_of(m, record->stamp)});
+}
+
+static enum merge_applied apply_observed(struct merge *m, uint32_t number, const struct ht_raw_record *record,
+                                         bool force) {
     m->heap.site = record->op == HT_RAW_LONG ? 0 : record->site;
     enum merge_applied how = apply_unobserved(m, number, record, force);
     if (__builtin_expect(m->observer && how == APPLIED, 0)) {
-        const struct input *input = &m->input[number];
-        m->observer->call(m->observer->context,
-                          &(struct merge_observed){.record = record,
-                                                   .stream = input->stream,
-                                                   .input = number,
-                                                   .thread = input->thread,
-                                                   .time_ns = time_of(m, record->stamp)});
+        const struct open_realloc *open = &m->input[number].realloc;
+        observe(m, number, record, record->op == HT_RAW_REALLOC_BEGIN && open->overtaken);
     }
+    return how;
+}
+
+static uint32_t slot_of(const struct merge *m, uint64_t address) {
+    return heap_model_slot_at(&m->heap, heap_model_find(&m->heap, address));
+}
+
+// Of a kept realloc the call is in the trace already: what is left is the end of the block that the early free meant.
+static void end_overtaken_realloc(struct merge *m, const struct overtaken_free *kept) {
+    struct ht_raw_record record = kept->record;
+    if (!slot_of(m, record.address)) return;
+    m->heap.site = 0;
+    heap_model_drop(&m->heap, heap_model_find(&m->heap, record.address), m->input[kept->input].thread,
+                    time_of(m, record.stamp));
+    record.op = HT_RAW_FREE;
+    if (m->observer) observe(m, kept->input, &record, true);
+    merge_wake_inputs(m, record.address);
+}
+
+static enum merge_applied apply_overtaken(struct merge *m, uint32_t number) {
+    struct overtaken_free kept = overtaken_frees_take(&m->overtaken, number);
+    struct input *input = &m->input[kept.input];
+    if (kept.record.op == HT_RAW_REALLOC_BEGIN) {
+        end_overtaken_realloc(m, &kept);
+        return APPLIED;
+    }
+    // The input is at a later record by now, which may have been waited for.
+    bool waited = input->waited;
+    input->waited = false;
+    if (slot_of(m, kept.record.address)) m->heap.totals.repairs++;
+    enum merge_applied how = apply_observed(m, kept.input, &kept.record, true);
+    input->waited = waited;
+    return how;
+}
+
+enum merge_applied merge_force_overtaken(struct merge *m) { return apply_overtaken(m, 0); }
+
+// The record may have made an address live whose free is kept.
+static enum merge_applied apply_its_overtaken(struct merge *m, const struct ht_raw_record *record) {
+    if (record->op == HT_RAW_LONG) return APPLIED;
+    uint32_t kept = overtaken_frees_find(&m->overtaken, record->address);
+    return kept < m->overtaken.count && slot_of(m, record->address) ? apply_overtaken(m, kept) : APPLIED;
+}
+
+enum merge_applied merge_apply(struct merge *m, uint32_t number, const struct ht_raw_record *record,
+                               bool force) {
+    enum merge_applied how = apply_observed(m, number, record, force);
+    if (how == APPLIED && __builtin_expect(m->overtaken.count != 0, 0)) return apply_its_overtaken(m, record);
     return how;
 }
 
 bool merge_apply_common(struct merge *m, const struct input *input, const struct ht_raw_record *record) {
     struct heap_model *heap = &m->heap;
     heap->site = record->site;
-    if (!record->common || input->thread == NO_THREAD || input->waited || m->blocked_count || m->observer)
+    if (!record->common || input->thread == NO_THREAD || input->waited || m->blocked_count ||
+        m->overtaken.count || m->observer)
         return false;
     if (record->op == HT_RAW_MALLOC) {
         if (record->size >= HT_LARGE_BLOCK_BYTES || !map64_reserve(&heap->addresses)) return false;
@@ -319,5 +388,6 @@ bool merge_apply_common(struct merge *m, const struct input *input, const struct
     heap_model_forget_at(heap, place);
     emit(m, input, record->stamp, HT_FREE, HT_PLAIN, slot, 0, 0);
     heap_model_end(heap, slot, input->thread);
+    overtaken_frees_note(&m->overtaken, record->address, record->stamp, input->thread);
     return true;
 }

@@ -4,8 +4,9 @@
 
 #include "merge_inside.h"
 
-// BLOCKED: another stream's record must come first, and the input waits for it.
-enum merge_applied { APPLIED, BLOCKED, NO_MEMORY, BAD_ORDER, BAD_SITE };
+// BLOCKED: another stream's record must come first, and the input waits for it. KEPT: the record is a free that was
+// overtaken, and is applied later.
+enum merge_applied { APPLIED, BLOCKED, KEPT, NO_MEMORY, BAD_ORDER, BAD_SITE };
 
 // Applies the input's next record. force: waiting is over, it is taken as it is.
 enum merge_applied merge_apply(struct merge *m, uint32_t number, const struct ht_raw_record *record,
@@ -14,6 +15,9 @@ enum merge_applied merge_apply(struct merge *m, uint32_t number, const struct ht
 // A malloc or free of a small block without modifiers, while nobody waits or watches: nearly all of a log.
 // False: it is no such case, and nothing has been done.
 bool merge_apply_common(struct merge *m, const struct input *input, const struct ht_raw_record *record);
+
+// Applies the oldest of the overtaken frees as it is: nobody has allocated its block.
+enum merge_applied merge_force_overtaken(struct merge *m);
 
 // The thread of an input that is about to have its first event: not before, because threads are numbered by
 // it, and a record that waits may come after others'. The streams of one thread share it. False for want of

@@ -53,6 +53,8 @@ struct merge_observed {
     const struct stream *stream;
     uint32_t input;   // the stream's number
     uint32_t thread;  // as in the trace
+    // Of a realloc's first half and of a free: the block ended in the log as another call's, which overtook it.
+    bool unseen;
     uint64_t time_ns;
 };
 struct merge_observer {

@@ -7,7 +7,15 @@
 #include "merge.h"
 #include "raw_log_builder.h"
 
-enum { THREADS = 4, ADDRESSES = 3000, STEPS = 300000, LIVE_MAX = 800 };
+enum {
+    THREADS = 4,
+    ADDRESSES = 3000,
+    STEPS = 300000,
+    LIVE_MAX = 800,
+    EXCHANGE_SLOTS = 4,
+    CLASSES = 16,
+    CACHE = 16
+};
 
 struct call {
     uint8_t function;
@@ -205,6 +213,92 @@ static void wrong_stamps_are_repaired(void **state) {
     }
 }
 
+// Threads that free each other's blocks, each with a cache of its own for every size class, as allocators have: the block
+// that a thread has just freed is the next of its class that it allocates.
+struct exchange {
+    struct raw_log_builder builder;
+    uint64_t seed, now, cached[THREADS][CLASSES][CACHE], shared[EXCHANGE_SLOTS], made[THREADS];
+    unsigned caches[THREADS][CLASSES], calls[THREADS], live;
+    uint64_t next_address;
+};
+
+static void exchange_allocates(struct exchange *x, unsigned thread) {
+    unsigned class = (unsigned)(unit_random(&x->seed) % CLASSES), *count = &x->caches[thread][class];
+    uint64_t address =
+        *count ? x->cached[thread][class][--*count] : (x->next_address += 32) * CLASSES + class;
+    ht_append_call(builder_cursor(&x->builder, thread), HT_RAW_MALLOC, x->now, address, 24);
+    x->made[thread] = address;
+    x->live++;
+}
+
+// Another thread's block for its own. The counter is read up to 200 ns before that block is fetched.
+static void exchange_frees(struct exchange *x, unsigned thread) {
+    unsigned at = (unsigned)(unit_random(&x->seed) % EXCHANGE_SLOTS);
+    uint64_t address = x->shared[at], early = unit_random(&x->seed) % 200;
+    x->shared[at] = x->made[thread];
+    x->made[thread] = 0;
+    if (!address) return;
+    ht_append_bare(builder_cursor(&x->builder, thread), HT_RAW_FREE, x->now - early, address);
+    unsigned class = address % CLASSES, *count = &x->caches[thread][class];
+    if (*count < CACHE) x->cached[thread][class][(*count)++] = address;
+    x->live--;
+    x->calls[thread]++;
+    builder_count(&x->builder, thread);
+}
+
+static void simulate_exchange(struct exchange *x, const char *path, uint64_t seed) {
+    memset(x, 0, sizeof *x);
+    x->seed = seed;
+    x->now = 10000;
+    x->next_address = 0x10000;
+    builder_open(&x->builder, path);
+    for (unsigned step = 0; step < STEPS; step++) {
+        unsigned thread = (unsigned)(unit_random(&x->seed) % THREADS);
+        x->now += 10 + unit_random(&x->seed) % 20;
+        if (x->made[thread]) {
+            exchange_frees(x, thread);
+            continue;
+        }
+        exchange_allocates(x, thread);
+        x->calls[thread]++;
+        builder_count(&x->builder, thread);
+    }
+    builder_close(&x->builder);
+}
+
+static void check_calls(const char *path, const struct exchange *x) {
+    struct ht_error error;
+    struct ht_trace_facts facts;
+    struct ht_trace_reader *reader = ht_trace_open(path, &error);
+    assert_non_null(reader);
+    assert_int_equal(ht_trace_facts(reader, &facts, &error), 0);
+    assert_int_equal(facts.threads_count, THREADS);
+    for (unsigned i = 0; i < THREADS; i++)
+        assert_int_equal(facts.threads[i].calls, x->calls[facts.threads[i].tid - 100]);
+    ht_trace_facts_free(&facts);
+    ht_trace_close(reader);
+}
+
+// An address goes through free, malloc and free again within the error of a stamp: no block is lost by it.
+static void early_frees_of_addresses_in_use_again_are_repaired(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed < 10; seed += unit_thorough() ? 1 : 4) {
+        char raw[256], trace[256];
+        struct merge_totals totals;
+        struct exchange *x = malloc(sizeof *x);
+        simulate_exchange(x, unit_path(raw, "exchange.mraw"), seed);
+        convert(raw, unit_path(trace, "exchange.bin"), &totals);
+        check_calls(trace, x);
+        assert_int_equal(totals.anomalies, 0);
+        assert_int_equal(totals.foreign_frees, 0);
+        assert_int_equal(totals.end_live_objects, x->live);
+        assert_true(totals.repairs > 500);
+        free(x);
+        unlink(raw);
+        unlink(trace);
+    }
+}
+
 static void convert_lines(const struct builder_line *line, size_t lines, struct merge_totals *totals) {
     char raw[256], trace[256];
     struct raw_log_builder builder;
@@ -214,6 +308,32 @@ static void convert_lines(const struct builder_line *line, size_t lines, struct 
     convert(raw, unit_path(trace, "lines.bin"), totals);
     unlink(raw);
     unlink(trace);
+}
+
+// A realloc in place, and one that moves its block, after which the address is allocated again: each time another thread's
+// free of the new block is stamped first.
+static void a_realloc_that_a_free_overtook_leaves_nothing_behind(void **state) {
+    (void)state;
+    static const struct builder_line in_place[] = {
+        {0, HT_RAW_MALLOC, 10, 0x100, 40},     {1, HT_RAW_MALLOC, 11, 0x900, 40},
+        {1, HT_RAW_FREE, 20, 0x100, 0},        {0, HT_RAW_REALLOC_BEGIN, 25, 0x100, 80},
+        {0, HT_RAW_REALLOC_END, 26, 0x100, 0}, {0, HT_RAW_MALLOC, 5000, 0x100, 50},
+        {0, HT_RAW_FREE, 6000, 0x100, 0},      {1, HT_RAW_FREE, 6001, 0x900, 0}};
+    static const struct builder_line moved[] = {
+        {0, HT_RAW_MALLOC, 10, 0x100, 40},     {1, HT_RAW_MALLOC, 11, 0x900, 40},
+        {1, HT_RAW_FREE, 20, 0x100, 0},        {0, HT_RAW_REALLOC_BEGIN, 25, 0x100, 80},
+        {0, HT_RAW_REALLOC_END, 26, 0x200, 0}, {0, HT_RAW_MALLOC, 27, 0x100, 30},
+        {0, HT_RAW_FREE, 100, 0x200, 0},       {0, HT_RAW_MALLOC, 5000, 0x100, 50},
+        {0, HT_RAW_FREE, 6000, 0x100, 0},      {1, HT_RAW_FREE, 6001, 0x900, 0}};
+    struct merge_totals totals;
+    for (unsigned i = 0; i < 2; i++) {
+        if (i) convert_lines(moved, sizeof moved / sizeof *moved, &totals);
+        else convert_lines(in_place, sizeof in_place / sizeof *in_place, &totals);
+        assert_int_equal(totals.anomalies, 0);
+        assert_int_equal(totals.foreign_frees, 0);
+        assert_int_equal(totals.repairs, 1);
+        assert_int_equal(totals.end_live_objects, 0);
+    }
 }
 
 static void a_free_that_nothing_explains_is_foreign(void **state) {
@@ -269,6 +389,8 @@ static void two_threads_that_wait_for_what_never_comes_both_end(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(true_stamps_need_no_repair),
                                        cmocka_unit_test(wrong_stamps_are_repaired),
+                                       cmocka_unit_test(early_frees_of_addresses_in_use_again_are_repaired),
+                                       cmocka_unit_test(a_realloc_that_a_free_overtook_leaves_nothing_behind),
                                        cmocka_unit_test(a_free_that_nothing_explains_is_foreign),
                                        cmocka_unit_test(a_live_address_handed_out_again_is_an_anomaly),
                                        cmocka_unit_test(a_realloc_cut_off_leaves_its_block_alive),
