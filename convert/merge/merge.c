@@ -14,9 +14,11 @@ enum { TURN_BATCHES_MAX = 2048, PROGRESS_BYTES = 1 << 18 };
 // come from reading the counter out of order: well below a microsecond. A millisecond leaves room for a
 // stalled core.
 static const uint64_t WAIT_LIMIT_NS = 1000000;
-// How long after another thread's free of the address a free may have been overtaken by it: beyond what the busiest cache
-// line takes, and less than what a program takes that frees a block twice.
+// How long after another thread's free of the address a free may have been overtaken by it.
 static const uint64_t OVERTAKEN_LIMIT_NS = 20000;
+// How long a realloc waits that was overtaken, or is stamped too early itself: no longer than what the busiest cache line
+// takes, because all that its thread did next waits with it.
+static const uint64_t EARLY_LIMIT_NS = 2000;
 
 static int no_memory(const struct merge *m, struct ht_error *error) {
     return ht_error_memory(error, m->log->path, "cannot merge");
@@ -33,9 +35,8 @@ static int fail(const struct merge *m, const struct input *input, enum merge_app
     return ht_error_memory(error, m->log->path, "cannot follow the heap");
 }
 
-// Nobody else will deliver what the longest waiting input waits for: its record is taken as it is.
-static int force_oldest(struct merge *m, struct ht_error *error) {
-    uint32_t number = m->blocked[0];
+// Nobody else will deliver what the input waits for: its record is taken as it is.
+static int force_input(struct merge *m, uint32_t number, struct ht_error *error) {
     struct input *input = &m->input[number];
     uint64_t address = input->wait_address;
     // Take the input out of its address's list; the others stay.
@@ -53,7 +54,16 @@ static int force_oldest(struct merge *m, struct ht_error *error) {
     return 0;
 }
 
-static uint64_t oldest_overtaken(const struct merge *m) { return m->overtaken.kept[0].record.stamp; }
+// The input that has waited the longest of those whose wait is over at that stamp; as many as there are inputs: none.
+static uint32_t over_waited(const struct merge *m, uint64_t stamp) {
+    for (uint32_t i = 0; i < m->blocked_count; i++)
+        if (stamp >= m->input[m->blocked[i]].wait_until_stamp) return m->blocked[i];
+    return m->inputs;
+}
+
+static bool is_overtaken_due(const struct merge *m, uint64_t stamp) {
+    return m->overtaken.count && stamp >= m->overtaken.kept[0].record.stamp + m->overtaken_limit_stamps;
+}
 
 static int force_overtaken(struct merge *m, struct ht_error *error) {
     return merge_force_overtaken(m) == APPLIED ? 0 : no_memory(m, error);
@@ -97,10 +107,11 @@ static int run_first(struct merge *m, struct ht_error *error) {
             merge_sift_first(m);
             return 0;
         }
-        if (m->blocked_count && input->key > m->input[m->blocked[0]].wait_stamp + m->wait_limit_stamps)
-            return force_oldest(m, error);
-        if (m->overtaken.count && input->key > oldest_overtaken(m) + m->overtaken_limit_stamps)
-            return force_overtaken(m, error);
+        if (__builtin_expect(m->blocked_count != 0, 0)) {
+            uint32_t late = over_waited(m, input->key);
+            if (late < m->inputs) return force_input(m, late, error);
+        }
+        if (__builtin_expect(is_overtaken_due(m, input->key), 0)) return force_overtaken(m, error);
         if (__builtin_expect(input->key == record->stamp && merge_apply_common(m, input, record), 1)) {
             stream->batch_at++;
             continue;
@@ -132,6 +143,7 @@ static void set_clock(struct merge *m) {
     m->first_stamp = m->log->header.first_pair.stamp;
     m->wait_limit_stamps = limit < 9e18 ? (uint64_t)limit : UINT64_C(9000000000000000000);
     m->overtaken_limit_stamps = m->wait_limit_stamps / (WAIT_LIMIT_NS / OVERTAKEN_LIMIT_NS);
+    m->early_limit_stamps = m->wait_limit_stamps / (WAIT_LIMIT_NS / EARLY_LIMIT_NS);
 }
 
 // Everything but the streams.
@@ -193,19 +205,14 @@ int merge_inherit(struct merge *m, const struct live_blocks *inherited, struct h
     return no_memory(m, error);
 }
 
-static bool has_waited_enough(const struct merge *m, uint64_t until_stamp) {
-    return !m->streams.growing || until_stamp <= m->horizon;
-}
-
 // Is there something to do before the horizon? Then does a piece of it. Returns 1, 0 if there is nothing, or
 // -1 with error.
 static int run_some(struct merge *m, struct ht_error *error) {
     if (m->order_count && m->input[m->order[0]].key <= m->horizon) return run_first(m, error) ? -1 : 1;
     // Whatever comes next of a growing log is stamped later than the horizon.
-    if (m->blocked_count && has_waited_enough(m, m->input[m->blocked[0]].wait_stamp + m->wait_limit_stamps))
-        return force_oldest(m, error) ? -1 : 1;
-    if (m->overtaken.count && has_waited_enough(m, oldest_overtaken(m) + m->overtaken_limit_stamps))
-        return force_overtaken(m, error) ? -1 : 1;
+    uint32_t late = over_waited(m, m->horizon);
+    if (late < m->inputs) return force_input(m, late, error) ? -1 : 1;
+    if (is_overtaken_due(m, m->horizon)) return force_overtaken(m, error) ? -1 : 1;
     return 0;
 }
 

@@ -30,7 +30,7 @@ struct input {
     uint64_t floor_key;  // of a growing log: where the others may be already
     bool waited;         // its next record has been waited for
     uint64_t wait_address;
-    uint64_t wait_stamp;
+    uint64_t wait_stamp, wait_until_stamp;
     uint32_t next_waiter;  // another input that waits for the same address, plus one
     struct open_realloc realloc;
 };
@@ -52,7 +52,7 @@ struct merge {
     uint64_t first_stamp;
     uint64_t ns_per_stamp;  // as a fixed-point number with ns_per_stamp_bits behind the point
     unsigned ns_per_stamp_bits;
-    uint64_t wait_limit_stamps, overtaken_limit_stamps;
+    uint64_t wait_limit_stamps, overtaken_limit_stamps, early_limit_stamps;
     uint64_t last_sample_ns;
     struct sample_line samples;
     uint64_t horizon;         // no record beyond it is read; UINT64_MAX except in a growing log

@@ -47,12 +47,13 @@ uint64_t merge_second_key(const struct merge *m) {
 
 // ---- waiting ----
 
-bool merge_block_input(struct merge *m, uint32_t number, uint64_t address) {
+bool merge_block_input(struct merge *m, uint32_t number, uint64_t address, uint64_t limit_stamps) {
     struct input *input = &m->input[number];
     size_t i = map64_find(&m->waiters, address);
     input->next_waiter = map64_has(&m->waiters, i) ? (uint32_t)m->waiters.entry[i].value : 0;
     input->wait_address = address;
     input->wait_stamp = input->key;
+    input->wait_until_stamp = input->key + limit_stamps;
     input->waited = true;
     m->blocked[m->blocked_count++] = number;
     return map64_put(&m->waiters, address, (uint64_t)number + 1);

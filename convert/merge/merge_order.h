@@ -13,8 +13,9 @@ void merge_sift_first(struct merge *m);
 // first, however the records came in: a growing log gives the same order as a finished one.
 uint64_t merge_second_key(const struct merge *m);
 
-// The input, which is in the order no more, waits for the address to change hands. False for want of memory.
-bool merge_block_input(struct merge *m, uint32_t number, uint64_t address);
+// The input, which is in the order no more, waits for the address to change hands, but
+// no longer than until the others are that far beyond it. False for want of memory.
+bool merge_block_input(struct merge *m, uint32_t number, uint64_t address, uint64_t limit_stamps);
 // The input is no longer among those that wait; its address's list still has it.
 void merge_unblock_input(struct merge *m, uint32_t number);
 // The address has changed hands: all that waited for it are in the order again.

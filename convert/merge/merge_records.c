@@ -37,6 +37,11 @@ static bool others(const struct merge *m) {
     return m->order_count > 1 || m->blocked_count > 0 || m->streams.growing;
 }
 
+static enum merge_applied block(struct merge *m, uint32_t number, const struct ht_raw_record *record,
+                                uint64_t limit_stamps) {
+    return merge_block_input(m, number, record->address, limit_stamps) ? BLOCKED : NO_MEMORY;
+}
+
 static void settle_wait(struct merge *m, struct input *input, bool forced) {
     if (input->waited && !forced) m->heap.totals.repairs++;
     input->waited = false;
@@ -63,14 +68,20 @@ static uint64_t extra_of(const struct ht_raw_record *record, unsigned function) 
     return function == HT_CALLOC || function == HT_REALLOCARRAY ? record->count : record->alignment;
 }
 
+// Was the free that ended the block another one's, too early by its stamp?
+static bool is_overtaken(const struct merge *m, const struct input *input,
+                         const struct ht_raw_record *record) {
+    return input->thread != NO_THREAD &&
+           overtaken_frees_likely(&m->overtaken, record, input->thread, m->overtaken_limit_stamps);
+}
+
 // Sees to it that the address of a new object is free: APPLIED, or why it can't be yet.
 static enum merge_applied clear_address(struct merge *m, uint32_t number, const struct ht_raw_record *record,
                                         bool force) {
     struct input *input = &m->input[number];
     size_t place = heap_model_find(&m->heap, record->address);
     bool taken = heap_model_slot_at(&m->heap, place) != 0;
-    if (taken && !force && others(m))
-        return merge_block_input(m, number, record->address) ? BLOCKED : NO_MEMORY;
+    if (taken && !force && others(m)) return block(m, number, record, m->wait_limit_stamps);
     if (!merge_know_thread(m, input, record->stamp)) return NO_MEMORY;
     if (taken) drop(m, input, place, record->stamp);
     settle_wait(m, input, force);
@@ -110,12 +121,10 @@ static enum merge_applied apply_free(struct merge *m, uint32_t number, const str
     size_t place = heap_model_find(&m->heap, record->address);
     uint32_t slot = heap_model_slot_at(&m->heap, place);
     if (!slot && !force && others(m)) {
-        if (input->thread != NO_THREAD &&
-            overtaken_frees_keep(&m->overtaken, record, number, input->thread, m->overtaken_limit_stamps)) {
-            input->waited = false;
-            return KEPT;
-        }
-        return merge_block_input(m, number, record->address) ? BLOCKED : NO_MEMORY;
+        if (!is_overtaken(m, input, record) || !overtaken_frees_keep(&m->overtaken, record, number))
+            return block(m, number, record, m->wait_limit_stamps);
+        input->waited = false;
+        return KEPT;
     }
     if (!merge_know_thread(m, input, record->stamp)) return NO_MEMORY;
     settle_wait(m, input, force);
@@ -141,8 +150,7 @@ static enum merge_applied apply_query(struct merge *m, uint32_t number, const st
                                       bool force) {
     struct input *input = &m->input[number];
     uint32_t slot = heap_model_slot_at(&m->heap, heap_model_find(&m->heap, record->address));
-    if (!slot && !force && others(m))
-        return merge_block_input(m, number, record->address) ? BLOCKED : NO_MEMORY;
+    if (!slot && !force && others(m)) return block(m, number, record, m->wait_limit_stamps);
     settle_wait(m, input, force);
     if (!slot) {
         m->heap.totals.foreign_queries++;
@@ -169,13 +177,11 @@ static enum merge_applied apply_realloc_begin(struct merge *m, uint32_t number,
     merge_drop_open_realloc(m, input);
     size_t place = heap_model_find(&m->heap, record->address);
     uint32_t slot = heap_model_slot_at(&m->heap, place);
+    bool overtaken = !slot && is_overtaken(m, input, record);
     if (!slot && !force && others(m))
-        return merge_block_input(m, number, record->address) ? BLOCKED : NO_MEMORY;
+        return block(m, number, record, overtaken ? m->early_limit_stamps : m->wait_limit_stamps);
     settle_wait(m, input, force);
-    // Overtaken as well. Its old object is gone: it makes a new one.
-    bool overtaken =
-        !slot && input->thread != NO_THREAD &&
-        overtaken_frees_keep(&m->overtaken, record, number, input->thread, m->overtaken_limit_stamps);
+    overtaken = overtaken && overtaken_frees_keep(&m->overtaken, record, number);
     input->realloc = (struct open_realloc){.open = true,
                                            .overtaken = overtaken,
                                            .function = (uint8_t)ht_raw_function(record),

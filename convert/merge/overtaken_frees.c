@@ -12,11 +12,15 @@ static const struct recent_free *last_free(const struct overtaken_frees *frees, 
     return NULL;
 }
 
-bool overtaken_frees_keep(struct overtaken_frees *frees, const struct ht_raw_record *record, uint32_t input,
-                          uint32_t thread, uint64_t span_stamps) {
+bool overtaken_frees_likely(const struct overtaken_frees *frees, const struct ht_raw_record *record,
+                            uint32_t thread, uint64_t span_stamps) {
     const struct recent_free *last = last_free(frees, record->address);
-    if (!last || last->thread == thread || frees->count == OVERTAKEN_FREES_MAX) return false;
-    if (record->stamp > last->stamp && record->stamp - last->stamp > span_stamps) return false;
+    if (!last || last->thread == thread) return false;
+    return record->stamp <= last->stamp || record->stamp - last->stamp <= span_stamps;
+}
+
+bool overtaken_frees_keep(struct overtaken_frees *frees, const struct ht_raw_record *record, uint32_t input) {
+    if (frees->count == OVERTAKEN_FREES_MAX) return false;
     frees->kept[frees->count++] = (struct overtaken_free){.record = *record, .input = input};
     return true;
 }

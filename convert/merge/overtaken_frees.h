@@ -42,10 +42,12 @@ static inline void overtaken_frees_note(struct overtaken_frees *frees, uint64_t 
     frees->recent[frees->next_recent++ % RECENT_FREES] = (struct recent_free){address, stamp, thread};
 }
 
-// Keeps the free of an input of `thread`'s aside if another thread freed the address no longer than `span_stamps` before.
-// False: none did, or too many are kept.
-bool overtaken_frees_keep(struct overtaken_frees *frees, const struct ht_raw_record *record, uint32_t input,
-                          uint32_t thread, uint64_t span_stamps);
+// Was the last free of the record's address another thread's, no longer than `span_stamps` before?
+bool overtaken_frees_likely(const struct overtaken_frees *frees, const struct ht_raw_record *record,
+                            uint32_t thread, uint64_t span_stamps);
+
+// Keeps the record of an input aside. False: too many are kept.
+bool overtaken_frees_keep(struct overtaken_frees *frees, const struct ht_raw_record *record, uint32_t input);
 
 // The number of the oldest that is kept of the address; `count` if there is none.
 uint32_t overtaken_frees_find(const struct overtaken_frees *frees, uint64_t address);
