@@ -111,12 +111,17 @@ void heap_model_end_residency(struct heap_model *heap, uint32_t slot, uint32_t p
     heap_model_put_residency(heap, slot, pages);
 }
 
-void heap_model_drop(struct heap_model *heap, size_t place, uint32_t thread, uint64_t time_ns) {
+void heap_model_end_unseen(struct heap_model *heap, size_t place, uint32_t thread, uint64_t time_ns) {
     uint32_t slot = heap_model_slot_at(heap, place);
     heap_model_event(heap, ht_op(HT_DROP, HT_PLAIN), thread, time_ns, slot, 0, 0);
     heap_model_drop_birth(heap, slot);
     heap_model_forget_at(heap, place);
     heap_model_end(heap, slot, thread);
+}
+
+void heap_model_drop(struct heap_model *heap, size_t place, uint32_t thread, uint64_t time_ns) {
+    heap->totals.anomalies++;
+    heap_model_end_unseen(heap, place, thread, time_ns);
 }
 
 void heap_model_fill_totals(struct heap_model *heap) {

@@ -105,7 +105,10 @@ bool heap_model_place(struct heap_model *heap, uint64_t address, uint32_t slot, 
 // The object is no more.
 void heap_model_end(struct heap_model *heap, uint32_t slot, uint32_t by_thread);
 
-// The object at a place ends, and no call of the log says so. Written as a drop by the thread.
+// The object at a place ends, and no call says so. Written as a drop by the thread.
+void heap_model_end_unseen(struct heap_model *heap, size_t place, uint32_t thread, uint64_t time_ns);
+// The address at a place is handed out again: the free of the block that held it is not recorded. The same, counted as an
+// anomaly.
 void heap_model_drop(struct heap_model *heap, size_t place, uint32_t thread, uint64_t time_ns);
 
 // Residency of large blocks: noted at birth (the event about to be written) and written at the end.

@@ -49,7 +49,6 @@ static void settle_wait(struct merge *m, struct input *input, bool forced) {
 
 // The block's address is taken: the free of the block that held it is not recorded.
 static void drop(struct merge *m, const struct input *input, size_t place, uint64_t stamp) {
-    m->heap.totals.anomalies++;
     heap_model_drop(&m->heap, place, input->thread, time_of(m, stamp));
 }
 
@@ -333,8 +332,8 @@ static void end_overtaken_realloc(struct merge *m, const struct overtaken_free *
     struct ht_raw_record record = kept->record;
     if (!slot_of(m, record.address)) return;
     m->heap.site = 0;
-    heap_model_drop(&m->heap, heap_model_find(&m->heap, record.address), m->input[kept->input].thread,
-                    time_of(m, record.stamp));
+    heap_model_end_unseen(&m->heap, heap_model_find(&m->heap, record.address), m->input[kept->input].thread,
+                          time_of(m, record.stamp));
     record.op = HT_RAW_FREE;
     if (m->observer) observe(m, kept->input, &record, true);
     merge_wake_inputs(m, record.address);
