@@ -48,7 +48,11 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     struct extension_request *request = &options->request;
     switch (key) {
     case 'o': options->output = value; return 0;
-    case KEY_TO: request->to_ns = parse_time(value, "--to", state); return 0;
+    case KEY_TO:
+        request->to_ns = parse_time(value, "--to", state);
+        if (!request->to_ns)
+            argp_error(state, "--to: expected a time after the recording, found '%s'", value);
+        return 0;
     case KEY_FROM: request->from_ns = parse_time(value, "--from", state); return 0;
     case KEY_UNTIL: request->until_ns = parse_time(value, "--until", state); return 0;
     case 'j': options->json = true; return 0;

@@ -3,6 +3,17 @@
 #include "ops.h"
 
 static const uint64_t time_window_ns = 10000000, memory_window_ns = 1000000;
+// An extension has as many windows at most, unless they would be longer than that: threads wait for each other at the end of
+// each, which would take longer than all calls. RSS of a steady load is the same.
+static const uint64_t extended_windows = 20000, extended_window_ns_max = 100000000;
+
+static uint64_t usual_window_ns(const struct ht_experiment *x, bool of_memory) {
+    uint64_t usual_ns = of_memory ? memory_window_ns : time_window_ns;
+    if (!x->extended || !x->extended->to_ns) return usual_ns;
+    uint64_t extended_ns = x->extended->to_ns / extended_windows;
+    if (extended_ns > extended_window_ns_max) return extended_window_ns_max;
+    return extended_ns > usual_ns ? extended_ns : usual_ns;
+}
 
 static bool calls_operators(const struct ht_experiment *x) {
     uint64_t calls = 0;
@@ -17,7 +28,6 @@ struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass
     // What the operators do besides malloc and free makes no difference to memory.
     bool of_time = pass == HT_PASS_DESCRIBE || pass == HT_PASS_FLAT || pass == HT_PASS_TIMED;
     const struct ht_pace *pace = of_memory ? &x->plan->paces.memory : &x->plan->paces.time;
-    uint64_t usual = of_memory ? memory_window_ns : time_window_ns;
     struct ht_job job = {
         .pass = pass,
         .touch = x->plan->touch,
@@ -37,7 +47,7 @@ struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass
         .purge_ns = x->plan->purge_ns,
         .scale = pass == HT_PASS_DESCRIBE ? 1 : x->built->side_by_side,
         .repeats = pass == HT_PASS_FLAT && x->repeats ? x->repeats : 1,
-        .window_ns = x->plan->window_ns ? x->plan->window_ns : usual,
+        .window_ns = x->plan->window_ns ? x->plan->window_ns : usual_window_ns(x, of_memory),
     };
     if (pass == HT_PASS_FLAT || pass == HT_PASS_TIMED || pass == HT_PASS_MEMORY) job.aging = x->plan->aging;
     return job;

@@ -52,3 +52,28 @@ def test_what_is_not_steady_has_no_forecast(tools: Tools, tmp_path: Path) -> Non
     assert done.returncode == 5 and not done.stdout and b"does not say how it goes on" in done.stderr
     done = run([tools.heaptape, "forecast", "--to", "1s", "--alloc", "glibc", trace])
     assert done.returncode == 2
+
+
+def test_other_machines_and_more_load(tools: Tools, tmp_path: Path) -> None:
+    trace = write_service(tools, tmp_path / "s.bin", Service(duration_ms=24_000, lifetime_ms=100))
+    command = [tools.heaptape, "forecast", "--to", "40s", "--alloc", "glibc"]
+    alone = json.loads(tools.succeed([*command, "--json", trace]).stdout)["allocators"]
+    more = json.loads(tools.succeed([*command, "--json", "--cpus", "8,1,8", "--scale", "3", trace]).stdout)
+    assert more["scale"] == 3 and [item["processors"] for item in more["allocators"]] == [8, 1]
+    assert alone[0]["processors"] is None
+    for item in more["allocators"]:
+        assert 2 < item["rss_bytes"]["value"] / alone[0]["rss_bytes"]["value"] < 4
+    text = tools.succeed([*command, "--cpus", "1,8", trace]).stdout.decode().splitlines()
+    assert [line.split()[:2] for line in text[-3:]] == [["processors", "allocator"], ["1", "glibc"], ["8", "glibc"]]
+    for wrong in (["--parts", "1000"], ["--parts", "1"], ["--cpus", "0"], ["--cpus", "4,x"], ["--scale", "0"], ["--to", "0"]):
+        done = run([*command, *wrong, trace])
+        assert done.returncode == 2 and b"expected" in done.stderr, wrong
+
+
+def test_an_allocator_that_fails_costs_the_others_nothing(tools: Tools, tmp_path: Path) -> None:
+    trace = write_service(tools, tmp_path / "s.bin", Service(duration_ms=24_000, lifetime_ms=100))
+    bad = f"bad={tools.target('faulty_malloc.so')}"
+    done = run([tools.heaptape, "forecast", "--to", "40s", "--alloc", f"glibc,{bad}", trace],
+               env={"FAULTY_MALLOC": "abort"})
+    assert done.returncode == 1 and b"glibc" in done.stdout and b"bad" not in done.stdout
+    assert b"an allocator that fails has no forecast: " in done.stderr and b"bad" in done.stderr

@@ -1,0 +1,109 @@
+"""The replays behind a forecast: parts of the steady stretch, each extended, under each allocator on each machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..base.errors import EXIT_BAD_INPUT, EXIT_UNDECIDED, EXIT_USAGE, HeaptapeError, UsageError
+from ..base.programs import ToolFailed, run_tool
+from ..base.progress import ProgressLine
+from .estimates import rss_and_slope
+
+
+class BadTrace(HeaptapeError):
+    exit_status = EXIT_BAD_INPUT
+
+
+class Undecided(HeaptapeError):
+    exit_status = EXIT_UNDECIDED
+
+
+_ERRORS: dict[int, type[HeaptapeError]] = {EXIT_USAGE: UsageError, EXIT_BAD_INPUT: BadTrace, EXIT_UNDECIDED: Undecided}
+
+Key = tuple[int | None, str]
+"""Number of processors (None: of this machine), name of the allocator."""
+
+
+@dataclass
+class Replayed:
+    """What the replays gave."""
+
+    figures: dict[Key, list[tuple[float, float]]] = field(default_factory=dict)
+    """RSS and slope of each part."""
+
+    parts: int = 0
+    """Of how many parts."""
+
+    failures: list[str] = field(default_factory=list)
+    """What replays said that failed for some allocators."""
+
+    def whole(self) -> dict[Key, list[tuple[float, float]]]:
+        """Without an allocator that failed in a part: its interval would not be comparable."""
+        return {key: values for key, values in self.figures.items() if len(values) == self.parts}
+
+
+def _own_words(error: ToolFailed) -> HeaptapeError:
+    words = str(error)
+    for verb in ("heaptape extend: ", "heaptape replay: "):
+        words = words.removeprefix(verb)
+    return _ERRORS.get(error.exit_status, HeaptapeError)(words)
+
+
+def steady_stretch(heaptape: str, options: argparse.Namespace) -> dict[str, Any]:
+    """What `heaptape extend --json` says."""
+    try:
+        said: dict[str, Any] = json.loads(run_tool([heaptape, "extend", "--json", "--to", f"{options.to:.9f}s", "--", options.trace]))
+    except ToolFailed as error:
+        raise _own_words(error) from error
+    return said
+
+
+def _command(replay: str, options: argparse.Namespace, stretch_ns: tuple[int, int], processors: int | None, results: Path) -> list[str]:
+    how = f"{options.to:.9f}s,from={stretch_ns[0]}ns,until={stretch_ns[1]}ns"
+    machine = ["--cpus", str(processors)] if processors else []
+    return [replay, "-q", "--pass", "memory", "--rounds", "1", "--alloc", options.alloc, "--scale", str(options.scale), *machine, "--extend", how,
+            "-o", str(results), "--", options.trace]
+
+
+def _replay_part(command: list[str], results: Path, found: Replayed) -> list[dict[str, Any]]:
+    """Lines of the part's runs. Raises Undecided where the part by itself is not steady."""
+    try:
+        run_tool(command)
+    except ToolFailed as error:
+        # A run that fails is one allocator's; the others' are in the file.
+        if error.exit_status in _ERRORS or not results.exists() or not results.stat().st_size:
+            raise _own_words(error) from error
+        words = str(_own_words(error))
+        if words not in found.failures:
+            found.failures.append(words)
+    lines = [json.loads(line) for line in results.read_text().splitlines()]
+    return [line for line in lines if not line["control"] and line["timeline"] and line["allocator"]["name"] != "null"]
+
+
+def replay_parts(replay: str, options: argparse.Namespace, said: dict[str, Any], progress: ProgressLine) -> Replayed:
+    """Raises Undecided where fewer than two parts are steady by themselves."""
+    found, last = Replayed(), None
+    length, done = (said["until_ns"] - said["from_ns"]) // options.parts, 0
+    with tempfile.TemporaryDirectory() as folder:
+        for part in range(options.parts):
+            stretch_ns = (said["from_ns"] + part * length, said["from_ns"] + (part + 1) * length)
+            try:
+                for processors in options.cpus or [None]:
+                    progress.show(f"part {part + 1} of {options.parts}", progress.left_s(done, options.parts * len(options.cpus or [None])))
+                    results = Path(folder) / f"{part}-{processors}.jsonl"
+                    for line in _replay_part(_command(replay, options, stretch_ns, processors, results), results, found):
+                        found.figures.setdefault((processors, line["allocator"]["name"]), []).append(rss_and_slope(line))
+                    done += 1
+            except Undecided as error:
+                last = error
+                continue
+            found.parts += 1
+    progress.end()
+    if found.parts < 2:
+        raise Undecided(f"fewer than two of {options.parts} parts of the steady stretch are steady by themselves, which leaves no interval; the last: {last}")
+    return found
