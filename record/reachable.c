@@ -99,12 +99,17 @@ static void take_allocator(struct findings *findings, const struct ht_allocator 
     take_sign(findings, ALLOCATOR, name_of(kind));
 }
 
-// Of a library's functions; names of Rust's own are mangled since 1.87, with a hash and a length before them.
+// What some version and some setting of rustc leaves in every program; newer ones mangle the name.
 static bool is_rusts(const char *name) {
-    static const char function[] = "__rust_alloc", mangled[] = "_RNvCs";
-    size_t length = strlen(name), own = sizeof function - 1;
-    if (length < own || strcmp(name + length - own, function)) return false;
-    return length == own || !strncmp(name, mangled, sizeof mangled - 1);
+    static const char *const endings[] = {"__rust_alloc", "__rust_alloc_error_handler", "rust_begin_unwind",
+                                          "rust_panic"};
+    const char *mangled = strstr(name, "___rustc");
+    for (size_t i = 0; i < COUNT(endings); i++) {
+        size_t length = strlen(name), own = strlen(endings[i]);
+        if (!strcmp(name, endings[i])) return true;
+        if (mangled && length > own && !strcmp(name + length - own, endings[i])) return true;
+    }
+    return !strcmp(name, "rust_eh_personality");
 }
 
 static void take_import(void *context, const char *name, bool weak) {

@@ -9,12 +9,12 @@ use std::os::raw::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::mpsc;
 
-#[cfg(feature = "jemalloc")]
-use tikv_jemallocator::Jemalloc as Inner;
 #[cfg(feature = "mimalloc")]
 use mimalloc::MiMalloc as Inner;
 #[cfg(not(any(feature = "jemalloc", feature = "mimalloc")))]
 use std::alloc::System as Inner;
+#[cfg(feature = "jemalloc")]
+use tikv_jemallocator::Jemalloc as Inner;
 
 const TALLY_FIRST: usize = 7000;
 const TALLY_SIZES: usize = 1000;
@@ -110,14 +110,25 @@ fn one_call(random: &mut Random, live: &mut Vec<Object>, births: &mut usize, out
     if what < 5 || live.is_empty() {
         let (layout, zeroed) = (random_layout(random), what == 0);
         let (size, align) = (layout.size(), layout.align());
-        let block = unsafe { if zeroed { alloc_zeroed(layout) } else { alloc(layout) } };
+        let block = unsafe {
+            if zeroed {
+                alloc_zeroed(layout)
+            } else {
+                alloc(layout)
+            }
+        };
         assert!(!block.is_null() && block as usize % align == 0);
         assert!(!zeroed || unsafe { std::slice::from_raw_parts(block, size) }.iter().all(|&byte| byte == 0));
         *births += 1;
         if align > 16 || align > size {
             writeln!(out, "aligned_alloc({align}, {size}) = #{births}").unwrap();
         } else {
-            writeln!(out, "{} = #{births}", if zeroed { format_args_of("calloc(1, ", size) } else { format_args_of("malloc(", size) }).unwrap();
+            writeln!(
+                out,
+                "{} = #{births}",
+                if zeroed { format_args_of("calloc(1, ", size) } else { format_args_of("malloc(", size) }
+            )
+            .unwrap();
         }
         live.push(Object { block, layout, birth: *births });
         live[live.len() - 1].fill();
@@ -172,7 +183,7 @@ fn lines(path: &str, calls: usize) {
 }
 
 /// Blocks of tallied sizes, each freed by another thread than its own.
-fn work_in_threads() {
+fn work_in_threads() -> usize {
     let (send, receive) = mpsc::channel::<Vec<u8>>();
     let makers: Vec<_> = (0..4)
         .map(|maker| {
@@ -192,7 +203,7 @@ fn work_in_threads() {
     for maker in makers {
         maker.join().unwrap();
     }
-    println!("{sum}");
+    sum
 }
 
 /// What is inherited is freed in the children.
@@ -244,7 +255,7 @@ fn main() {
     }
     share_tallies(&words[2]);
     match words[1].as_str() {
-        "threads" => work_in_threads(),
+        "threads" => println!("{}", work_in_threads()),
         "fork" => work_in_children(),
         "signal" => work_under_signals(),
         "kill" => {
