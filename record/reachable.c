@@ -188,8 +188,8 @@ static void judge_runtime(struct reach *reach, const char *name) {
 // An allocator in the program's own file: its calls go to it directly, past the loader.
 static void judge_linked_in(struct reach *reach, const struct findings *found, bool own_malloc,
                             const char *allocator) {
-    const char *way = found->rust ? "the crate heaptape-alloc hands them to the recorder"
-                                  : "heaptape/recorder.h hands them to the recorder";
+    const char *way = found->rust ? "the crate heaptape-alloc hands its calls to the recorder"
+                                  : "heaptape/recorder.h hands its calls to the recorder";
     if (own_malloc)
         verdict(reach, REACH_NONE,
                 "has a malloc of its own linked in%s%s%s, whose calls no preloaded library sees (%s)",

@@ -126,14 +126,14 @@ def test_sanitizer(tools: Tools, tmp_path: Path, compiler: str, kind: str) -> No
 def test_malloc_of_its_own(tools: Tools, tmp_path: Path) -> None:
     assert_refused(tools, tmp_path, compile_c(tmp_path, OWN_MALLOC, "-fno-builtin"),
                    "has a malloc of its own linked in, whose calls no preloaded library sees "
-                   "(heaptape/recorder.h hands them to the recorder)")
+                   "(heaptape/recorder.h hands its calls to the recorder)")
 
 
 def test_jemalloc_linked_statically(tools: Tools, tmp_path: Path) -> None:
     program = compile_c(tmp_path, CALLS, "-Wl,--whole-archive", "-l:libjemalloc_pic.a",
                         "-Wl,--no-whole-archive", "-lpthread", "-ldl", "-lm", "-lstdc++")
     assert_refused(tools, tmp_path, program, "has a malloc of its own linked in (jemalloc), whose calls no preloaded "
-                   "library sees (heaptape/recorder.h hands them to the recorder)")
+                   "library sees (heaptape/recorder.h hands its calls to the recorder)")
 
 
 def test_allocator_under_a_prefix(tools: Tools, tmp_path: Path) -> None:

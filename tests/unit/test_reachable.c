@@ -202,7 +202,7 @@ static void test_calls_that_are_handed_over(void **state) {
     add_symbol(&image, "malloc", true);
     add_symbol(&image, "free", true);
     add_section(&image, ".rodata", SHT_PROGBITS, DATA, 0x100);
-    expect(&image, REACH_NONE, "heaptape/recorder.h hands them to the recorder");
+    expect(&image, REACH_NONE, "heaptape/recorder.h hands its calls to the recorder");
     strcpy((char *)image.bytes + DATA + 7, "heaptape_recorder");
     expect(&image, REACH_FULL, "");
 }
@@ -217,7 +217,7 @@ static void test_rust(void **state) {
         add_symbol(&image, own[i], true);
         expect(&image, REACH_PARTLY,
                "has jemalloc linked in, whose calls no preloaded library sees: they are not recorded "
-               "(the crate heaptape-alloc hands them to the recorder)");
+               "(the crate heaptape-alloc hands its calls to the recorder)");
         begin(&image, glibc_loader, SHT_SYMTAB);
         add_symbol(&image, own[i], true);
         expect(&image, REACH_PARTLY, "has a #[global_allocator] of its own");
