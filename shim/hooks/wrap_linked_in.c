@@ -39,6 +39,7 @@ static inline uint32_t bit(unsigned function) { return function < 32 ? UINT32_C(
 
 static bool is_one_of(unsigned function, uint32_t functions) { return bit(function) & functions; }
 
+// NOLINTNEXTLINE(bugprone-casting-through-void): the room is meant for one, and large enough
 static struct wrap_call *room_of(struct heaptape_call *call) { return (struct wrap_call *)(void *)call; }
 
 static void name_allocator(const char *name) { linked_allocator_name(name); }

@@ -204,7 +204,7 @@ static void under_signals(void) {
     struct itimerval often = {{0, 200}, {0, 200}}, never = {{0, 0}, {0, 0}};
     signal(SIGALRM, strike);
     setitimer(ITIMER_REAL, &often, NULL);
-    for (int i = 0; strikes < 500; i++) {
+    while (strikes < 500) {
         void *block = own_resize(tally_own(7702), 7702, 7600);
         own_free(HEAPTAPE_FREE, block, 0, 0);
         free(tally_malloc(7703));
