@@ -33,7 +33,14 @@ SAME(DELETE_SIZED_ALIGNED);
 SAME(DELETE_ARRAY_SIZED_ALIGNED);
 
 // No hook was called, so no caller is to be judged.
-#define enter_linked(gate) enter_from(gate, NULL)
+#define enter_linked() enter_from(GATE_BUSY_OWN, NULL)
+
+// Lets the allocator work. Its calls are told by the stack: of a handler that came between the note of our own and the
+// closing of the gate, the note is not ours any more.
+static inline __attribute__((always_inline)) void begin_work(struct thread_state *t) {
+    t->stack = frame_end();
+    set_gate(t, GATE_BUSY_LINKED);
+}
 
 static inline uint32_t bit(unsigned function) { return function < 32 ? UINT32_C(1) << function : 0; }
 
@@ -46,7 +53,8 @@ static void name_allocator(const char *name) { linked_allocator_name(name); }
 
 static void begin_allocation(struct heaptape_call *room) {
     struct wrap_call *call = room_of(room);
-    *call = (struct wrap_call){.t = enter_linked(GATE_BUSY_LINKED)};
+    *call = (struct wrap_call){.t = enter_linked()};
+    if (likely(call->t)) begin_work(call->t);
 }
 
 // The call site is the caller of this half, whose frame is still there.
@@ -68,10 +76,10 @@ static void end_allocation(struct heaptape_call *room, unsigned function, void *
 
 static void begin_resize(struct heaptape_call *room, void *former, size_t size) {
     struct wrap_call *call = room_of(room);
-    struct thread_state *t = unlikely(boot_owns(former)) ? NULL : enter_linked(GATE_BUSY_OWN);
+    struct thread_state *t = unlikely(boot_owns(former)) ? NULL : enter_linked();
     *call = (struct wrap_call){.t = t, .function = HT_REALLOC, .count = 1, .size = size, .old = former};
     wrap_call_begin_resize(call);
-    if (likely(t)) set_gate(t, GATE_BUSY_LINKED);
+    if (likely(t)) begin_work(t);
 }
 
 static void end_resize(struct heaptape_call *room, void *block) {
@@ -92,14 +100,14 @@ static void begin_free(struct heaptape_call *room, unsigned function, void *bloc
                              bit(HT_DELETE_ARRAY_SIZED_ALIGNED),
                    plain = bit(HT_DELETE) | bit(HT_DELETE_ARRAY);
     struct wrap_call *call = room_of(room);
-    struct thread_state *t = unlikely(boot_owns(block)) ? NULL : enter_linked(GATE_BUSY_OWN);
+    struct thread_state *t = unlikely(boot_owns(block)) ? NULL : enter_linked();
     call->t = t;
     if (unlikely(!t)) return;
     if (is_one_of(function, sized | aligned | plain))
         wrap_put_delete(t, (enum ht_function)function, block, is_one_of(function, sized), size,
                         is_one_of(function, aligned), alignment);
     else wrap_put_free(t, block);
-    set_gate(t, GATE_BUSY_LINKED);
+    begin_work(t);
 }
 
 static void end_free(struct heaptape_call *room) {

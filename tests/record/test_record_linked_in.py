@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +80,17 @@ def test_handler_within_a_call(tools: Tools, tmp_path: Path) -> None:
     compared = compare(tools, tmp_path, lambda counts: [tools.target("linked_in"), "signal", counts], same_counts=False)
     assert compared.recording.outcome.status == 51
     assert compared.counted[7701] >= 1500
+    compared.assert_whole(processes=1)
+
+
+@pytest.mark.thorough
+def test_handler_behind_every_instruction_of_a_call(tools: Tools, tmp_path: Path) -> None:
+    """None of its calls is lost, and none of the interrupted ones is recorded twice."""
+    if platform.machine() != "x86_64":
+        pytest.skip("only x86-64 traps by itself behind each instruction")
+    compared = compare(tools, tmp_path, lambda counts: [tools.target("linked_in"), "steps", counts], same_counts=False)
+    assert compared.recording.outcome.status == 51
+    assert compared.counted[7701] > 1000 and compared.counted[7707] > 100 and compared.counted[7709] > 200
     compared.assert_whole(processes=1)
 
 

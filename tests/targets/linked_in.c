@@ -3,7 +3,7 @@
 //
 // linked_in lines OUT [CALLS]: random calls, printed as `heaptape dump --no-time` shows them.
 // linked_in tables: which versions of the interface there are.
-// linked_in signal|jump COUNTS: calls of tallied sizes, in the situations that main() names.
+// linked_in signal|steps|jump COUNTS: calls of tallied sizes, in the situations that main() names.
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -12,6 +12,7 @@
 
 #include "heaptape_recorder.h"
 #include "own_functions_target.h"
+#include "single_steps.h"
 
 enum { OBJECTS = 512, HEADER_BYTES = 2048 };
 static const struct heaptape_recorder *recorder;
@@ -212,6 +213,66 @@ static void under_signals(void) {
     setitimer(ITIMER_REAL, &never, NULL);
 }
 
+static volatile unsigned steps_left;
+static volatile int struck;
+
+static void strike_in_steps(int number, siginfo_t *information, void *context) {
+    (void)information;
+    if (steps_left && steps_left--) return;
+    stop_steps_of(context);
+    struck = 1;
+    strike(number);
+}
+
+__attribute__((noinline)) static void *plain_allocate(size_t size) {
+    struct heaptape_call call;
+    if (recorder) recorder->begin_allocation(&call);
+    void *block = malloc(size);
+    if (recorder) recorder->end_allocation(&call, HEAPTAPE_MALLOC, block, 1, size, 0);
+    return block;
+}
+
+__attribute__((noinline)) static void *plain_resize(void *former, size_t size) {
+    struct heaptape_call call;
+    if (recorder) recorder->begin_resize(&call, former, size);
+    void *block = realloc(former, size);
+    if (recorder) recorder->end_resize(&call, block);
+    return block;
+}
+
+__attribute__((noinline)) static void plain_free(void *block) {
+    struct heaptape_call call;
+    if (recorder) recorder->begin_free(&call, HEAPTAPE_FREE, block, 0, 0);
+    free(block);
+    if (recorder) recorder->end_free(&call);
+}
+
+// A handler that hands calls over behind every instruction of a call, where the program has a stack for handlers.
+static void in_every_step(void) {
+    static char other_stack[64 << 10];
+    stack_t other = {.ss_sp = other_stack, .ss_size = sizeof other_stack};
+    struct sigaction action = {.sa_sigaction = strike_in_steps, .sa_flags = SA_SIGINFO};
+    sigaltstack(&other, NULL);
+    sigaction(SIGTRAP, &action, NULL);
+    void *block = NULL;
+    for (unsigned part = 0; part < 3; part++) {
+        struck = 1;
+        for (unsigned steps = 0; struck; steps++) {
+            if (part) block = plain_allocate(7709);
+            if (part) tally_count(7709);
+            struck = 0;
+            steps_left = steps + 1;
+            begin_steps();
+            if (part == 0) block = plain_allocate(7707);
+            else if (part == 1) block = plain_resize(block, 6000);
+            else plain_free(block);
+            end_steps();
+            if (part == 0) tally_count(7707);
+            if (part < 2) plain_free(block);
+        }
+    }
+}
+
 static jmp_buf before;
 
 __attribute__((noinline)) static void give_up_inside(void) {
@@ -248,6 +309,7 @@ int main(int argc, char **argv) {
     }
     tally_open(argv[2]);
     if (!strcmp(argv[1], "signal")) under_signals();
+    else if (!strcmp(argv[1], "steps")) in_every_step();
     else if (!strcmp(argv[1], "jump")) jump_out();
     else target_fail("unknown mode");
     return 51;
