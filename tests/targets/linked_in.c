@@ -161,12 +161,7 @@ static void lines(const char *path, unsigned long calls) {
     static struct object objects[OBJECTS];
     writer_open(&out, path);
     marker(MARKER_BEGIN);
-    for (unsigned long i = 0; i < calls; i++) {
-        struct object *object = &objects[below(OBJECTS)];
-        if (!object->block) allocate(object);
-        else if (below(3) == 0) change(object);
-        else release(object);
-    }
+    take_turns(objects, OBJECTS, calls, &(struct turns){allocate, change, release});
     rare_calls();
     for (unsigned i = 0; i < OBJECTS; i++)
         if (objects[i].block) release(&objects[i]);

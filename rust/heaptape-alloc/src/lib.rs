@@ -60,27 +60,21 @@ fn is_plain(layout: &Layout) -> bool {
 // The recorded halves are functions of their own, so that programs stay small where allocation is inlined. Between a call's
 // two halves the stack pointer does not change: by it the recorder knows the allocator's own calls.
 impl<A: GlobalAlloc> Record<A> {
+    /// `plain` is the function that this is where the alignment is malloc's own.
     #[cold]
     #[inline(never)]
-    unsafe fn recorded_alloc(&self, recorder: &Recorder, layout: Layout) -> *mut u8 {
+    unsafe fn recorded_alloc(
+        &self,
+        recorder: &Recorder,
+        layout: Layout,
+        plain: u32,
+        allocate: unsafe fn(&A, Layout) -> *mut u8,
+    ) -> *mut u8 {
         let mut call = Call::uninit();
+        let function = if is_plain(&layout) { plain } else { recorder::ALIGNED_ALLOC };
         unsafe {
             (recorder.begin_allocation)(call.as_mut_ptr());
-            let block = self.inner.alloc(layout);
-            let function = if is_plain(&layout) { recorder::MALLOC } else { recorder::ALIGNED_ALLOC };
-            (recorder.end_allocation)(call.as_mut_ptr(), function, block, 1, layout.size(), layout.align());
-            block
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    unsafe fn recorded_alloc_zeroed(&self, recorder: &Recorder, layout: Layout) -> *mut u8 {
-        let mut call = Call::uninit();
-        unsafe {
-            (recorder.begin_allocation)(call.as_mut_ptr());
-            let block = self.inner.alloc_zeroed(layout);
-            let function = if is_plain(&layout) { recorder::CALLOC } else { recorder::ALIGNED_ALLOC };
+            let block = allocate(&self.inner, layout);
             (recorder.end_allocation)(call.as_mut_ptr(), function, block, 1, layout.size(), layout.align());
             block
         }
@@ -118,7 +112,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Record<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match self.recorder() {
             None => unsafe { self.inner.alloc(layout) },
-            Some(recorder) => unsafe { self.recorded_alloc(recorder, layout) },
+            Some(found) => unsafe { self.recorded_alloc(found, layout, recorder::MALLOC, A::alloc) },
         }
     }
 
@@ -126,7 +120,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Record<A> {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         match self.recorder() {
             None => unsafe { self.inner.alloc_zeroed(layout) },
-            Some(recorder) => unsafe { self.recorded_alloc_zeroed(recorder, layout) },
+            Some(found) => unsafe { self.recorded_alloc(found, layout, recorder::CALLOC, A::alloc_zeroed) },
         }
     }
 
@@ -134,7 +128,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Record<A> {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         match self.recorder() {
             None => unsafe { self.inner.realloc(block, layout, size) },
-            Some(recorder) => unsafe { self.recorded_realloc(recorder, block, layout, size) },
+            Some(found) => unsafe { self.recorded_realloc(found, block, layout, size) },
         }
     }
 
@@ -142,7 +136,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Record<A> {
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         match self.recorder() {
             None => unsafe { self.inner.dealloc(block, layout) },
-            Some(recorder) => unsafe { self.recorded_dealloc(recorder, block, layout) },
+            Some(found) => unsafe { self.recorded_dealloc(found, block, layout) },
         }
     }
 }

@@ -50,7 +50,11 @@ pub fn found(name: &str, type_name: fn() -> &'static str) -> Option<&'static Rec
         known = look_up(name, type_name);
     }
     // SAFETY: what is neither null nor absent is a table in a library that is never unloaded.
-    if known == absent() { None } else { unsafe { known.as_ref() } }
+    if known == absent() {
+        None
+    } else {
+        unsafe { known.as_ref() }
+    }
 }
 
 /// Any number of threads may look up at the same time: they find the same. A malloc that is itself made of this allocator
