@@ -103,10 +103,9 @@ static void print_for_people(const json_t *info) {
     char words[HT_HEAP_SHARE_TEXT_BYTES], part[EXTENDED_WORDS_BYTES];
     if (ht_heap_share_is_small(&share)) printf("caution: %s\n", ht_heap_share_words(words, &share));
     ht_print(stdout, "%-24s %s\n", "command", text_of(info, "command"));
-    ht_print(stdout, "%-24s %s %s\n", "recorded under", text_of(info, "recorded_allocator"),
-             json_string_value(json_object_get(context, "allocator_version"))
-                 ? text_of(context, "allocator_version")
-                 : "");
+    bool version = json_string_value(json_object_get(context, "allocator_version")) != NULL;
+    ht_print(stdout, "%-24s %s%s%s\n", "recorded under", text_of(info, "recorded_allocator"),
+             version ? " " : "", version ? text_of(context, "allocator_version") : "");
     print_source(info, context);
     if (json_is_integer(json_object_get(info, "parent_pid")))
         ht_print(stdout, "%-24s process %" PRIu64 "\n", "forked from", number(info, "parent_pid"));

@@ -73,7 +73,10 @@ static const struct runtime {
 
 // What was found in an executable.
 struct findings {
-    bool malloc, free;  // defines them itself
+    bool malloc, free;                    // defines them itself
+    bool operator_new;                    // defines it itself
+    bool imports_malloc, imports_calloc;  // some function that allocates; calloc
+    bool rust;
     const char *sanitizer, *allocator, *runtime;
     const char *loads;  // an allocator, as a shared library
 };
@@ -96,8 +99,31 @@ static void take_allocator(struct findings *findings, const struct ht_allocator 
     take_sign(findings, ALLOCATOR, name_of(kind));
 }
 
+// What some version and some setting of rustc leaves in every program; newer ones mangle the name.
+static bool is_rusts(const char *name) {
+    static const char *const endings[] = {"__rust_alloc", "__rust_alloc_error_handler", "rust_begin_unwind",
+                                          "rust_panic"};
+    const char *mangled = strstr(name, "___rustc");
+    for (size_t i = 0; i < COUNT(endings); i++) {
+        size_t length = strlen(name), own = strlen(endings[i]);
+        if (!strcmp(name, endings[i])) return true;
+        if (mangled && length > own && !strcmp(name + length - own, endings[i])) return true;
+    }
+    return !strcmp(name, "rust_eh_personality");
+}
+
+static void take_import(void *context, const char *name, bool weak) {
+    struct findings *findings = context;
+    (void)weak;
+    if (ht_fits_any("malloc|calloc|realloc|memalign|posix_memalign|aligned_alloc", name))
+        findings->imports_malloc = true;
+    if (!strcmp(name, "calloc")) findings->imports_calloc = true;
+}
+
 static void take_symbol(void *context, const char *name) {
     struct findings *findings = context;
+    if (!strcmp(name, "_Znwm")) findings->operator_new = true;
+    if (is_rusts(name)) findings->rust = true;
     if (!strcmp(name, "malloc")) findings->malloc = true;
     if (!strcmp(name, "free")) findings->free = true;
     take_signs(findings, symbol_signs, COUNT(symbol_signs), name);
@@ -159,6 +185,34 @@ static void judge_runtime(struct reach *reach, const char *name) {
     }
 }
 
+// An allocator in the program's own file: its calls go to it directly, past the loader.
+static void judge_linked_in(struct reach *reach, const struct findings *found, bool own_malloc,
+                            const char *allocator) {
+    const char *way = found->rust ? "the crate heaptape-alloc hands its calls to the recorder"
+                                  : "heaptape/recorder.h hands its calls to the recorder";
+    if (own_malloc)
+        verdict(reach, REACH_NONE,
+                "has a malloc of its own linked in%s%s%s, whose calls no preloaded library sees (%s)",
+                allocator ? " (" : "", allocator ? allocator : "", allocator ? ")" : "", way);
+    else if (allocator)
+        verdict(reach, REACH_PARTLY,
+                "has %s linked in, whose calls no preloaded library sees: they are not recorded (%s)",
+                allocator, way);
+    else if (found->malloc && found->free)
+        verdict(reach, REACH_PARTLY,
+                "has a malloc of its own linked in: only its libraries' calls are recorded (%s)", way);
+    else if (found->rust && !found->imports_calloc)
+        verdict(reach, REACH_PARTLY,
+                "has a #[global_allocator] of its own: what that does not take from malloc is not recorded "
+                "(%s)",
+                way);
+    else if (found->operator_new && !found->imports_malloc)
+        verdict(reach, REACH_PARTLY,
+                "has an operator new of its own linked in that does not call malloc: its calls are not "
+                "recorded (%s)",
+                way);
+}
+
 // A program that starts, and into which the library is loaded: what does it keep to itself?
 static void judge_symbols(struct reach *reach, const struct elf_file *elf, const char *path) {
     struct findings exported = {0}, all = {0};
@@ -180,20 +234,20 @@ static void judge_symbols(struct reach *reach, const struct elf_file *elf, const
         judge_runtime(reach, exported.runtime);
         return;
     }
-    if (!elf_file_each_symbol(elf, SHT_SYMTAB, take_symbol, &all)) take_messages(&all, elf);
+    if (!elf_file_each_symbol(elf, SHT_SYMTAB, take_symbol, &all)) {
+        take_messages(&all, elf);
+        all.rust = all.allocator && elf_file_data_holds(elf, "/rustc/");
+    }
+    elf_file_each_import(elf, take_import, &all);
     const char *allocator = exported.allocator ? exported.allocator : all.allocator;
     // A program may name functions after the library that it loads, as Redis' jemalloc_purge.
     if (!own && allocator && reach->loads && !strcmp(allocator, reach->loads)) allocator = NULL;
     reach->children = true;
-    if (own)
-        verdict(reach, REACH_NONE, "has a malloc of its own linked in%s%s%s", allocator ? " (" : "",
-                allocator ? allocator : "", allocator ? ")" : "");
-    else if (allocator)
-        verdict(reach, REACH_PARTLY,
-                "has %s linked in: calls of that allocator's own functions are not recorded", allocator);
-    else if (all.malloc && all.free)
-        verdict(reach, REACH_PARTLY,
-                "has a malloc of its own linked in: only its libraries' calls are recorded");
+    all.operator_new = all.operator_new || exported.operator_new;
+    judge_linked_in(reach, &all, own, allocator);
+    // The text by which the program finds the recorder, to hand its calls over.
+    if (reach->level != REACH_FULL && elf_file_data_holds(elf, "heaptape_recorder"))
+        verdict(reach, REACH_FULL, "%s", "");
 }
 
 // Whether the file's capabilities change the rights of a caller who is not root. As the kernel hands them

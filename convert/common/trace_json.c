@@ -22,6 +22,18 @@ static json_t *any_string(const char *bytes, size_t length) {
 
 json_t *trace_json_string(const char *text) { return any_string(text, strlen(text)); }
 
+// What malloc's library is is of no use where the program's calls went to an allocator of its own.
+static void put_linked_allocator(json_t *context) {
+    json_t *linked = json_object_get(context, "linked_allocator");
+    if (!linked) return;
+    json_object_set(context, "allocator_name", linked);
+    json_object_del(context, "allocator_version");
+    json_object_del(context, "allocator_build_id");
+    json_t *executable = json_object_get(context, "executable");
+    if (executable) json_object_set(context, "allocator", executable);
+    else json_object_del(context, "allocator");
+}
+
 json_t *trace_json_context(const struct ht_raw_log *log) {
     json_t *context = json_object();
     const char *at = log->context, *end = at + log->header.context_bytes;
@@ -40,6 +52,7 @@ json_t *trace_json_context(const struct ht_raw_log *log) {
         }
         at += length + 1;
     }
+    put_linked_allocator(context);
     const struct ht_raw_header *header = &log->header;
     json_set_number(context, "pid", header->pid);
     if (header->parent_pid) json_set_number(context, "parent_pid", header->parent_pid);

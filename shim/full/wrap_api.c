@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "wrap.h"
+#include "wrap_call.h"
 
 // The allocator's own function, NULL if it is not there. It may come later, with a library.
 static void *find(void *_Atomic *known, const char *name) {
@@ -15,55 +15,6 @@ static void *find(void *_Atomic *known, const char *name) {
     found = symbol_behind_us(name);
     atomic_store_explicit(known, found, memory_order_release);
     return found;
-}
-
-static size_t product(size_t count, size_t size) {
-    size_t bytes;
-    return __builtin_mul_overflow(count, size, &bytes) ? SIZE_MAX : bytes;
-}
-
-// One call, from the allocator's function to the record of it. It ends when it goes out of scope: mi_new may
-// throw.
-struct call {
-    struct thread_state *t;  // NULL: not recorded
-    enum ht_function function;
-    size_t count, size, alignment;
-    void *old;    // of a realloc
-    void *block;  // the result
-    size_t old_large_bytes;
-    int errno_before;
-};
-
-static void end_allocation(struct call *call) {
-    if (unlikely(!call->t)) {
-        passed(call->block);
-        return;
-    }
-    wrap_put_allocation(call->t, call->function, call->block, call->count, call->size, call->alignment);
-    leave(call->t);
-}
-
-static void begin_resize(struct call *call) {
-    if (unlikely(!call->t)) return;
-    if (call->old)
-        call->old_large_bytes =
-            wrap_put_resize_begin(call->t, call->function, call->old, call->count, call->size);
-    set_gate(call->t, GATE_BUSY_REAL);
-    call->errno_before = errno;
-    errno = 0;
-}
-
-static void end_resize(struct call *call) {
-    if (unlikely(!call->t)) {
-        passed(call->block);
-        return;
-    }
-    if (call->old)
-        wrap_put_resize_end(call->t, call->old, call->block, product(call->count, call->size),
-                            call->old_large_bytes);
-    else wrap_put_allocation(call->t, call->function, call->block, call->count, call->size, call->alignment);
-    if (errno == 0) errno = call->errno_before;
-    leave(call->t);
 }
 
 // Where the allocator is not there after all, although a program has found our function: a standard one,
@@ -83,19 +34,19 @@ static __attribute__((noinline)) void *stand_in(bool zeroed, size_t bytes, size_
 #define ALLOCATES(name, parameters, arguments, zeroed, function, count, size, alignment)                     \
     EXPORT void *name parameters {                                                                           \
         BEHIND(name, void *, parameters);                                                                    \
-        if (unlikely(!behind)) return stand_in(zeroed, product(count, size), alignment);                     \
-        struct call call __attribute__((cleanup(end_allocation))) = {enter_allocator_first(), function,      \
-                                                                     count, size, alignment};                \
+        if (unlikely(!behind)) return stand_in(zeroed, wrap_product(count, size), alignment);                \
+        struct wrap_call call __attribute__((cleanup(wrap_call_end_allocation))) = {                         \
+            enter_allocator_first(), function, count, size, alignment};                                      \
         return call.block = behind arguments;                                                                \
     }
 
 #define RESIZES(name, parameters, arguments, function, former, count, size)                                  \
     EXPORT void *name parameters {                                                                           \
         BEHIND(name, void *, parameters);                                                                    \
-        if (unlikely(!behind || boot_owns(former))) return realloc(former, product(count, size));            \
-        struct call call __attribute__((cleanup(end_resize))) = {enter_record_first(), function, count,      \
-                                                                 size, .old = former};                       \
-        begin_resize(&call);                                                                                 \
+        if (unlikely(!behind || boot_owns(former))) return realloc(former, wrap_product(count, size));       \
+        struct wrap_call call __attribute__((cleanup(wrap_call_end_resize))) = {                             \
+            enter_record_first(), function, count, size, .old = former};                                     \
+        wrap_call_begin_resize(&call);                                                                       \
         return call.block = behind arguments;                                                                \
     }
 
@@ -157,9 +108,9 @@ QUERIES(sallocx, (void *block, int flags), (block, flags), block)
 EXPORT size_t xallocx(void *block, size_t size, size_t extra, int flags) {
     BEHIND(xallocx, size_t, (void *, size_t, size_t, int));
     if (unlikely(!behind || boot_owns(block))) return 0;
-    struct call call
-        __attribute__((cleanup(end_resize))) = {enter_record_first(), HT_REALLOC, 1, size, .old = block};
-    begin_resize(&call);
+    struct wrap_call call __attribute__((cleanup(wrap_call_end_resize))) = {enter_record_first(), HT_REALLOC,
+                                                                            1, size, .old = block};
+    wrap_call_begin_resize(&call);
     size_t now = behind(block, size, extra, flags);
     if (now >= size) call.block = block;
     return now;
@@ -181,8 +132,8 @@ MI_ALLOCATES(malloc_small, (size_t size), (size), false, HT_MALLOC, 1, size, 0)
 MI_ALLOCATES(zalloc, (size_t size), (size), true, HT_CALLOC, 1, size, 0)
 ALLOCATES(mi_zalloc_small, (size_t size), (size), true, HT_CALLOC, 1, size, 0)
 MI_ALLOCATES(calloc, (size_t count, size_t size), (count, size), true, HT_CALLOC, count, size, 0)
-MI_ALLOCATES(mallocn, (size_t count, size_t size), (count, size), false, HT_MALLOC, 1, product(count, size),
-             0)
+MI_ALLOCATES(mallocn, (size_t count, size_t size), (count, size), false, HT_MALLOC, 1,
+             wrap_product(count, size), 0)
 
 MI_ALLOCATES(malloc_aligned, (size_t size, size_t alignment), (size, alignment), false, HT_ALIGNED_ALLOC, 1,
              size, alignment)
@@ -193,9 +144,10 @@ MI_ALLOCATES(zalloc_aligned, (size_t size, size_t alignment), (size, alignment),
 MI_ALLOCATES(zalloc_aligned_at, (size_t size, size_t alignment, size_t offset), (size, alignment, offset),
              true, HT_ALIGNED_ALLOC, 1, size, alignment)
 MI_ALLOCATES(calloc_aligned, (size_t count, size_t size, size_t alignment), (count, size, alignment), true,
-             HT_ALIGNED_ALLOC, 1, product(count, size), alignment)
+             HT_ALIGNED_ALLOC, 1, wrap_product(count, size), alignment)
 MI_ALLOCATES(calloc_aligned_at, (size_t count, size_t size, size_t alignment, size_t offset),
-             (count, size, alignment, offset), true, HT_ALIGNED_ALLOC, 1, product(count, size), alignment)
+             (count, size, alignment, offset), true, HT_ALIGNED_ALLOC, 1, wrap_product(count, size),
+             alignment)
 ALLOCATES(mi_aligned_alloc, (size_t alignment, size_t size), (alignment, size), false, HT_ALIGNED_ALLOC, 1,
           size, alignment)
 ALLOCATES(mi_memalign, (size_t alignment, size_t size), (alignment, size), false, HT_MEMALIGN, 1, size,
@@ -244,9 +196,9 @@ QUERIES(mi_malloc_usable_size, (const void *block), (block), block)
     EXPORT void *name(void *block, size_t size) {                                                            \
         BEHIND(name, void *, (void *, size_t));                                                              \
         if (unlikely(!behind || !block || boot_owns(block))) return NULL;                                    \
-        struct call call __attribute__((cleanup(end_resize))) = {enter_record_first(), HT_REALLOC, 1, size,  \
-                                                                 .old = block};                              \
-        begin_resize(&call);                                                                                 \
+        struct wrap_call call __attribute__((cleanup(wrap_call_end_resize))) = {                             \
+            enter_record_first(), HT_REALLOC, 1, size, .old = block};                                        \
+        wrap_call_begin_resize(&call);                                                                       \
         return call.block = behind(block, size);                                                             \
     }
 EXPANDS(mi_expand)
@@ -255,8 +207,8 @@ EXPANDS(mi__expand)
 EXPORT int mi_posix_memalign(void **result, size_t alignment, size_t size) {
     BEHIND(mi_posix_memalign, int, (void **, size_t, size_t));
     if (unlikely(!behind)) return posix_memalign(result, alignment, size);
-    struct call call __attribute__((cleanup(end_allocation))) = {enter_allocator_first(), HT_POSIX_MEMALIGN,
-                                                                 1, size, alignment};
+    struct wrap_call call __attribute__((cleanup(wrap_call_end_allocation))) = {
+        enter_allocator_first(), HT_POSIX_MEMALIGN, 1, size, alignment};
     int failed = behind(result, alignment, size);
     if (!failed) call.block = *result;
     return failed;
@@ -265,14 +217,15 @@ EXPORT int mi_posix_memalign(void **result, size_t alignment, size_t size) {
 // C++'s meaning: at failure they abort, or throw.
 ALLOCATES(mi_new, (size_t size), (size), false, HT_NEW, 1, size, 0)
 ALLOCATES(mi_new_nothrow, (size_t size), (size), false, HT_NEW, 1, size, 0)
-ALLOCATES(mi_new_n, (size_t count, size_t size), (count, size), false, HT_NEW, 1, product(count, size), 0)
+ALLOCATES(mi_new_n, (size_t count, size_t size), (count, size), false, HT_NEW, 1, wrap_product(count, size),
+          0)
 ALLOCATES(mi_new_aligned, (size_t size, size_t alignment), (size, alignment), false, HT_NEW_ALIGNED, 1, size,
           alignment)
 ALLOCATES(mi_new_aligned_nothrow, (size_t size, size_t alignment), (size, alignment), false, HT_NEW_ALIGNED,
           1, size, alignment)
 ALLOCATES(mi_heap_alloc_new, (void *heap, size_t size), (heap, size), false, HT_NEW, 1, size, 0)
 ALLOCATES(mi_heap_alloc_new_n, (void *heap, size_t count, size_t size), (heap, count, size), false, HT_NEW, 1,
-          product(count, size), 0)
+          wrap_product(count, size), 0)
 RESIZES(mi_new_realloc, (void *block, size_t size), (block, size), HT_REALLOC, block, 1, size)
 RESIZES(mi_new_reallocn, (void *block, size_t count, size_t size), (block, count, size), HT_REALLOCARRAY,
         block, count, size)

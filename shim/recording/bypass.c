@@ -6,9 +6,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "attributes.h"
+#include "context.h"
 #include "real.h"
-#include "text.h"
 
 #if defined(__x86_64__)
 enum { JUMP_SLOT = R_X86_64_JUMP_SLOT, GLOB_DAT = R_X86_64_GLOB_DAT };
@@ -88,19 +87,12 @@ static int visit_object(struct dl_phdr_info *info, size_t size, void *context) {
 }
 
 void bypass_note(struct ht_raw_header *header) {
-    static const char key[] = "bypassed_by=";
-    static struct ht_raw_header *noted;
-    static atomic_flag busy = ATOMIC_FLAG_INIT;
-    char *context = (char *)header + HT_RAW_CONTEXT_OFFSET;
-    char *start = context + header->context_bytes, *end = (char *)header + HT_RAW_HEADER_BYTES - 1;
-    if (noted == header || end - start < (long)sizeof key || atomic_flag_test_and_set(&busy)) return;
-    struct search search = {.text = {start, end}};
-    text_string(&search.text, key);
+    static struct ht_raw_header *_Atomic noted;
+    struct search search = {0};
+    if (noted == header || !context_begin_string(header, &search.text)) return;
+    text_string(&search.text, "bypassed_by=");
     dl_iterate_phdr(visit_object, &search);
-    if (search.text.at[-1] != '=') {
-        *search.text.at++ = 0;
-        noted = header;
-        header->context_bytes = (uint32_t)(search.text.at - context);
-    }
-    atomic_flag_clear(&busy);
+    bool found = search.text.at[-1] != '=';
+    if (found) noted = header;
+    context_end_string(header, &search.text, found);
 }

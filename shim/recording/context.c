@@ -1,6 +1,9 @@
 // The circumstances of the run, as key=value strings in the log's header.
+#include "context.h"
+
 #include <dlfcn.h>
 #include <link.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -10,10 +13,8 @@
 #endif
 
 #include "build_id.h"
-#include "context.h"
 #include "real.h"
 #include "sys.h"
-#include "text.h"
 
 // The strings end with a zero byte each; a value that does not fit is cut.
 static void put(struct text *text, const char *key, const char *value) {
@@ -223,4 +224,23 @@ uint32_t context_write(char *to, size_t room) {
     put(&text, "shim_version", HEAPTAPE_VERSION);
     put_environment(&text);
     return (uint32_t)(text.at - to);
+}
+
+// One thread at a time, whichever log it is about.
+static atomic_flag adding = ATOMIC_FLAG_INIT;
+
+bool context_begin_string(struct ht_raw_header *header, struct text *text) {
+    enum { LEAST_BYTES = 64 };
+    char *start = (char *)header + HT_RAW_CONTEXT_OFFSET + header->context_bytes,
+         *end = (char *)header + HT_RAW_HEADER_BYTES - 1;
+    *text = (struct text){start, end};
+    return end - start >= LEAST_BYTES && !atomic_flag_test_and_set(&adding);
+}
+
+void context_end_string(struct ht_raw_header *header, const struct text *text, bool keep) {
+    if (keep) {
+        *text->at = 0;
+        header->context_bytes = (uint32_t)(text->at + 1 - ((char *)header + HT_RAW_CONTEXT_OFFSET));
+    }
+    atomic_flag_clear(&adding);
 }

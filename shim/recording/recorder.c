@@ -13,6 +13,7 @@
 #include "context.h"
 #include "freed_probe.h"
 #include "large_blocks.h"
+#include "linked_allocator.h"
 #include "log_file.h"
 #include "memory_sample.h"
 #include "own_memory.h"
@@ -91,6 +92,7 @@ static void write_header(struct recording *recording, const struct origin *origi
     if (!context_bytes) context_bytes = context_write(context, sizeof context);
     memcpy((char *)header + HT_RAW_CONTEXT_OFFSET, context, context_bytes);
     header->context_bytes = context_bytes;
+    linked_allocator_note(header);
     memcpy(header->magic, HT_RAW_MAGIC, sizeof header->magic);
 }
 
@@ -455,6 +457,14 @@ static void restore_abandoned(struct thread_state *t) {
     recorder_has_called();
 }
 
+// Is the call of a hook made by the allocator that serves this state's call? A linked-in one's come from no further up
+// the stack than the call itself: what does, comes after a jump out of it.
+static bool is_allocators_own(const struct thread_state *t, const void *caller, uintptr_t stack) {
+    if (!caller) return false;
+    return t->gate == GATE_BUSY_LINKED ? stack <= t->stack
+                                       : t->gate == GATE_BUSY_REAL && real_calls_from(caller);
+}
+
 // The innermost state that a call may be recorded with; NULL if the call is the allocator's own or set-up's.
 // The allocator's is recognized first: a handler's call that came between a hook's note of its stack and the
 // closing of its gate leaves its own stack there, by which the hook would appear abandoned to the calls
@@ -465,7 +475,7 @@ static struct thread_state *idle_state(const void *caller, uintptr_t stack, stru
     for (unsigned depth = 0; t && is_busy(t->gate); depth++) {
         struct thread_state *inner = t->nested;
         bool innermost = !inner || !is_busy(inner->gate);
-        if (innermost && t->gate == GATE_BUSY_REAL && real_calls_from(caller)) return NULL;
+        if (innermost && is_allocators_own(t, caller, stack)) return NULL;
         if (is_abandoned(t, stack)) {
             restore_abandoned(t);
             return t;

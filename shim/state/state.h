@@ -24,6 +24,7 @@
 //   GATE_FRESH         starts, joins    joins              passes / resumes (a)  passes
 //   GATE_BUSY_OWN      a signal handler's call: the row of the thread's nested state (b, c)
 //   GATE_BUSY_REAL     from the allocator's own code: passes; else as GATE_BUSY_OWN
+//   GATE_BUSY_LINKED   of a hook: passes, unless a jump has left the call; handed over: as GATE_BUSY_OWN
 //   GATE_BUSY_SETUP    passes (c)
 //
 // passes: the real function is called, nothing is recorded. starts: one thread begins the recording of this
@@ -37,10 +38,11 @@
 // plus one: so zero, which is also what the gate reads before the loader has set up thread-local storage,
 // never matches a page.
 enum gate {
-    GATE_FRESH = 0,                // not seen yet
-    GATE_BUSY_OWN = 0xfffffffdu,   // in a hook's own work, which calls nothing hooked
-    GATE_BUSY_REAL = 0xfffffffeu,  // in the allocator, which may call public functions again
-    GATE_BUSY_SETUP = 0xffffffffu  // in set-up, which does so too
+    GATE_FRESH = 0,                  // not seen yet
+    GATE_BUSY_LINKED = 0xfffffffcu,  // in a linked-in allocator, whose calls of hooks are its own
+    GATE_BUSY_OWN = 0xfffffffdu,     // in a hook's own work, which calls nothing hooked
+    GATE_BUSY_REAL = 0xfffffffeu,    // in the allocator, which may call public functions again
+    GATE_BUSY_SETUP = 0xffffffffu    // in set-up, which does so too
 };
 
 // One page that the kernel wipes in a forked child: its epoch then reads 0 and matches no thread's gate.
@@ -129,11 +131,12 @@ static inline void close_gate(struct thread_state *t, uint32_t gate, uintptr_t s
 
 static inline void open_gate(struct thread_state *t) { set_gate(t, gate_of(t->epoch)); }
 
-static inline bool is_busy(uint32_t gate) { return gate >= GATE_BUSY_OWN; }
+static inline bool is_busy(uint32_t gate) { return gate >= GATE_BUSY_LINKED; }
 
 // Decides what a call whose gate does not match means: starts the recording, opens the thread's stream,
 // notices a fork, a pause or a signal handler. Returns the state to record with, its gate set to `gate`, or
-// NULL if the call is not to be recorded. `caller` is the hook's return address, `stack` its stack pointer.
+// NULL if the call is not to be recorded. `caller` is the hook's return address, NULL of a call that was handed over
+// (wrap_linked_in.c); `stack` its stack pointer.
 // errno is preserved.
 HIDDEN struct thread_state *recorder_enter_slowly(uint32_t gate, const void *caller, uintptr_t stack);
 

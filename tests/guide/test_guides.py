@@ -18,7 +18,7 @@ from tool_runner import clean_environment
 
 GUIDES = Path(__file__).resolve().parents[2] / "docs/guide"
 QUICK = {"own-allocator.md"}
-MAY_BE_MISSING = ("docker", "g++", "initdb", "perl", "redis-server", "ruby", "rustc")
+MAY_BE_MISSING = ("cargo", "docker", "g++", "initdb", "perl", "redis-server", "ruby", "rustc")
 POSTGRES = "/usr/lib/postgresql/*/bin"
 NOBODY = 65534
 WITHIN_S = 600
@@ -76,7 +76,7 @@ def test_guide(request: pytest.FixtureRequest, repository: Path, build: Path, op
         as_user = NOBODY  # PostgreSQL refuses root
         os.chown(open_folder, NOBODY, NOBODY)
         build = request.getfixturevalue("tools_for_all").build
-    for link, target in (("bench", repository / "bench"), ("traces", repository / "traces"), ("build", build)):
+    for link, target in (("bench", repository / "bench"), ("rust", repository / "rust"), ("traces", repository / "traces"), ("build", build)):
         (open_folder / link).symlink_to(target)
     if page.commands:
         wrong = complaints(page, *run_page(page, open_folder, build, as_user=as_user))

@@ -31,6 +31,30 @@ PREFIXED = """
 __attribute__((noinline)) void *je_malloc(size_t n) { return malloc(n); }
 int main(void) { void *volatile p = je_malloc(7001); free(p); return 5; }
 """
+OWN_NEW = """
+#include <stddef.h>
+static char room[1 << 20];
+static size_t used;
+void *operator new(size_t n) { size_t at = used; used += (n + 31) & ~(size_t)15; return MEMORY; }
+void operator delete(void *) noexcept {}
+void operator delete(void *, size_t) noexcept {}
+int main() { int *volatile p = new int[1750]; delete p; return 5; }
+"""
+RUST = """
+use std::alloc::{GlobalAlloc, Layout};
+struct Own;
+unsafe impl GlobalAlloc for Own {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 { ALLOC }
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) { DEALLOC }
+}
+#[global_allocator]
+static GLOBAL: Own = Own;
+static mut ROOM: [u8; 1 << 20] = [0; 1 << 20];
+static USED: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+fn main() { println!("{:?}", std::env::args().count()); }
+"""
+ARENA = ("(&raw mut ROOM as *mut u8).add(USED.fetch_add(layout.size() + 64, std::sync::atomic::Ordering::Relaxed) "
+         "/ 64 * 64 + 64)")
 SECURE = """
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,19 +125,50 @@ def test_sanitizer(tools: Tools, tmp_path: Path, compiler: str, kind: str) -> No
 
 def test_malloc_of_its_own(tools: Tools, tmp_path: Path) -> None:
     assert_refused(tools, tmp_path, compile_c(tmp_path, OWN_MALLOC, "-fno-builtin"),
-                   "has a malloc of its own linked in")
+                   "has a malloc of its own linked in, whose calls no preloaded library sees "
+                   "(heaptape/recorder.h hands its calls to the recorder)")
 
 
 def test_jemalloc_linked_statically(tools: Tools, tmp_path: Path) -> None:
     program = compile_c(tmp_path, CALLS, "-Wl,--whole-archive", "-l:libjemalloc_pic.a",
                         "-Wl,--no-whole-archive", "-lpthread", "-ldl", "-lm", "-lstdc++")
-    assert_refused(tools, tmp_path, program, "has a malloc of its own linked in (jemalloc)")
+    assert_refused(tools, tmp_path, program, "has a malloc of its own linked in (jemalloc), whose calls no preloaded "
+                   "library sees (heaptape/recorder.h hands its calls to the recorder)")
 
 
 def test_allocator_under_a_prefix(tools: Tools, tmp_path: Path) -> None:
     recording = assert_warned(tools, tmp_path, [compile_c(tmp_path, PREFIXED)],
                               "has jemalloc linked in")
     assert recording.outcome.status == 5
+
+
+@pytest.mark.parametrize("memory,warns", [("room + at", True), ("used ? __builtin_malloc(n) : room + at", False)])
+def test_operator_new_of_its_own(tools: Tools, tmp_path: Path, memory: str, warns: bool) -> None:
+    """One that is built on malloc is seen there."""
+    if not shutil.which("g++"):
+        pytest.skip("g++ is not installed")
+    (tmp_path / "new.cpp").write_text(OWN_NEW.replace("MEMORY", memory).replace("#include <stddef.h>",
+                                                                               "#include <stddef.h>\n#include <stdlib.h>"))
+    tools.succeed(["g++", "-O0", "-o", tmp_path / "program", tmp_path / "new.cpp"])
+    _, said = record(tools, tmp_path, tmp_path / "program")
+    assert ("has an operator new of its own linked in that does not call malloc" in said) == warns, said
+
+
+@pytest.mark.parametrize("lto", quick(["off"], ["off", "fat"]))
+@pytest.mark.parametrize("alloc,dealloc,warns", [(ARENA, "", True), ("", "", False)])
+def test_global_allocator(tools: Tools, tmp_path: Path, alloc: str, dealloc: str, warns: bool, lto: str) -> None:
+    """Of an unknown kind: by what Rust leaves in the program. The default one is malloc, with optimization across crates too."""
+    if not shutil.which("rustc"):
+        pytest.skip("rustc is not installed")
+    source = RUST.replace("DEALLOC", dealloc).replace("ALLOC", alloc)
+    if not warns:
+        source = source.replace("static GLOBAL: Own = Own;", "static GLOBAL: std::alloc::System = std::alloc::System;")
+        source = source.replace("{  }", "{ unimplemented!() }", 1)
+    (tmp_path / "main.rs").write_text(source)
+    tools.succeed(["rustc", "-O", "-A", "warnings", "-C", f"lto={lto}", "-o", tmp_path / "program", tmp_path / "main.rs"])
+    _, said = record(tools, tmp_path, tmp_path / "program")
+    assert ("has a #[global_allocator] of its own: what that does not take from malloc" in said) == warns, said
+    assert ("the crate heaptape-alloc" in said) == warns
 
 
 def test_musl_program(tools: Tools, tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from waiting import wait_until
 FILLED_WITHIN_S = 250
 
 
-def shared_folder(factory: pytest.TempPathFactory, name: str, fill: Callable[[Path], object]) -> Path:
+def shared_folder(factory: pytest.TempPathFactory, name: str, fill: Callable[[Path], object],
+                  within_s: float = FILLED_WITHIN_S) -> Path:
     """The first process that asks for it fills it, and the others wait."""
     base = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -30,7 +31,7 @@ def shared_folder(factory: pytest.TempPathFactory, name: str, fill: Callable[[Pa
                 return False
             return True
 
-        wait_until(locked, f"the process that fills {folder}", within_s=FILLED_WITHIN_S, every_s=0.05)
+        wait_until(locked, f"the process that fills {folder}", within_s=within_s, every_s=0.05)
         if not filled.exists():
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()

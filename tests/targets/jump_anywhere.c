@@ -5,8 +5,8 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <ucontext.h>
 
+#include "single_steps.h"
 #include "target_support.h"
 
 // Little blocks: an instruction that fills one traps for every byte.
@@ -27,20 +27,6 @@ static volatile unsigned steps_left;
 static volatile int let_go;
 static sigjmp_buf back;
 static void *volatile block;
-
-#ifdef __x86_64__
-// Past the red zone, which the compiler may use.
-#define SET_FLAGS(change)                                                                                    \
-    __asm__ volatile("lea -128(%%rsp), %%rsp\n\tpushfq\n\t" change "\n\tpopfq\n\tlea 128(%%rsp), %%rsp" ::   \
-                         : "memory", "cc")
-static void begin_steps(void) { SET_FLAGS("orq $0x100, (%%rsp)"); }
-static void end_steps(void) { SET_FLAGS("andq $~0x100, (%%rsp)"); }
-static void stop_steps_of(ucontext_t *context) { context->uc_mcontext.gregs[REG_EFL] &= ~0x100; }
-#else
-static void begin_steps(void) { _exit(77); }
-static void end_steps(void) {}
-static void stop_steps_of(ucontext_t *context) { (void)context; }
-#endif
 
 static void step(int number, siginfo_t *information, void *context) {
     (void)number, (void)information;

@@ -81,12 +81,7 @@ int main(int argc, char **argv) {
     unsigned long calls = argc > 2 ? strtoul(argv[2], NULL, 10) : 100000;
     writer_open(&out, argv[1]);
     marker(MARKER_BEGIN);
-    for (unsigned long i = 0; i < calls; i++) {
-        struct object *object = &objects[below(OBJECTS)];
-        if (!object->block) allocate(object);
-        else if (below(3) == 0) change(object);
-        else release(object);
-    }
+    take_turns(objects, OBJECTS, calls, &(struct turns){allocate, change, release});
     if (mallocx((size_t)1 << 62, 0)) target_fail("a call that cannot succeed did");
     writer_print(&out, "malloc(%zu) = NULL (failed)\n", (size_t)1 << 62);
     for (unsigned i = 0; i < OBJECTS; i++)

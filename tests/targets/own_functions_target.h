@@ -63,6 +63,21 @@ static inline void expanded(struct object *object, const char *call, int done, s
     if (done) fill(object);
 }
 
+// What is done with an object: allocated if it has no block, else mostly released.
+struct turns {
+    void (*allocate)(struct object *), (*change)(struct object *), (*release)(struct object *);
+};
+
+static inline void take_turns(struct object *objects, size_t count, unsigned long calls,
+                              const struct turns *turns) {
+    for (unsigned long i = 0; i < calls; i++) {
+        struct object *object = &objects[below(count)];
+        if (!object->block) turns->allocate(object);
+        else if (below(3) == 0) turns->change(object);
+        else turns->release(object);
+    }
+}
+
 static inline void must_be_zero(const unsigned char *block, size_t size) {
     for (size_t i = 0; i < size; i++)
         if (block[i]) target_fail("a block is not zero");

@@ -194,6 +194,47 @@ static void test_own_malloc(void **state) {
     expect(&image, REACH_PARTLY, "jemalloc");
 }
 
+// The text by which a program finds the recorder: it hands its calls over, whatever allocator is linked in.
+static void test_calls_that_are_handed_over(void **state) {
+    (void)state;
+    struct image image;
+    begin(&image, glibc_loader, SHT_DYNSYM);
+    add_symbol(&image, "malloc", true);
+    add_symbol(&image, "free", true);
+    add_section(&image, ".rodata", SHT_PROGBITS, DATA, 0x100);
+    expect(&image, REACH_NONE, "heaptape/recorder.h hands its calls to the recorder");
+    strcpy((char *)image.bytes + DATA + 7, "heaptape_recorder");
+    expect(&image, REACH_FULL, "");
+}
+
+static void test_rust(void **state) {
+    (void)state;
+    static const char *const own[] = {"__rust_alloc", "_RNvCsfLfy6EI15iL_7___rustc12___rust_alloc"};
+    struct image image;
+    for (unsigned i = 0; i < 2; i++) {
+        begin(&image, glibc_loader, SHT_SYMTAB);
+        add_symbol(&image, "_rjem_malloc", true);
+        add_symbol(&image, own[i], true);
+        expect(&image, REACH_PARTLY,
+               "has jemalloc linked in, whose calls no preloaded library sees: they are not recorded "
+               "(the crate heaptape-alloc hands its calls to the recorder)");
+        begin(&image, glibc_loader, SHT_SYMTAB);
+        add_symbol(&image, own[i], true);
+        expect(&image, REACH_PARTLY, "has a #[global_allocator] of its own");
+    }
+    begin(&image, glibc_loader, SHT_SYMTAB);
+    add_symbol(&image, "my__rust_alloc", true);
+    expect(&image, REACH_FULL, "");
+    begin(&image, glibc_loader, SHT_DYNSYM);
+    add_section(&image, ".rodata", SHT_PROGBITS, DATA, 0x100);
+    strcpy((char *)image.bytes + DATA + 7, "<jemalloc>: out of memory");
+    strcpy((char *)image.bytes + DATA + 0x50,
+           "/rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/core/src");
+    expect(&image, REACH_PARTLY,
+           "has jemalloc linked in, whose calls no preloaded library sees: they are not recorded "
+           "(the crate heaptape-alloc");
+}
+
 // Whatever of it the linker has left.
 static void test_any_symbol_of_an_allocator(void **state) {
     (void)state;
@@ -353,6 +394,8 @@ int main(void) {
         cmocka_unit_test(test_plain_program),
         cmocka_unit_test(test_loading),
         cmocka_unit_test(test_own_malloc),
+        cmocka_unit_test(test_calls_that_are_handed_over),
+        cmocka_unit_test(test_rust),
         cmocka_unit_test(test_any_symbol_of_an_allocator),
         cmocka_unit_test(test_sanitizers_and_runtimes),
         cmocka_unit_test(test_runtime_that_hands_over),

@@ -1,0 +1,38 @@
+#include "linked_allocator.h"
+
+#include <stdatomic.h>
+
+#include "context.h"
+#include "state.h"
+
+enum { NAME_BYTES = 32 };
+
+static struct {
+    atomic_flag taken;
+    _Atomic bool known;
+    char name[NAME_BYTES];
+} linked = {.taken = ATOMIC_FLAG_INIT};
+
+// What is no letter, digit or one of ._+- in a name would be a program's mistake: it becomes a '?'.
+static char readable(char c) {
+    bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'), digit = c >= '0' && c <= '9';
+    return letter || digit || c == '.' || c == '_' || c == '+' || c == '-' ? c : '?';
+}
+
+void linked_allocator_name(const char *name) {
+    if (!name || !*name || atomic_flag_test_and_set(&linked.taken)) return;
+    for (size_t i = 0; i + 1 < NAME_BYTES && name[i]; i++) linked.name[i] = readable(name[i]);
+    atomic_store_explicit(&linked.known, true, memory_order_release);
+    // A forked child that has made no call yet still has its parent's log here.
+    const struct recording *recording = recorder_current();
+    if (recording && epoch_now() != EPOCH_NONE) linked_allocator_note(recording->header);
+}
+
+void linked_allocator_note(struct ht_raw_header *header) {
+    struct text text;
+    if (!atomic_load_explicit(&linked.known, memory_order_acquire) || !context_begin_string(header, &text))
+        return;
+    text_string(&text, "linked_allocator=");
+    text_string(&text, linked.name);
+    context_end_string(header, &text, true);
+}

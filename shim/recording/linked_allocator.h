@@ -1,0 +1,13 @@
+#ifndef HEAPTAPE_LINKED_ALLOCATOR_H
+#define HEAPTAPE_LINKED_ALLOCATOR_H
+
+#include "attributes.h"
+#include "raw_layout.h"
+
+// Keeps the name of the allocator that is linked into the program, for the log and all later ones. The first
+// name stays.
+HIDDEN void linked_allocator_name(const char *name);
+// Names it in the header's context as `linked_allocator`, if it is known.
+HIDDEN void linked_allocator_note(struct ht_raw_header *header);
+
+#endif
