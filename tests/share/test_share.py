@@ -7,9 +7,8 @@ import os
 import re
 import struct
 import subprocess
+import sys
 from collections.abc import Iterator
-from ctypes import CDLL, c_int, c_size_t
-from dataclasses import replace
 from pathlib import Path
 
 import naive_writer
@@ -19,7 +18,7 @@ from dump_lines import Event, events_of
 from naive_writer import ColumnSpec, TraceSpec, sites_of
 from quick_tier import quick
 from recorded_traces import NAMES
-from tool_runner import Tools, run
+from tool_runner import Tools, clean_environment, logs_in, run
 
 CONTEXT = {"allocator_name", "allocator_version", "page_bytes", "pid", "shared", "shim_version", "thp"}
 UNKNOWN_KIND = 99
@@ -40,11 +39,12 @@ static void *kept[64];
 __attribute__((noinline)) void {secret(1)}(void) {{ for (int i = 0; i < 32; i++) kept[i] = strdup(getenv("MALLOC_{secret(2)}")); }}
 static void *work(void *name) {{ prctl(PR_SET_NAME, name); {secret(1)}(); return NULL; }}
 int main(int argc, char **argv) {{
-    pthread_t thread;
+    pthread_t first, second;
     void (*inside)(void **) = (void (*)(void **))dlsym(dlopen(argv[argc - 1], RTLD_NOW), "{secret(3)}");
-    prctl(PR_SET_NAME, "{secret(4)}");
-    pthread_create(&thread, NULL, work, "{secret(5)}");
-    pthread_join(thread, NULL);
+    pthread_create(&first, NULL, work, "{secret(4)}");
+    pthread_create(&second, NULL, work, "{secret(5)}");
+    pthread_join(first, NULL);
+    pthread_join(second, NULL);
     inside(kept);
     return 0;
 }}
@@ -112,19 +112,19 @@ def _planted(tools: Tools, tmp_path: Path) -> Path:
         (folder / "source.c").write_text(source)
         subprocess.run(["gcc", "-g", "-O1", *flags, "-o", folder / name, folder / "source.c", "-ldl", "-lpthread"], check=True, timeout=60)
     value = {f"MALLOC_{secret(2)}": "a text that the program copies"}
-    logs = tools.record(["--sites", "--", folder / secret(7), secret(9), folder / f"{secret(8)}.so"], tmp_path / "logs", env=value).logs
-    return tools.convert(logs[0], tmp_path / "planted.bin")
+    tools.succeed([tools.heaptape, "record", "--sites", "-o", tmp_path / "logs", "--", folder / secret(7), secret(9), folder / f"{secret(8)}.so"], env=value)
+    return tools.convert(logs_in(tmp_path / "logs")[0], tmp_path / "planted.bin")
 
 
 def test_no_planted_secret_is_left(tools: Tools, planted: Path, tmp_path: Path) -> None:
     assert found_in(planted, SECRETS) == set(SECRETS), "the search finds what is there"
     old = tools.info(planted)["context"]
     numbers = [f'"{key}":{old[key]}'.encode() for key in ("pid", "start_realtime_ns", "clock_hz")]
-    numbers += [str(old[key]).encode() for key in ("build_id", "allocator_build_id", "kernel", "cpu", "allocator", "libc")]
+    numbers += [str(old[key]).encode() for key in ("build_id", "allocator_build_id", "kernel", "cpu", "allocator")]
     numbers += [os.uname().nodename.encode()] if len(os.uname().nodename) > 5 else []
     for options in ([], ["--coarsen", "sizes=3,times=1ms"]):
         copy = share(tools, planted, tmp_path / "copy.bin", *options)
-        assert found_in(copy, [*SECRETS, *numbers, b"/tmp", b".so", b"main"] if b"main" not in numbers else SECRETS) - {old["libc"].encode()} == set()
+        assert found_in(copy, [*SECRETS, *numbers, b"/tmp", b".so", b"main"]) == set()
         info = tools.info(copy)
         assert set(info["context"]) <= CONTEXT and info["sites"] == info["site_modules"] == 0
         assert {kind for kind, *_ in columns_of(copy.read_bytes())} <= {1, 2, 3, 4, 5, 6, 7, 8}
@@ -167,7 +167,7 @@ def with_column(section: bytes, column: ColumnSpec) -> bytes:
     return head + struct.pack("<Q", naive_writer.xxhash.xxh64_intdigest(head + payload)) + payload
 
 
-@pytest.mark.parametrize("name", quick({"golden", "threads", "child"}, NAMES))
+@pytest.mark.parametrize("name", quick({"made", "golden"}, NAMES))
 def test_the_calls_are_the_same(tools: Tools, recorded: dict[str, Path], dumped: dict[str, list[Event]], tmp_path: Path, name: str) -> None:
     copy = share(tools, recorded[name], tmp_path / "copy.bin")
     assert events_of(tools, copy) == dumped[name]
@@ -182,7 +182,7 @@ def test_the_calls_are_the_same(tools: Tools, recorded: dict[str, Path], dumped:
 
 def test_it_replays_alike(tools: Tools, recorded: dict[str, Path], tmp_path: Path) -> None:
     copy = share(tools, recorded["golden"], tmp_path / "copy.bin")
-    [old], [new] = (tools.replay(trace, "glibc", tmp_path / f"{trace.stem}.jsonl", "--pass", "memory", "--rounds", "1")
+    [old], [new] = ([line for line in tools.replay(trace, "glibc", tmp_path / f"{trace.stem}.jsonl", "--pass", "memory") if line["allocator"]["name"] == "glibc" and not line["control"]]
                     for trace in (recorded["golden"], copy))
     for key in ("calls", "live_peak_bytes", "failures"):
         assert old[key] == new[key]
@@ -195,7 +195,7 @@ def rounded(size: int, bits: int) -> int:
     return -(-size // step) * step
 
 
-@pytest.mark.parametrize("name", quick({"python", "made"}, NAMES))
+@pytest.mark.parametrize("name", quick({"golden"}, NAMES))
 def test_coarse_sizes_and_times(tools: Tools, recorded: dict[str, Path], dumped: dict[str, list[Event]], tmp_path: Path, name: str) -> None:
     unit_ns = tools.info(recorded[name])["time_unit_ns"]
     step_ns = 50_000 // unit_ns * unit_ns
@@ -206,17 +206,19 @@ def test_coarse_sizes_and_times(tools: Tools, recorded: dict[str, Path], dumped:
         size, extra = event.size, event.extra
         if event.function in counted:
             size, extra = size * extra, 1
-        expected.append(replace(event, time_ns=event.time_ns // step_ns * step_ns, size=None if size is None else rounded(size, 3), extra=extra))
+        expected.append(event._replace(time_ns=event.time_ns // step_ns * step_ns, size=None if size is None else rounded(size, 3), extra=extra))
     assert events_of(tools, copy) == expected
     info = tools.info(copy)
     assert info["context"]["shared"] == {"size_bits": 3, "time_ns": step_ns}
-    assert info["duration_ns"] % step_ns == 0 and info["recorded_cpu_ns"] % step_ns == 0
-    for key in ("recorded_rss_peak_bytes", "recorded_own_peak_bytes"):
-        assert info[key] == rounded(tools.info(recorded[name])[key], 3)
+    old = tools.info(recorded[name])
+    for key in {"duration_ns", "recorded_cpu_ns"} & set(old):
+        assert info[key] == old[key] // step_ns * step_ns
+    for key in {"recorded_rss_peak_bytes", "recorded_own_peak_bytes"} & set(old):
+        assert info[key] == rounded(old[key], 3)
     assert b"sizes rounded up to 3 significant bits, times rounded down to " in tools.succeed([tools.heaptape, "info", copy]).stdout
     finer = share(tools, copy, tmp_path / "finer.bin", "--coarsen", "sizes=8")
     assert tools.info(finer)["context"]["shared"] == {"size_bits": 3, "time_ns": step_ns}, "a copy of a copy is as coarse"
-    assert all(line["failures"] == 0 for line in tools.replay(copy, "glibc", tmp_path / "r.jsonl", "--pass", "memory", "--rounds", "1"))
+    assert all(line["failures"] == 0 for line in tools.replay(copy, "glibc", tmp_path / "r.jsonl", "--pass", "memory"))
 
 
 def test_three_bits_keep_the_size_class_of_jemalloc() -> None:
@@ -224,11 +226,16 @@ def test_three_bits_keep_the_size_class_of_jemalloc() -> None:
     path = next(iter(sorted(Path("/usr/lib").glob("*/libjemalloc.so.2"))), None)
     if not path:
         pytest.skip("libjemalloc.so.2 is not installed")
-    nallocx = CDLL(str(path)).nallocx
-    nallocx.restype, nallocx.argtypes = c_size_t, (c_size_t, c_int)
-    sizes = [*range(1, 40_000), *range(40_000, 9_000_000, 997)]
-    assert [size for size in sizes if nallocx(size, 0) != nallocx(rounded(size, 3), 0)] == []
-    assert any(nallocx(size, 0) != nallocx(rounded(size, 2), 0) for size in sizes)
+    # A library of this kind can't be loaded later.
+    ask = "import ctypes, sys; nallocx = ctypes.CDLL(None).nallocx; nallocx.restype, nallocx.argtypes = ctypes.c_size_t, (ctypes.c_size_t, ctypes.c_int)\n" \
+          "print(*(nallocx(int(size), 0) for size in sys.stdin.read().split()))"
+    sizes = [*range(1, 9000), *range(9000, 9_000_000, 9973)]
+    asked = [size for exact in sizes for size in (exact, rounded(exact, 3), rounded(exact, 2))]
+    done = subprocess.run([sys.executable, "-c", ask], input=" ".join(map(str, asked)), env=clean_environment({"LD_PRELOAD": str(path)}),
+                          capture_output=True, text=True, check=True, timeout=60)
+    classes = list(map(int, done.stdout.split()))
+    exact, three, two = classes[::3], classes[1::3], classes[2::3]
+    assert exact == three and exact != two
 
 
 @pytest.mark.parametrize(("value", "expected"), [
@@ -254,7 +261,7 @@ def test_refusals(tools: Tools, recorded: dict[str, Path], tmp_path: Path) -> No
     done = run([tools.heaptape, "share", short, "-o", tmp_path / "x.bin"])
     assert done.returncode == 3 and b"cut short" in done.stderr and not (tmp_path / "x.bin").exists()
     twice = tmp_path / "twice.bin"
-    twice.write_bytes(naive_writer.build(TraceSpec([naive_writer.Event(1, 0, 0, at, 1, 8) for at in (1, 2)]))[0])
+    twice.write_bytes(naive_writer.build(TraceSpec([naive_writer.Event(1, 0, 0, at, 1, 8) for at in (1, 2)], threads=[(7, 0, 1, 2, 2, 0, "")]))[0])
     done = run([tools.heaptape, "share", twice, "-o", tmp_path / "x.bin"])
     assert done.returncode == 3 and not (tmp_path / "x.bin").exists()
     assert re.search(rb"offset \d+: event 1: expected an allocation into a free slot, found 1", done.stderr)
