@@ -113,8 +113,8 @@ json_t *shared_context(const json_t *context, const struct coarsening *coarsenin
 }
 
 json_t *shared_totals(const json_t *totals, const struct coarsening *coarsening) {
-    static const char *const counts[] = {"repairs",         "anomalies",       "foreign_queries", "unfinished",      "lost_calls",
-                                         "skipped",         "freed_looked_at", "freed_warm"};
+    static const char *const counts[] = {"repairs",    "anomalies", "foreign_queries", "unfinished",
+                                         "lost_calls", "skipped",   "freed_looked_at", "freed_warm"};
     static const char *const sizes[] = {"recorded_rss_peak_bytes", "recorded_own_peak_bytes",
                                         "recorded_heap_rss_peak_bytes", "recorded_explained_bytes"};
     static const char *const times[] = {"duration_ns", "recorded_cpu_ns"};
