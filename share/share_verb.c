@@ -4,11 +4,11 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "convert_paths.h"
 #include "json_values.h"
 #include "print.h"
 #include "shared_trace.h"
 #include "talk.h"
+#include "trace_verb.h"
 #include "verbs.h"
 
 struct options {
@@ -38,15 +38,10 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
             argp_error(state, "--coarsen: %s: %s", value, expected);
         return 0;
     case 'q': options->quiet = true; return 0;
-    case ARGP_KEY_ARG:
-        if (options->trace) argp_error(state, "expected one trace, found another: '%s'", value);
-        options->trace = value;
-        return 0;
-    case ARGP_KEY_END:
-        if (!options->trace) argp_error(state, "expected TRACE");
+    case ARGP_KEY_SUCCESS:
         if (!options->output) argp_error(state, "expected -o FILE");
         return 0;
-    default: return ARGP_ERR_UNKNOWN;
+    default: return trace_argument(key, value, state, &options->trace);
     }
 }
 
@@ -157,7 +152,9 @@ static void say_result(const char *output, const struct shared_trace *shared) {
     say_rest(shared);
 }
 
-static int share(struct ht_trace_reader *reader, const struct options *options, struct ht_error *error) {
+static int share(struct ht_trace_reader *reader, void *given, bool *whole, struct ht_error *error) {
+    const struct options *options = given;
+    (void)whole;
     struct shared_trace shared = {
         .reader = reader, .coarsening = options->coarsening, .quiet = options->quiet};
     if (ht_trace_truncated(reader)) {
@@ -173,15 +170,7 @@ static int share(struct ht_trace_reader *reader, const struct options *options, 
 
 int ht_verb_share(int argc, char **argv) {
     struct options options = {0};
-    struct ht_error error = {0};
     ht_page_parse(&ht_page_share, argc, argv, 0, &options);
-    const char *wrong = convert_overwrites(options.output, options.trace, NULL, 0);
-    if (wrong) {
-        ht_print(stderr, "heaptape share: %s: %s\n", options.output, wrong);
-        return HT_EXIT_USAGE;
-    }
-    struct ht_trace_reader *reader = ht_trace_open(options.trace, &error);
-    int status = reader ? share(reader, &options, &error) : -1;
-    ht_trace_close(reader);
-    return status ? ht_complain("heaptape share", &error) : HT_EXIT_DONE;
+    if (trace_output_refused("heaptape share", options.output, options.trace)) return HT_EXIT_USAGE;
+    return trace_verb("heaptape share", options.trace, share, &options);
 }

@@ -125,6 +125,7 @@ def test_no_planted_secret_is_left(tools: Tools, planted: Path, tmp_path: Path) 
     for options in ([], ["--coarsen", "sizes=3,times=1ms"]):
         copy = share(tools, planted, tmp_path / "copy.bin", *options)
         assert found_in(copy, [*SECRETS, *numbers, b"/tmp", b".so", b"main"]) == set()
+        assert options or [re.sub(r" site .*", "", line) for line in tools.dump(planted)] == tools.dump(copy)
         info = tools.info(copy)
         assert set(info["context"]) <= CONTEXT and info["sites"] == info["site_modules"] == 0
         assert {kind for kind, *_ in columns_of(copy.read_bytes())} <= {1, 2, 3, 4, 5, 6, 7, 8}
