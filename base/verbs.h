@@ -14,6 +14,7 @@ int ht_verb_info(int argc, char **argv);
 int ht_verb_dump(int argc, char **argv);
 int ht_verb_slice(int argc, char **argv);
 int ht_verb_extend(int argc, char **argv);
+int ht_verb_share(int argc, char **argv);
 int ht_verb_lint(int argc, char **argv);
 int ht_verb_stats(int argc, char **argv);
 int ht_verb_replay(int argc, char **argv);
@@ -21,6 +22,6 @@ int ht_verb_python(int argc, char **argv);
 
 extern const struct ht_page ht_page_record, ht_page_ctl, ht_page_convert, ht_page_info, ht_page_dump,
     ht_page_slice, ht_page_lint, ht_page_stats, ht_page_replay, ht_page_count, ht_page_calibrate,
-    ht_page_names, ht_page_extend;
+    ht_page_names, ht_page_extend, ht_page_share;
 
 #endif

@@ -20,6 +20,7 @@ const struct ht_verb ht_verbs[] = {
     {"dump", "print a trace, one line per event", ht_verb_dump, &ht_page_dump},
     {"slice", "cut a part out of a trace", ht_verb_slice, &ht_page_slice},
     {"extend", "continue a trace to a later time", ht_verb_extend, &ht_page_extend},
+    {"share", "copy a trace without what names the program", ht_verb_share, &ht_page_share},
     {"stats", "print what a program does with its heap", ht_verb_stats, &ht_page_stats},
     {"lint", "look for defects in a trace or a raw log", ht_verb_lint, &ht_page_lint},
     {"replay", "replay a trace against allocators and compare them", ht_verb_replay, &ht_page_replay},

@@ -3,11 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "convert_paths.h"
 #include "print.h"
 #include "site_names.h"
 #include "site_reader.h"
 #include "talk.h"
+#include "trace_verb.h"
 #include "trace_writer.h"
 #include "verbs.h"
 
@@ -31,15 +31,10 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case 'o': options->output = value; return 0;
     case OPTION_PERF_MAP: options->perf_map = value; return 0;
     case 'q': options->quiet = true; return 0;
-    case ARGP_KEY_ARG:
-        if (options->trace) argp_error(state, "expected one trace, found another: '%s'", value);
-        options->trace = value;
-        return 0;
-    case ARGP_KEY_END:
-        if (!options->trace) argp_error(state, "expected TRACE");
+    case ARGP_KEY_SUCCESS:
         if (!options->output) argp_error(state, "expected -o FILE");
         return 0;
-    default: return ARGP_ERR_UNKNOWN;
+    default: return trace_argument(key, value, state, &options->trace);
     }
 }
 
@@ -75,7 +70,9 @@ static void say_result(const char *output, const struct ht_site_table *table) {
              ht_grouped(named, site_names_count(table)), ht_grouped(all, table->locations_count));
 }
 
-static int add_names(struct ht_trace_reader *reader, const struct options *options, struct ht_error *error) {
+static int add_names(struct ht_trace_reader *reader, void *given, bool *whole, struct ht_error *error) {
+    const struct options *options = given;
+    (void)whole;
     struct ht_site_table table;
     if (ht_trace_truncated(reader)) {
         ht_trace_report_truncated(reader, error);
@@ -95,15 +92,7 @@ static int add_names(struct ht_trace_reader *reader, const struct options *optio
 
 int ht_verb_names(int argc, char **argv) {
     struct options options = {0};
-    struct ht_error error;
     ht_page_parse(&ht_page_names, argc, argv, 0, &options);
-    const char *wrong = convert_overwrites(options.output, options.trace, NULL, 0);
-    if (wrong) {
-        ht_print(stderr, "heaptape names: %s: %s\n", options.output, wrong);
-        return HT_EXIT_USAGE;
-    }
-    struct ht_trace_reader *reader = ht_trace_open(options.trace, &error);
-    int status = reader ? add_names(reader, &options, &error) : -1;
-    ht_trace_close(reader);
-    return status ? ht_complain("heaptape names", &error) : HT_EXIT_DONE;
+    if (trace_output_refused("heaptape names", options.output, options.trace)) return HT_EXIT_USAGE;
+    return trace_verb("heaptape names", options.trace, add_names, &options);
 }

@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "convert_paths.h"
 #include "extended_words.h"
 #include "extension.h"
 #include "json_values.h"
 #include "option_values.h"
 #include "print.h"
 #include "talk.h"
+#include "trace_verb.h"
 #include "verbs.h"
 #include "write_extended.h"
 
@@ -57,19 +57,14 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case KEY_UNTIL: request->until_ns = parse_time(value, "--until", state); return 0;
     case 'j': options->json = true; return 0;
     case 'q': options->quiet = true; return 0;
-    case ARGP_KEY_ARG:
-        if (options->trace) argp_error(state, "expected one trace, found another: '%s'", value);
-        options->trace = value;
-        return 0;
-    case ARGP_KEY_END:
-        if (!options->trace) argp_error(state, "expected TRACE");
+    case ARGP_KEY_SUCCESS:
         if (!request->to_ns) argp_error(state, "expected --to TIME");
         if (request->from_ns != UINT64_MAX && request->from_ns >= request->until_ns)
             argp_error(state, "expected --from before --until");
         if (options->json && options->output && !strcmp(options->output, "-"))
             argp_error(state, "expected -o FILE with --json, which prints on standard output");
         return 0;
-    default: return ARGP_ERR_UNKNOWN;
+    default: return trace_argument(key, value, state, &options->trace);
     }
 }
 
@@ -158,11 +153,8 @@ int ht_verb_extend(int argc, char **argv) {
     struct options options = {.request = {.from_ns = UINT64_MAX, .until_ns = UINT64_MAX}};
     struct ht_error error = {0};
     ht_page_parse(&ht_page_extend, argc, argv, 0, &options);
-    const char *wrong = options.output ? convert_overwrites(options.output, options.trace, NULL, 0) : NULL;
-    if (wrong) {
-        ht_print(stderr, "heaptape extend: %s: %s\n", options.output, wrong);
+    if (options.output && trace_output_refused("heaptape extend", options.output, options.trace))
         return HT_EXIT_USAGE;
-    }
     struct ht_trace_reader *reader = ht_trace_open(options.trace, &error);
     if (!reader) return ht_complain("heaptape extend", &error);
     int status = extend(&options, &reader, &error);

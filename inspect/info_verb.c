@@ -6,6 +6,7 @@
 #include "idle_ends.h"
 #include "json_values.h"
 #include "print.h"
+#include "shared_words.h"
 #include "talk.h"
 #include "trace_json.h"
 #include "trace_verb.h"
@@ -100,7 +101,8 @@ static void print_source(const json_t *info, const json_t *context) {
 static void print_for_people(const json_t *info) {
     const json_t *context = json_object_get(info, "context");
     struct ht_heap_share share = trace_json_heap_share(info);
-    char words[HT_HEAP_SHARE_TEXT_BYTES], part[EXTENDED_WORDS_BYTES];
+    char words[HT_HEAP_SHARE_TEXT_BYTES], part[EXTENDED_WORDS_BYTES], left[SHARED_WORDS_BYTES];
+    struct coarsening coarsening;
     if (ht_heap_share_is_small(&share)) printf("caution: %s\n", ht_heap_share_words(words, &share));
     ht_print(stdout, "%-24s %s\n", "command", text_of(info, "command"));
     bool version = json_string_value(json_object_get(context, "allocator_version")) != NULL;
@@ -112,13 +114,14 @@ static void print_for_people(const json_t *info) {
     if (json_string_value(json_object_get(context, "stopped")))
         ht_print(stdout, "%-24s %s\n", "recording stopped", text_of(context, "stopped"));
     const json_t *cut = json_object_get(context, "sliced_from");
-    if (json_string_value(json_object_get(cut, "trace")))
-        ht_print(stdout, "%-24s %s\n", "sliced from", text_of(cut, "trace"));
+    if (json_is_object(cut)) ht_print(stdout, "%-24s %s\n", "sliced from", text_of(cut, "trace"));
     if (extended_words(context, part)) {
         ht_print(stdout, "%-24s %s\n", "extended from",
                  text_of(json_object_get(context, "extended"), "trace"));
         ht_print(stdout, "%-24s %s\n", "extrapolated", part);
     }
+    if (shared_coarsening(context, &coarsening))
+        ht_print(stdout, "%-24s %s\n", "shared copy", shared_words(&coarsening, left));
     print_count(info, "events", "events");
     print_ops(info);
     print_count(info, "threads", "threads");

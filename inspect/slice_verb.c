@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "convert_paths.h"
 #include "json_values.h"
 #include "print.h"
 #include "talk.h"
@@ -187,11 +186,7 @@ static int write_slice(struct ht_trace_reader *reader, void *given, bool *whole,
 int ht_verb_slice(int argc, char **argv) {
     struct options options = {0};
     ht_page_parse(&ht_page_slice, argc, argv, 0, &options);
-    const char *wrong = convert_overwrites(options.output, options.trace, NULL, 0);
-    if (wrong) {
-        ht_print(stderr, "heaptape slice: %s: %s\n", options.output, wrong);
-        return HT_EXIT_USAGE;
-    }
+    if (trace_output_refused("heaptape slice", options.output, options.trace)) return HT_EXIT_USAGE;
     int status = trace_verb("heaptape slice", options.trace, write_slice, &options);
     trace_range_free(&options.range);
     return status;

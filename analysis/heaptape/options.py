@@ -5,6 +5,8 @@ from __future__ import annotations
 from .base.arguments import BOOTSTRAP_SEED, bootstrap_seed
 from .base.verb_parser import USUAL_STATUSES, VerbParser
 
+FEEDS = ("bencher", "github-action", "hyperfine", "perfetto")
+
 
 def compare_parser() -> VerbParser:
     """Needs no package but ours, as --help does."""
@@ -13,10 +15,15 @@ def compare_parser() -> VerbParser:
         "Compare the runs of RESULTS, files that heaptape replay -o wrote: ratios to the baseline, 95 % intervals, verdicts.",
         environment=[("NO_COLOR", "If set and not empty, as --color=never"),
                      ("COLUMNS", "The width of the tables (default: the terminal's)")],
+        notes="--to writes medians with their 95 % intervals (bencher, github-action), the times of all rounds (hyperfine), or curves along the trace "
+              "(perfetto: RSS and live bytes; with --snapshots also holes, free pages, rounding and tables). It needs the extra heaptape[pprof] for perfetto "
+              "(in a checkout: ./setup.sh --extras).",
+        files=[("FILE", "What --to writes, for another program")],
         see_also=["replay", "report"],
         examples=[("heaptape compare results.jsonl", "Print tables"),
                   ("heaptape compare old.jsonl new.jsonl --markdown", "For a pull request"),
-                  ("heaptape compare results.jsonl --baseline old --fail-if 'time>1.05'", "For CI")],
+                  ("heaptape compare results.jsonl --baseline old --fail-if 'time>1.05'", "For CI"),
+                  ("heaptape compare results.jsonl --to github-action -o benchmark.json", "For a chart of all commits")],
         statuses=[*USUAL_STATUSES, ("4", "A condition of --fail-if holds"),
                   ("5", "A condition stayed undecided, and none holds")])
     _add_common(compare)
@@ -30,6 +37,10 @@ def compare_parser() -> VerbParser:
     printed.add_argument("--json", action="store_true", help="Print JSON")
     printed.add_argument("--csv", action="store_true", help="Print a row for each measure and allocator")
     printed.add_argument("--markdown", action="store_true", help="Print Markdown for issues and pull requests")
+    printed.add_argument("--to", choices=FEEDS, metavar="|".join(FEEDS), help="Write the figures in this format, and print no table (default: none)")
+    compare.add_argument("-o", "--output", metavar="FILE", help="Write to FILE what --to asks for (default: none)")
+    compare.add_argument("--snapshots", metavar="FOLDER", help="With --to perfetto: show what RSS consists of, too, by the snapshots that heaptape replay "
+                         "--snapshots wrote into FOLDER (default: none)")
     return compare
 
 

@@ -78,6 +78,10 @@ def run_explain(options: argparse.Namespace) -> None:
 
 def run_compare(options: argparse.Namespace) -> int:
     """heaptape compare"""
+    if options.to or options.output or options.snapshots:
+        from .feeds.write import check_feed, write_feed  # what tables have no use for
+
+        check_feed(options)
     conditions = [parse_condition(text) for text in options.fail_if]
     traces = [Path(path) for path in options.trace]
     for path in traces:
@@ -86,7 +90,11 @@ def run_compare(options: argparse.Namespace) -> int:
     summaries = tell_apart([summarise(item, options.baseline, options.seed, traces) for item in found])
     failed = bool(conditions) and any(summary.missing for summary in summaries)
     judged = [_judged(summary, conditions, failed) for summary in summaries]
-    if options.json:
+    if options.to:
+        write_feed(options, summaries)
+        for summary in [] if failed else summaries:
+            _say_missing(summary, "warning: ", _names(summaries))
+    elif options.json:
         print(json.dumps([comparison_object(summary) | ({"fail_if": judged_object(items)} if conditions else {})
                           for summary, items in zip(summaries, judged, strict=True)], indent=1))
     elif options.csv:
@@ -121,13 +129,18 @@ def _names(summaries: list[Summary]) -> dict[int, str]:
     return {id(summary): summary.trace_name if paths[summary.trace_name] == 1 else summary.title for summary in summaries}
 
 
+def _say_missing(summary: Summary, kind: str, names: dict[int, str]) -> None:
+    """A line for each allocator whose runs failed."""
+    for line in summary.missing:
+        print(f"heaptape compare: {kind}{printable(names[id(summary)])}: {printable(line.rstrip('.'))}", file=sys.stderr)
+
+
 def _say_conditions(summaries: list[Summary], judged: list[list[Judged]], failed: bool) -> int:
     """A line for all that is not refuted; the exit status: what failed may have hidden anything, and comes first."""
     outcomes, names = set(), _names(summaries)
     for summary, items in zip(summaries, judged, strict=True):
-        for line in summary.missing if failed else []:
-            print(f"heaptape compare: {printable(names[id(summary)])}: {printable(line.rstrip('.'))}",
-                  file=sys.stderr)
+        if failed:
+            _say_missing(summary, "", names)
         for item in items:
             outcomes.add(item.outcome)
             if item.outcome != REFUTED:

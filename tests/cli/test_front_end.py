@@ -13,7 +13,7 @@ import pytest
 from quick_tier import quick
 from tool_runner import Tools, clean_environment, run
 
-VERBS = ("try", "record", "ctl", "convert", "names", "info", "dump", "slice", "extend", "stats", "lint", "replay", "count", "calibrate", "compare", "report", "export",
+VERBS = ("try", "record", "ctl", "convert", "names", "info", "dump", "slice", "extend", "share", "stats", "lint", "replay", "count", "calibrate", "compare", "report", "export",
          "sites", "diff", "explain", "forecast", "fleet", "tune", "validate")
 PYTHON_VERBS = ("try", *VERBS[VERBS.index("compare"):])
 # Those in Python share what answers; two of them stand for all.

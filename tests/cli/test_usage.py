@@ -8,7 +8,7 @@ import pytest
 
 from tool_runner import Tools, run
 
-VERBS = ["record", "convert", "info", "dump", "slice", "extend", "lint", "stats", "replay"]
+VERBS = ["record", "convert", "info", "dump", "slice", "extend", "share", "lint", "stats", "replay"]
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -65,8 +65,8 @@ const char *checked_output_begin(uint32_t time_unit_ns) {
     return output_path();
 }
 
-void checked_output_end(const struct merge_totals *totals) {
-    struct checked_trace trace = checked_trace(output_path(), true);
+static void check_output(const struct merge_totals *totals, bool converted) {
+    struct checked_trace trace = checked_trace(output_path(), converted);
     FUZZ_EXPECT(trace.whole && trace.decoded, "the reader refuses what convert wrote");
 #ifdef FUZZ_SEES_PUTS
     FUZZ_EXPECT(trace.records == put_records && trace.digest == put_digest, "events differ from those put");
@@ -76,6 +76,10 @@ void checked_output_end(const struct merge_totals *totals) {
     FUZZ_EXPECT(!totals || trace.threads == totals->threads, "totals of threads");
     unlink(output_path());
 }
+
+void checked_output_end(const struct merge_totals *totals) { check_output(totals, true); }
+
+void checked_copy_end(const struct merge_totals *totals) { check_output(totals, false); }
 
 void checked_conversion(const char *raw, const char *parent, uint32_t time_unit_ns) {
     struct ht_raw_log log;

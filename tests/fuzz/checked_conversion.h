@@ -14,5 +14,7 @@ void checked_conversion(const char *raw, const char *parent, uint32_t time_unit_
 // not known.
 const char *checked_output_begin(uint32_t time_unit_ns);
 void checked_output_end(const struct merge_totals *totals);
+// The same where threads and slots have the numbers of another trace, which need not be a converter's.
+void checked_copy_end(const struct merge_totals *totals);
 
 #endif

@@ -1,4 +1,4 @@
-// Traces, as lint, stats, slice and the exporters read them: with tables of what is live. The first bytes say
+// Traces, as lint, stats, slice, share and the exporters read them: with tables of what is live. The first bytes say
 // which of them, and of what part of the trace.
 #include <stdlib.h>
 
@@ -8,10 +8,11 @@
 #include "lint_passes.h"
 #include "lint_report.h"
 #include "sealed_trace.h"
+#include "shared_trace.h"
 #include "stats_report.h"
 #include "trace_slice.h"
 
-enum verb { LINT, STATS, SLICE, EXPORT, VERBS };
+enum verb { LINT, STATS, SLICE, EXPORT, SHARE };
 
 static void lint(struct ht_trace_reader *reader, const char *path, struct ht_error *error) {
     struct lint lint;
@@ -48,6 +49,18 @@ static void slice(struct ht_trace_reader *reader, const char *path, struct trace
     trace_range_free(range);
 }
 
+// A copy has the other's threads and slots, whichever those are.
+static void share(struct ht_trace_reader *reader, uint8_t choice, struct ht_error *error) {
+    uint32_t unit_ns = ht_trace_time_unit_ns(reader);
+    struct shared_trace shared = {.reader = reader, .quiet = true};
+    if (choice & 1) shared.coarsening.size_bits = 1 + (choice >> 5);
+    if (choice & 2) shared.coarsening.time_ns = 2 + (choice >> 3);
+    if (shared_trace_write(&shared, checked_output_begin(unit_ns), error))
+        FUZZ_EXPECT(error->status, "no error reported");
+    else checked_copy_end(&shared.totals);
+    json_decref(shared.context);
+}
+
 static void export(const char *path, uint8_t choice, struct ht_error *error) {
     static const char *const names[] = {"malloc_wrap", "android", "rep"};
     const struct export_format *format = export_find(names[choice % 3]);
@@ -60,7 +73,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     struct fuzz_input input = {data, bytes};
     struct ht_error error = {0};
     char path[FUZZ_PATH_BYTES];
-    uint8_t verb = fuzz_take_byte(&input) % VERBS, choice = fuzz_take_byte(&input);
+    // The kept inputs are older than share.
+    uint8_t wanted = fuzz_take_byte(&input) % 8, choice = fuzz_take_byte(&input);
+    uint8_t verb = wanted == SHARE ? SHARE : wanted % 4;
     struct trace_range range = {.from_event = fuzz_take_byte(&input), .to_ns = UINT64_MAX};
     range.to_event = range.from_event + fuzz_take_byte(&input);
     range.threads = choice & 1 ? "0" : choice & 2 ? "1" : NULL;
@@ -77,6 +92,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     if (!reader) return 0;
     if (verb == LINT) lint(reader, path, &error);
     else if (verb == STATS) count(reader, path, &error);
+    else if (verb == SHARE) share(reader, choice, &error);
     else slice(reader, path, &range, &left_out, &error);
     ht_trace_close(reader);
     return 0;

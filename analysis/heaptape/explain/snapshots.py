@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..base.errors import TraceError
+from ..base.errors import TraceError, UsageError
+from ..results.comparison import Experiment
 
 MAGIC = b"tapsnap1"
 PAGE_BYTES = 4096
@@ -141,3 +143,17 @@ def read_snapshots(path: str | Path) -> SnapshotFile:
         return SnapshotFile(path, index["allocator"], index["trace"], curve, *_stretches(index["stretches"]), snapshots)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise TraceError(path, 0, f"expected an index of snapshots: {error}") from error
+
+
+def snapshots_in(folder: Path) -> list[SnapshotFile]:
+    """All files of snapshots there."""
+    files = sorted(folder.glob("*.snapshots"))
+    if not files:
+        raise UsageError(f"--snapshots {folder}: expected files that heaptape replay --snapshots wrote")
+    return [read_snapshots(path) for path in files]
+
+
+def snapshots_of(snapshots: Sequence[SnapshotFile], experiment: Experiment) -> list[SnapshotFile]:
+    """Those of the experiment's trace and allocators."""
+    names = set(experiment.runs["allocator"])
+    return [one for one in snapshots if one.trace["sha256"] == experiment.trace_sha256 and one.allocator["name"] in names and one.snapshots]

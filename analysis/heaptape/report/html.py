@@ -14,7 +14,7 @@ from ..base.errors import UsageError
 from ..base.files import refuse_inputs, write_whole
 from ..explain.answering import answer_of
 from ..explain.heap_map import cells_each
-from ..explain.snapshots import SnapshotFile, read_snapshots
+from ..explain.snapshots import SnapshotFile, snapshots_in, snapshots_of
 from ..results.aging import SETTING, age_flips
 from ..results.comparison import (
     SEED,
@@ -139,20 +139,6 @@ def build_chapter(
     )
 
 
-def _snapshots_in(folder: Path) -> list[SnapshotFile]:
-    """All files of snapshots there."""
-    files = sorted(folder.glob("*.snapshots"))
-    if not files:
-        raise UsageError(f"--snapshots {folder}: expected files that heaptape replay --snapshots wrote")
-    return [read_snapshots(path) for path in files]
-
-
-def _of(snapshots: list[SnapshotFile], experiment: Experiment) -> list[SnapshotFile]:
-    """Those of the experiment's trace and allocators."""
-    names = set(experiment.runs["allocator"])
-    return [one for one in snapshots if one.trace["sha256"] == experiment.trace_sha256 and one.allocator["name"] in names and one.snapshots]
-
-
 def _subject(experiment: Experiment, trace: Trace | None) -> str:
     command = str(trace.context.get("command", "")) if trace else ""
     return command or Path(experiment.trace_path).name or "a trace"
@@ -235,7 +221,7 @@ def write_report(
     refuse_inputs(output, inputs)
     for path in given:
         read_trace(path).close()
-    heaps = _snapshots_in(Path(snapshots)) if snapshots else []
+    heaps = snapshots_in(Path(snapshots)) if snapshots else []
     chapters = []
     found_experiments = experiments(frame)
     flips = age_flips((item, compare(item.all_runs, choose_baseline(item.runs, baseline), seed)) for item in found_experiments) \
@@ -243,7 +229,7 @@ def write_report(
     for experiment in found_experiments:
         found = find_trace(experiment, given)
         remarks = [sentence for key in ("cut_short", "repeated") for sentence in frame.attrs.get(key, [])] + flips
-        chapters.append(build_chapter(experiment, found, baseline, seed, remarks, _of(heaps, experiment)))
+        chapters.append(build_chapter(experiment, found, baseline, seed, remarks, snapshots_of(heaps, experiment)))
         if found.trace:
             inputs.append(found.trace.path)
             found.trace.close()

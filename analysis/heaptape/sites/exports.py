@@ -104,10 +104,7 @@ class _Numbers:
 
 def to_pprof(figures: SiteFigures, stacks: Stacks, name: str, measure: str) -> bytes:
     """profile.proto, packed by gzip."""
-    try:
-        from .profile_message import Profile  # needs a package that no other verb needs
-    except ModuleNotFoundError as error:  # the package's own name differs from the module's
-        raise ModuleNotFoundError("no protobuf", name="protobuf") from error
+    from .profile_message import Profile  # needs a package that few verbs need
 
     numbers = _Numbers(Profile())
     profile = numbers.profile

@@ -1,5 +1,7 @@
 #include "trace_verb.h"
 
+#include "convert_paths.h"
+#include "print.h"
 #include "talk.h"
 
 error_t trace_argument(int key, char *value, struct argp_state *state, const char **trace) {
@@ -11,6 +13,12 @@ error_t trace_argument(int key, char *value, struct argp_state *state, const cha
     case ARGP_KEY_NO_ARGS: argp_error(state, "expected TRACE"); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
+}
+
+bool trace_output_refused(const char *verb, const char *output, const char *trace) {
+    const char *wrong = convert_overwrites(output, trace, NULL, 0);
+    if (wrong) ht_print(stderr, "%s: %s: %s\n", verb, output, wrong);
+    return wrong;
 }
 
 int trace_verb(const char *verb, const char *trace,

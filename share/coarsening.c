@@ -1,0 +1,84 @@
+#include "coarsening.h"
+
+#include <string.h>
+
+#include "ops.h"
+#include "option_values.h"
+
+enum { WORD_BYTES = 64, BITS_MAX = 32 };
+
+static const char *parse_one(const char *text, struct coarsening *coarsening) {
+    if (!strncmp(text, "sizes=", 6))
+        return ht_parse_whole(text + 6, 1, BITS_MAX, &coarsening->size_bits)
+                   ? NULL
+                   : "expected a number of significant bits from 1 to 32 such as sizes=3";
+    if (strncmp(text, "times=", 6)) return "expected sizes=BITS or times=TIME";
+    return ht_parse_duration(text + 6, &coarsening->time_ns) && coarsening->time_ns
+               ? NULL
+               : "expected a time above 0 such as times=1ms";
+}
+
+const char *coarsening_parse(const char *text, struct coarsening *coarsening) {
+    char copy[2 * WORD_BYTES], *rest = copy, *one;
+    *coarsening = (struct coarsening){0};
+    if (strlen(text) >= sizeof copy) return "expected sizes=BITS or times=TIME";
+    strcpy(copy, text);
+    while ((one = strsep(&rest, ","))) {
+        bool again = *one == 's' ? coarsening->size_bits : coarsening->time_ns;
+        if (again) return "expected each key once";
+        const char *expected = parse_one(one, coarsening);
+        if (expected) return expected;
+    }
+    return NULL;
+}
+
+uint64_t coarse_bytes(const struct coarsening *coarsening, uint64_t bytes) {
+    uint64_t bits = coarsening->size_bits;
+    if (!bits || bytes >> bits == 0) return bytes;
+    uint64_t step = UINT64_C(1) << (64 - (unsigned)__builtin_clzll(bytes) - bits);
+    uint64_t up = (bytes + step - 1) & ~(step - 1);
+    return up ? up : bytes & ~(step - 1);
+}
+
+uint64_t coarse_time(const struct coarsening *coarsening, uint64_t time_ns) {
+    return coarsening->time_ns ? time_ns - time_ns % coarsening->time_ns : time_ns;
+}
+
+// What is allocated by an element's size and a count.
+static bool has_count(unsigned function) { return function == HT_CALLOC || function == HT_REALLOCARRAY; }
+
+void coarsen_events(const struct coarsening *coarsening, struct ht_events *events) {
+    for (uint32_t row = 0; row < events->rows; row++) {
+        uint64_t *size = &events->size[row], *extra = &events->extra[row];
+        if (coarsening->size_bits && has_count(ht_op_function(events->op[row]))) {
+            if (__builtin_mul_overflow(*size, *extra, size)) *size = UINT64_MAX;
+            *extra = 1;
+        }
+        *size = coarse_bytes(coarsening, *size);
+        events->time_ns[row] = coarse_time(coarsening, events->time_ns[row]);
+    }
+}
+
+void coarsen_facts(const struct coarsening *coarsening, struct ht_trace_facts *facts) {
+    for (size_t i = 0; i < facts->samples_count; i++) {
+        struct ht_sample *sample = &facts->samples[i];
+        sample->time_ns = coarse_time(coarsening, sample->time_ns);
+        sample->cpu_ns = coarse_time(coarsening, sample->cpu_ns);
+        sample->rss_anon_bytes = coarse_bytes(coarsening, sample->rss_anon_bytes);
+        sample->own_rss_bytes = coarse_bytes(coarsening, sample->own_rss_bytes);
+    }
+    for (size_t i = 0; i < facts->residency_count; i++) {
+        struct ht_residency *pages = &facts->residency[i];
+        pages->pages_before = coarse_bytes(coarsening, pages->pages_before);
+        pages->pages_after = coarse_bytes(coarsening, pages->pages_after);
+    }
+    for (size_t i = 0; i < facts->steps_count; i++) {
+        struct ht_residency_step *step = &facts->steps[i];
+        step->time_ns = coarse_time(coarsening, step->time_ns);
+        step->pages = coarse_bytes(coarsening, step->pages);
+    }
+    for (size_t i = 0; i < facts->threads_count; i++) {
+        facts->threads[i].start_ns = coarse_time(coarsening, facts->threads[i].start_ns);
+        facts->threads[i].end_ns = coarse_time(coarsening, facts->threads[i].end_ns);
+    }
+}

@@ -1,0 +1,95 @@
+#include "shared_trace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "event_copy.h"
+#include "json_values.h"
+#include "shared_texts.h"
+#include "trace_json.h"
+
+// Kernel numbers are replaced by those of the trace, from 1. Returns that of the initial thread, 0 where none is known.
+static uint32_t renumber_threads(const struct ht_trace_facts *facts, const json_t *context) {
+    json_int_t pid = json_integer_value(json_object_get(context, "pid"));
+    uint32_t initial = 0;
+    for (size_t i = 0; i < facts->threads_count; i++) {
+        struct ht_thread *thread = &facts->threads[i];
+        if (!initial && pid > 0 && thread->tid == pid) initial = (uint32_t)i + 1;
+        thread->tid = (uint32_t)i + 1;
+        memset(thread->name, 0, sizeof thread->name);
+    }
+    return initial;
+}
+
+static void change(void *coarsening, struct ht_events *events) {
+    events->site = NULL;
+    coarsen_events(coarsening, events);
+}
+
+// The context with which the copy begins.
+static json_t *context_of(struct shared_trace *shared, struct ht_trace_facts *facts, struct ht_error *error) {
+    char *text = ht_trace_context_json(shared->reader, error);
+    if (!text && error->status) return NULL;
+    json_t *old = json_parsed(text);
+    uint32_t pid = renumber_threads(facts, old);
+    json_t *context = shared_context(old, &shared->coarsening, pid);
+    json_decref(old);
+    return context;
+}
+
+// The totals with which it ends; of those of the other trace what is not in its events.
+static json_t *totals_of(struct shared_trace *shared, const struct event_copy *copy, struct ht_error *error) {
+    char *text = ht_trace_totals_json(shared->reader, error);
+    if (!text && error->status) return NULL;
+    json_t *old = json_parsed(text), *totals = shared_totals(old, &shared->coarsening);
+    json_decref(old);
+    event_copy_put_totals(copy, totals);
+    shared->duration_ns = (uint64_t)json_integer_value(json_object_get(totals, "duration_ns"));
+    return totals;
+}
+
+static int put_all(struct shared_trace *shared, struct ht_trace_writer *writer,
+                   const struct ht_trace_facts *facts, json_t **totals, struct ht_error *error) {
+    struct event_copy copy = {.reader = shared->reader,
+                              .writer = writer,
+                              .facts = facts,
+                              .change = change,
+                              .context = &shared->coarsening,
+                              .quiet = shared->quiet};
+    trace_json_put_context(writer, json_incref(shared->context));
+    if (event_copy_run(&copy, error)) return -1;
+    event_copy_put_facts(&copy);
+    shared->totals = copy.totals;
+    *totals = totals_of(shared, &copy, error);
+    return *totals ? 0 : -1;
+}
+
+static int write_copy(struct shared_trace *shared, const char *output, struct ht_trace_facts *facts,
+                      struct ht_error *error) {
+    json_t *totals = NULL;
+    coarsen_facts(&shared->coarsening, facts);
+    shared->samples = facts->samples_count;
+    shared->large_blocks = facts->residency_count;
+    shared->context = context_of(shared, facts, error);
+    if (!shared->context) return -1;
+    struct ht_trace_writer *writer = ht_trace_create(output, ht_trace_time_unit_ns(shared->reader), 3, error);
+    if (!writer) return -1;
+    if (put_all(shared, writer, facts, &totals, error)) {
+        ht_trace_abandon(writer);
+        return -1;
+    }
+    return trace_json_finish(writer, facts->threads, facts->threads_count, totals, &shared->file_bytes,
+                             error);
+}
+
+int shared_trace_write(struct shared_trace *shared, const char *output, struct ht_error *error) {
+    struct ht_trace_facts facts;
+    for (size_t i = 0; i < ht_trace_sections(shared->reader); i++) {
+        uint32_t kind = ht_trace_section(shared->reader, i)->kind;
+        shared->unknown_sections += kind < HT_SECTION_CONTEXT || kind > HT_SECTION_STRINGS;
+    }
+    if (ht_trace_facts(shared->reader, &facts, error)) return -1;
+    int status = write_copy(shared, output, &facts, error);
+    ht_trace_facts_free(&facts);
+    return status;
+}
