@@ -400,7 +400,8 @@ static bool is_open(const struct ht_experiment *x, enum ht_figure figure) {
 static void analyse_interim(void *context, uint32_t rounds, bool *time_open, bool *memory_open) {
     const struct ht_experiment *x = context;
     assert(rounds == x->measurements.rounds);
-    *time_open = is_open(x, HT_FIGURE_TIME);
+    // A gate that leaves time alone reports it, but does not wait for it.
+    *time_open = !ht_conditions_leave_time(&x->plan->conditions) && is_open(x, HT_FIGURE_TIME);
     *memory_open = false;
     for (int figure = HT_FIGURE_PEAK; figure < HT_FIGURES; figure++) {
         *memory_open = *memory_open || is_open(x, (enum ht_figure)figure);
@@ -457,6 +458,8 @@ int ht_experiment_run(struct ht_experiment *x) {
 
 void ht_experiment_free(struct ht_experiment *x) {
     free(x->measurements.cells);
+    json_decref(x->counts);
+    json_decref(x->facts);
     ht_choice_figures_free(x->measurements.of_choices, x->measurements.choices);
     ht_child_channel_close(&x->channel);
 }
