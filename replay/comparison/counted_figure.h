@@ -8,5 +8,7 @@
 
 // NaN: not counted.
 double ht_counted_figure(const json_t *counts, const struct ht_condition *condition);
+// All of the allocator's.
+double ht_counted_instructions(const json_t *counts);
 
 #endif

@@ -1,6 +1,5 @@
 #include "count_runs.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +7,7 @@
 #include "baseline_file.h"
 #include "comparison_json.h"
 #include "cost_table.h"
+#include "counted_figure.h"
 #include "earlier_report.h"
 #include "experiment.h"
 #include "fail_if_text.h"
@@ -190,7 +190,7 @@ static void keep_all(struct ht_experiment *x, const json_t *all, const struct ht
                                      .outcome = &nothing_measured,
                                      .cpu = -1,
                                      .load = ht_machine_load(),
-                                     .instructions = NAN,
+                                     .instructions = ht_counted_instructions(counts),
                                      .counts = made,
                                      .started_realtime_ns = ht_now_ns(CLOCK_REALTIME)};
         ht_experiment_keep(x, &line);

@@ -43,6 +43,11 @@ class Condition:
         """Whether the figure is a count of the simulation, which is exact."""
         return self.measure in COUNTED
 
+    @property
+    def figure(self) -> str:
+        """As in the text."""
+        return self.text.strip().split("<")[0].split(">")[0].strip()
+
     def outcome(self, low: float, high: float) -> str:
         """HOLDS, REFUTED or UNDECIDED by the ends of an interval; one that is not known decides nothing."""
         if not (math.isfinite(low) and math.isfinite(high)) or self._holds(low) != self._holds(high):
