@@ -75,12 +75,14 @@ class History:
     def check_out(self, commit: Commit) -> None:
         self._git("checkout", "--quiet", "--force", "--detach", commit.sha)
 
-    def start(self, bad: Commit, good: Commit) -> None:
+    def check_order(self, good: Commit, bad: Commit) -> None:
         """Raises UsageError where the good one does not lie before the bad one."""
         try:
             self._git("merge-base", "--is-ancestor", good.sha, bad.sha)
         except ToolFailed as error:
             raise UsageError(f"expected --good to be an ancestor of --bad: {good} and {bad}") from error
+
+    def start(self, good: Commit, bad: Commit) -> None:
         self._git("bisect", "start", bad.sha, good.sha)
 
     def here(self) -> Commit:

@@ -95,10 +95,11 @@ def run_bisect(options: argparse.Namespace) -> int:
     with History() as history:
         bench = Bench(find_replay(), history, options, conditions)
         good, bad = history.commit(options.good), history.commit(options.bad)
+        history.check_order(good, bad)
         search = _Search(history, bench, options.quiet)
         bench.keep_good(good)
         search.ends(good, bad)
-        history.start(bad, good)
+        history.start(good, bad)
         found = search.first_bad()
         if found is None:
             possible = history.possible()
