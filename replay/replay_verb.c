@@ -20,6 +20,7 @@
 #include "fail_if_text.h"
 #include "file_digest.h"
 #include "idle_ends.h"
+#include "instruction_count.h"
 #include "limit_runs.h"
 #include "live_guard.h"
 #include "machine_memory.h"
@@ -312,8 +313,9 @@ static int measure(struct ht_experiment *x, const struct loaded_trace *trace, si
     if (x->plan->snapshots_folder) refused += ht_snapshot_all(x);
     if (x->plan->time_pass || x->plan->memory_pass) {
         struct ht_activity before;
+        bool going_on = ht_instructions_count(x);
         ht_activity_read(&before);
-        int early = ht_experiment_run(x);
+        int early = going_on ? ht_experiment_run(x) : -1;
         return finish(x, trace, early, refused, &before);
     }
     return refused || x->results_failed ? HT_EXIT_FAILED : finish_counts(x);

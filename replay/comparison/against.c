@@ -17,7 +17,7 @@ static const char *name_of(const struct ht_comparison *c, size_t choice) {
 
 static struct ht_against of_counts(double now, double then) {
     double ratio = then > 0 ? now / then : NAN;
-    struct ht_interval exact = {ratio, ratio, ratio, isnan(ratio) ? 0 : 1};
+    struct ht_interval exact = {ratio, ratio, ratio, isnan(ratio) ? 0u : 1u};
     return (struct ht_against){now, then, exact, exact};
 }
 

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "figure_passes.h"
-#include "instruction_count.h"
 #include "known_faults.h"
 #include "now.h"
 #include "print.h"
@@ -439,12 +438,6 @@ int ht_experiment_run(struct ht_experiment *x) {
                                    .cpus_count = allowed_cpus(x, cpus)};
     struct ht_executor executor = {x, take_turn, analyse_interim, schedule_now_ns};
     ht_progress_start(&x->progress);
-    for (size_t i = 0; i < HT_CHOICES_MAX; i++) x->instructions[i] = NAN;
-    if (plan->instructions && !ht_instructions_count(x)) {
-        free(x->null_rss_bytes);
-        x->end = HT_END_EARLY;
-        return -1;
-    }
     x->begun_ns = ht_now_ns(CLOCK_MONOTONIC);
     x->channel.watch.waiting = draw_progress;
     x->channel.watch.context = x;

@@ -80,7 +80,7 @@ def test_the_failing_trace_is_named(tools: Tools, tmp_path: Path) -> None:
     """One trace frees much, the other hardly: of these only the first shows the slower free."""
     for name, events in (("many", "6000"), ("few", "400")):
         tools.succeed([tools.build / "bench" / "make_trace", tmp_path / f"{name}.bin", events, "200", "1", "1", "1000"])
-    old, new = (toy_allocator.toy_allocator(tmp_path, name, nops) for name, nops in (("old", 0), ("new", 100)))
+    old, new = (toy_allocator.toy_allocator(tmp_path, name, nops) for name, nops in (("old", 0), ("new", 400)))
     (tmp_path / "plan.toml").write_text(f'traces = ["*.bin"]\nallocators = ["old={old}", "new={new}"]\nbaseline = "old"\nrounds = 6\n'
                                         'options = { pass = "memory", instructions = true, points = 100 }\n')
     done = subprocess.run([sys.executable, ROOT / "analysis" / "run_verb.py", "fleet", "plan.toml", "--json", "--max-rounds", "6", "--fail-if",

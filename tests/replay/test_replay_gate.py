@@ -74,7 +74,7 @@ def test_twenty_gates_of_twenty_while_the_machine_is_loaded(tools: Tools, trace:
     finally:
         for process in load:
             process.kill()
-            process.wait()
+            process.wait(timeout=10)
     assert right == [4] * 20 and wrong == [0] * 20
 
 

@@ -89,7 +89,7 @@ class Bench:
 
     @property
     def _library(self) -> Path:
-        return self._history.tree / self._options.alloc
+        return self._history.tree / str(self._options.alloc)
 
     def _build(self) -> str:
         """Why it failed, or nothing. What an earlier commit has left is no library of this one."""
