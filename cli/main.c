@@ -34,6 +34,7 @@ const struct ht_verb ht_verbs[] = {
     {"explain", "show why RSS exceeds the live bytes and what would help", ht_verb_python, NULL},
     {"forecast", "predict RSS at a later time under each allocator", ht_verb_python, NULL},
     {"fleet", "replay many traces on many machines and print means", ht_verb_python, NULL},
+    {"bisect", "find the commit that made an allocator worse", ht_verb_python, NULL},
     {"tune", "search the knobs of an allocator for a trace", ht_verb_python, NULL},
     {"validate", "compare a replay's predictions with the real program", ht_verb_python, NULL},
     {0}};
@@ -71,7 +72,7 @@ const struct ht_page ht_page_front_end = {
     .environment =
         (const struct ht_fact[]){
             {"HEAPTAPE_PYTHON",
-             "The interpreter for the verbs in Python: try, compare, report, export, sites, diff, explain, forecast, fleet, tune, validate "
+             "The interpreter for the verbs in Python: try, compare, report, export, sites, diff, explain, forecast, fleet, bisect, tune, validate "
              "(default: .venv beside the build, else python3)"},
             {"HEAPTAPE_REPLAY", "The replayer of those verbs (default: the one beside heaptape)"},
             {"COLUMNS", "The width of tables and help (default: the terminal's)"},

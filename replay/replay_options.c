@@ -20,7 +20,8 @@ enum key {
     KEY_WINDOW, KEY_JSON, KEY_LIST, KEY_TOUCH_FREE, KEY_POLLUTE, KEY_DECODED_MEMORY, KEY_SCALE,
     KEY_BUDGET, KEY_FAIL_IF, KEY_INSTRUCTIONS, KEY_REPEATS, KEY_VERIFY, KEY_MAX_LIVE, KEY_TIMEOUT, KEY_WRAP,
     KEY_POINTS, KEY_THP, KEY_SPLICE, KEY_SNAPSHOTS, KEY_AT, KEY_LAYOUT, KEY_PURGE,
-    KEY_CPUS, KEY_MEMORY_MAX, KEY_AGE, KEY_EXTEND
+    KEY_CPUS, KEY_MEMORY_MAX, KEY_AGE, KEY_EXTEND, KEY_BASELINE_FILE,
+    KEY_WRITE_BASELINE
 };
 
 enum { ROUNDS_MAX = 1000000, POINTS_MAX = 10000000, AGE_MULTIPLE_MAX = 1000 };
@@ -121,10 +122,18 @@ static const struct argp_option table[] = {
      "Compare with this allocator (default: glibc if it takes part, else the first)", 0},
     {"fail-if", KEY_FAIL_IF, "CONDITION", 0,
      "Exit with status 4 if a ratio to the baseline clearly meets CONDITION, such as 'time>1.05', with 5 if that stays "
-     "undecided. Figures: time, rss_peak, rss_mean, rss_end, process_rss_peak; > >= < <=. May be repeated", 0},
+     "undecided. Figures: time, rss_peak, rss_mean, rss_end, process_rss_peak; with --instructions or --pass count "
+     "instructions, instructions[FUNCTION], instructions[FUNCTION:SIZE], instructions[:SIZE] and mapping_calls; with --pass "
+     "count faults, l1d_misses, l2_misses, l1i_misses, dtlb_misses and stlb_misses; > >= < <=. May be repeated", 0},
+    {"baseline-file", KEY_BASELINE_FILE, "FILE", 0,
+     "Compare with the figures in FILE, which --write-baseline wrote, instead of another allocator: instructions, other "
+     "counts and memory, but no times. Another trace, other settings and another kind of machine are refused (default: "
+     "none)", 0},
+    {"write-baseline", KEY_WRITE_BASELINE, "FILE", 0,
+     "Write what was counted and the memory of each round to FILE, for --baseline-file (default: none)", 0},
     {"instructions", KEY_INSTRUCTIONS, NULL, 0,
-     "Also count instructions exactly, in one more run of each allocator under valgrind; with --pass count: count only these, "
-     "eight times faster", 0},
+     "Also count the allocator's instructions exactly, in one more run of each under simulation; with --pass count: count "
+     "only these, eight times faster", 0},
     {"json", KEY_JSON, NULL, 0, "Print the comparison as JSON", 0},
     {"list", KEY_LIST, NULL, 0,
      "Print the allocators that are built, with version and library, and exit; with -v or --json all facts about "
@@ -295,7 +304,6 @@ static void check_count(struct argp_state *state, const struct ht_plan *plan) {
     if (plan->splice_path && plan->instructions)
         argp_error(state, "--splice: counts misses: expected no --instructions");
     if (!plan->count_pass) return;
-    if (plan->conditions.count) argp_error(state, "--fail-if: expected a pass that measures time or memory");
     if (plan->wrap) argp_error(state, "--wrap: the simulation of --pass count takes its place");
 }
 
@@ -309,6 +317,20 @@ static void check_snapshots(struct argp_state *state, const struct ht_replay_opt
     if (plan->conditions.count) argp_error(state, "--fail-if: expected a pass that measures time or memory");
     if (plan->scale > 1) argp_error(state, "--snapshots: expected one copy of the trace, without --scale");
     if (plan->json) argp_error(state, "--json: --snapshots prints the names of its files alone");
+}
+
+static void check_baseline_file(struct argp_state *state, const struct ht_plan *plan) {
+    const char *option = plan->baseline_file ? "--baseline-file" : "--write-baseline";
+    if (!plan->baseline_file && !plan->write_baseline) return;
+    if (plan->baseline_file && plan->baseline)
+        argp_error(state, "--baseline-file: takes the place of --baseline: expected one of them");
+    if (!plan->memory_pass && !plan->count_pass && !plan->instructions)
+        argp_error(state,
+                   "%s: expected a pass with figures that other runs can be compared with: memory, count or "
+                   "--instructions",
+                   option);
+    if (plan->snapshots_folder || plan->wrap)
+        argp_error(state, "%s: expected neither --snapshots nor --wrap", option);
 }
 
 // TIME, and from and until in any order.
@@ -421,6 +443,8 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         break;
     case KEY_POINTS: options->plan.points = (uint32_t)number(state, text, "points", 2, POINTS_MAX); break;
     case KEY_BASELINE: options->plan.baseline = text; break;
+    case KEY_BASELINE_FILE: options->plan.baseline_file = text; break;
+    case KEY_WRITE_BASELINE: options->plan.write_baseline = text; break;
     case KEY_SPLICE: options->plan.splice_path = text; break;
     case KEY_SNAPSHOTS: options->plan.snapshots_folder = text; break;
     case KEY_AT:
@@ -445,6 +469,7 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         check_snapshots(state, options);
         check_limit(state, options);
         check_age(state, &options->plan);
+        check_baseline_file(state, &options->plan);
         if (options->plan.processors && options->plan.wrap)
             argp_error(state, "--wrap: expected no --cpus: the command would see these processors, too");
         break;

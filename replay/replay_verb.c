@@ -9,6 +9,7 @@
 
 #include "accesses_file.h"
 #include "allocator_list.h"
+#include "baseline_file.h"
 #include "call_gaps.h"
 #include "comparison_json.h"
 #include "comparison_text.h"
@@ -19,6 +20,7 @@
 #include "fail_if_text.h"
 #include "file_digest.h"
 #include "idle_ends.h"
+#include "instruction_count.h"
 #include "limit_runs.h"
 #include "live_guard.h"
 #include "machine_memory.h"
@@ -79,14 +81,28 @@ static int check_baseline(const struct ht_plan *plan) {
     return HT_EXIT_USAGE;
 }
 
+// What measures the condition's figure, if that is not asked for.
+static const char *missing_pass(const struct ht_plan *plan, const struct ht_condition *condition) {
+    if (!condition->counted) {
+        bool of_time = condition->figure == HT_FIGURE_TIME;
+        if (of_time ? plan->time_pass : plan->memory_pass) return NULL;
+        return of_time ? "the time pass" : "the memory pass";
+    }
+    if (!condition->counted->takes_simulation)
+        return plan->count_pass || plan->instructions ? NULL : "--instructions, or --pass count";
+    return plan->count_pass && !plan->instructions ? NULL : "--pass count, without --instructions";
+}
+
 // A condition that nothing can meet would pass for ever.
 static int check_conditions(const struct ht_plan *plan) {
     for (size_t i = 0; i < plan->conditions.count; i++) {
         const struct ht_condition *condition = &plan->conditions.list[i];
-        bool of_time = condition->figure == HT_FIGURE_TIME;
-        const char *expected = of_time ? "the time pass" : "the memory pass";
-        if (plan->choices.count < 2) expected = "a baseline and another allocator in --alloc";
-        else if (of_time ? plan->time_pass : plan->memory_pass) continue;
+        const char *expected = missing_pass(plan, condition);
+        if (plan->baseline_file && condition->figure == HT_FIGURE_TIME)
+            expected = "no --baseline-file: times of another run say nothing of this one";
+        else if (plan->choices.count < 2 && !plan->baseline_file)
+            expected = "a baseline and another allocator in --alloc, or --baseline-file";
+        if (!expected) continue;
         ht_print(stderr, "heaptape replay: --fail-if %s: expected %s\n", condition->text, expected);
         return HT_EXIT_USAGE;
     }
@@ -200,6 +216,8 @@ static int print_comparison(struct ht_experiment *x, const struct loaded_trace *
     comparison.failed_runs = x->failed_runs;
     comparison.repeats = x->repeats;
     comparison.instructions = x->instructions;
+    comparison.counts = x->counts;
+    comparison.earlier = x->earlier;
     comparison.warnings = &x->warnings;
     comparison.thp = x->huge_pages.mode;
     comparison.failing = x->failing;
@@ -218,6 +236,13 @@ static int print_comparison(struct ht_experiment *x, const struct loaded_trace *
     size_t printed = ht_heap_share_is_small(x->share);  // that warning came before the first round
     if (!x->plan->quiet) ht_warnings_print(stderr, &x->warnings, printed);
     *judged = ht_fail_if_say(stderr, &comparison);
+    // What was cut short or failed is no baseline.
+    struct ht_error error = {0};
+    if (x->plan->write_baseline && !early && !x->failed_runs && !x->failed_counts &&
+        ht_baseline_file_write(x->plan->write_baseline, &comparison, x->facts, &error)) {
+        ht_print(stderr, "heaptape replay: %s\n", error.message);
+        failed = -1;
+    }
     ht_comparison_free(&comparison);
     return failed;
 }
@@ -252,7 +277,9 @@ static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int
     int judged = HT_EXIT_DONE;
     int unprinted = print_comparison(x, trace, early, before, &judged);
     if (unprinted) ht_print(stderr, "heaptape replay: the comparison can't be written\n");
+    bool gate = ht_counted_condition(&x->plan->conditions) || x->plan->write_baseline;
     bool failed = early || refused || unprinted || x->failed_runs || x->results_failed;
+    failed = failed || (gate && x->failed_counts);
     // What failed may have hidden anything: it comes before what the rest shows.
     int status = failed ? HT_EXIT_FAILED : judged;
     if (status == HT_EXIT_DONE && !x->plan->quiet) say_next(x->plan);
@@ -262,6 +289,15 @@ static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int
 static int stopped(const char *where) {
     ht_print(stderr, "heaptape replay: stopped %s\n", where);
     return HT_EXIT_FAILED;
+}
+
+// Of a run that measured nothing in rounds.
+static int finish_counts(struct ht_experiment *x) {
+    struct ht_error error = {0};
+    if (!x->plan->count_pass) return HT_EXIT_DONE;
+    if (fflush(stdout)) return HT_EXIT_FAILED;
+    if (x->plan->write_baseline && ht_count_baseline(x, &error)) return complain(&error);
+    return ht_count_judge(x);
 }
 
 static int measure(struct ht_experiment *x, const struct loaded_trace *trace, size_t refused) {
@@ -277,11 +313,12 @@ static int measure(struct ht_experiment *x, const struct loaded_trace *trace, si
     if (x->plan->snapshots_folder) refused += ht_snapshot_all(x);
     if (x->plan->time_pass || x->plan->memory_pass) {
         struct ht_activity before;
+        bool going_on = ht_instructions_count(x);
         ht_activity_read(&before);
-        int early = ht_experiment_run(x);
+        int early = going_on ? ht_experiment_run(x) : -1;
         return finish(x, trace, early, refused, &before);
     }
-    return refused || x->results_failed ? HT_EXIT_FAILED : HT_EXIT_DONE;
+    return refused || x->results_failed ? HT_EXIT_FAILED : finish_counts(x);
 }
 
 // A user who asked for real time should know for how much of it.
@@ -313,8 +350,25 @@ static void caution(struct ht_experiment *x) {
     ht_warnings_print(stderr, &x->warnings, 0);
 }
 
+static bool read_earlier(struct ht_experiment *x, const struct loaded_trace *trace,
+                         struct ht_earlier *earlier, struct ht_error *error) {
+    const struct ht_baseline_subject subject = {.plan = x->plan,
+                                                .machine = &x->machine,
+                                                .trace_sha256 = trace->sha256,
+                                                .thp = x->huge_pages.mode,
+                                                .calls = trace->built.calls_total,
+                                                .extended = trace->program.extended.words};
+    x->facts = ht_baseline_facts(&subject);
+    if (!x->plan->baseline_file) return true;
+    *earlier = (struct ht_earlier){x->plan->baseline_file,
+                                   ht_baseline_file_read(x->plan->baseline_file, x->facts, x->plan, error)};
+    x->earlier = earlier;
+    return earlier->allocators != NULL;
+}
+
 static int replay_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_choice *null_choice) {
     static struct loaded_trace trace;
+    static struct ht_earlier earlier;
     struct ht_error error = {0};
     ht_machine_read(&x->machine);
     if (!ht_huge_pages_here(plan->thp, x->machine.thp, &x->huge_pages, error.message, sizeof error.message))
@@ -352,6 +406,8 @@ static int replay_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_c
         x->results_fd = ht_results_open(plan->results_path, &error);
         if (x->results_fd < 0) return complain(&error);
     }
+    if ((plan->baseline_file || plan->write_baseline) && !read_earlier(x, &trace, &earlier, &error))
+        return complain(&error);
     refused += plan->verify ? ht_verify_all(x) : 0;
     say_waiting(plan, x->end_ns);
     int status = measure(x, &trace, refused);
@@ -361,6 +417,7 @@ static int replay_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_c
     ht_recorded_program_free(&trace.program);
     ht_trace_close(trace.reader);
     ht_experiment_free(x);
+    json_decref(earlier.allocators);
     return status;
 }
 

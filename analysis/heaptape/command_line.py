@@ -19,6 +19,7 @@ from .base.environment import missing_package, speak_plainly
 from .base.errors import EXIT_FAILED, HeaptapeError
 from .base.printable import printable
 from .base.verb_parser import VerbParser
+from .bisect import options as bisect_options
 from .explain import options as explain_options
 from .fleet import options as fleet_options
 from .forecast import options as forecast_options
@@ -30,7 +31,7 @@ from .validate import options as validate_options
 PARSERS: dict[str, Callable[[], VerbParser]] = {
     "try": trial_options.parser, "compare": options.compare_parser, "report": options.report_parser, "export": options.export_parser,
     "sites": sites_options.sites_parser, "diff": sites_options.diff_parser,
-    "explain": explain_options.parser, "forecast": forecast_options.parser, "fleet": fleet_options.parser, "tune": tune_options.parser, "validate": validate_options.parser,
+    "explain": explain_options.parser, "forecast": forecast_options.parser, "fleet": fleet_options.parser, "bisect": bisect_options.parser, "tune": tune_options.parser, "validate": validate_options.parser,
 }
 
 
@@ -52,6 +53,9 @@ def _verb(name: str) -> Callable[[Any], int | None]:
     if name == "forecast":
         from .forecast.verb import run_forecast
         return run_forecast
+    if name == "bisect":
+        from .bisect.verb import run_bisect
+        return run_bisect
     if name == "fleet":
         from .fleet.verb import run_fleet
         return run_fleet

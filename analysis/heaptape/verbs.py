@@ -116,7 +116,7 @@ def run_compare(options: argparse.Namespace) -> int:
 def _judged(summary: Summary, conditions: list[Condition], failed: bool) -> list[Judged]:
     """Where runs failed, what they leave may not suffice for a condition; the failures are reported anyway."""
     try:
-        return judge(summary.comparison, conditions)
+        return judge(summary.comparison, conditions, summary.experiment.runs, summary.baseline)
     except UsageError:
         if failed:
             return []

@@ -40,6 +40,14 @@ static double median_of(const struct ht_measurements *m, size_t who, figure_of f
     return ht_median(scratch, count);
 }
 
+size_t ht_compared_values(const struct ht_measurements *m, enum ht_figure figure, size_t choice,
+                          double *values) {
+    size_t count = 0;
+    for (uint32_t round = 0; m && round < m->rounds; round++)
+        count = add_measured(values, count, compared[figure](ht_cell(m, round, choice)));
+    return count;
+}
+
 // Each round gives one ratio, so that what slowed the machine in that round slowed both.
 static struct ht_interval ratio_to(const struct ht_measurements *m, size_t who, size_t base_who,
                                    figure_of figure, double confidence) {

@@ -4,6 +4,9 @@
 
 #include <stdbool.h>
 
+#include <jansson.h>
+
+#include "earlier.h"
 #include "failing_runs.h"
 #include "limit_result.h"
 #include "measurements.h"
@@ -41,8 +44,10 @@ struct ht_comparison {
     double harness_ns, null_rss_bytes, clock_cost_ns;  // the null replayer's, median
     uint64_t timed_calls;
     size_t rounds, failed_runs;
-    uint32_t repeats;            // of the trace in each flat run
-    const double *instructions;  // by allocator, NaN where not counted
+    uint32_t repeats;                  // of the trace in each flat run
+    const double *instructions;        // by allocator, NaN where not counted
+    const json_t *counts;              // by the allocator's name; NULL: nothing is counted
+    const struct ht_earlier *earlier;  // compare with that run instead of the baseline; NULL: none
     const struct ht_warnings *warnings;
     const char *thp;                        // transparent huge pages of all runs, empty if not known
     const struct ht_failing_runs *failing;  // by allocator
@@ -61,6 +66,10 @@ static inline const struct ht_estimate *ht_estimate_of(const struct ht_allocator
 // The ratios of one figure, choice to baseline; confidence is that of both intervals, the control's too.
 void ht_compare_figure(const struct ht_measurements *measurements, enum ht_figure figure, size_t choice,
                        size_t baseline, double confidence, struct ht_estimate *estimate);
+
+// What the rounds showed of one figure, into values, of which there is room for each round. Returns how many.
+size_t ht_compared_values(const struct ht_measurements *measurements, enum ht_figure figure, size_t choice,
+                          double *values);
 
 // The ratios of one allocator to another, neither of which need be the baseline, widened by the comparison's
 // control. Of the estimate, its ratio, what it is widened to, and the verdict are set.

@@ -1,12 +1,16 @@
 #include "count_runs.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "baseline_file.h"
+#include "comparison_json.h"
 #include "cost_table.h"
+#include "counted_figure.h"
+#include "earlier_report.h"
 #include "experiment.h"
+#include "fail_if_text.h"
 #include "now.h"
 #include "print.h"
 #include "program_time.h"
@@ -133,12 +137,28 @@ static void print_program(const json_t *all, const char *baseline) {
     ht_program_time_print(stdout, all, baseline);
 }
 
-static void print_all(const struct ht_plan *plan, json_t *all, const char *baseline,
+// What conditions go by, where nothing is measured in rounds.
+static struct ht_comparison *counted_comparison(const struct ht_experiment *x) {
+    static struct ht_comparison made;
+    made = (struct ht_comparison){.plan = x->plan,
+                                  .count = x->plan->choices.count,
+                                  .baseline = x->baseline,
+                                  .counts = x->counts,
+                                  .earlier = x->earlier};
+    return &made;
+}
+
+static void print_all(const struct ht_experiment *x, const char *baseline,
                       const struct ht_cost_model *model) {
+    const struct ht_plan *plan = x->plan;
+    json_t *all = x->counts;
     if (plan->json) {
         json_t *made = json_pack("{s:i, s:s*, s:b, s:o, s:O}", "schema", 1, "accesses", plan->splice_path,
                                  "calibrated", model->measured, "calibration",
                                  ht_calibration_json(&model->calibration), "counts", all);
+        if (plan->conditions.count)
+            json_object_set_new(made, "fail_if", ht_fail_if_json(counted_comparison(x)));
+        if (x->earlier) json_object_set_new(made, "against_file", ht_earlier_json(counted_comparison(x)));
         json_dumpf(made, stdout, JSON_INDENT(1));
         putchar('\n');
         json_decref(made);
@@ -147,11 +167,13 @@ static void print_all(const struct ht_plan *plan, json_t *all, const char *basel
     print_part(all, "in calls of", "allocator");
     print_times(all, plan->splice_path ? "allocator" : "time", model);
     if (plan->splice_path) print_program(all, baseline);
+    if (x->earlier) ht_earlier_print(stdout, counted_comparison(x));
 }
 
 // A line of results for each allocator: its counts, and by which costs they became times.
 static void keep_all(struct ht_experiment *x, const json_t *all, const struct ht_cost_model *model) {
-    static const char *const kept[] = {"allocator", "program", "time", "blocks", "program_time", "sampled"};
+    static const char *const kept[] = {"allocator",     "program",      "time",   "blocks",
+                                       "calls_by_size", "program_time", "sampled"};
     static const struct ht_outcome nothing_measured;
     for (size_t i = 0; i < x->plan->choices.count; i++) {
         const struct ht_choice *choice = &x->plan->choices.list[i];
@@ -168,7 +190,7 @@ static void keep_all(struct ht_experiment *x, const json_t *all, const struct ht
                                      .outcome = &nothing_measured,
                                      .cpu = -1,
                                      .load = ht_machine_load(),
-                                     .instructions = NAN,
+                                     .instructions = ht_counted_instructions(counts),
                                      .counts = made,
                                      .started_realtime_ns = ht_now_ns(CLOCK_REALTIME)};
         ht_experiment_keep(x, &line);
@@ -180,33 +202,44 @@ static void keep_all(struct ht_experiment *x, const json_t *all, const struct ht
 static bool count_into(struct ht_experiment *x, const struct ht_choice *choice, json_t *all) {
     char problem[PROBLEM_BYTES] = "";
     if (!x->plan->quiet && ht_progress_due(&x->progress))
-        ht_progress_draw(&x->progress, "simulating: %s", choice->name);
+        ht_progress_draw(&x->progress, x->plan->count_pass ? "simulating: %s" : "counting instructions: %s",
+                         choice->name);
     json_t *counts = count_one(x, choice, problem);
     if (ht_child_interrupted()) return false;
     if (counts) return !json_object_set_new(all, choice->name, counts);
     ht_progress_end(&x->progress);
-    ht_print(stderr, "heaptape replay: %s: --pass count: %s\n", choice->name, problem);
+    ht_print(stderr, "heaptape replay: %s: %s: %s\n", choice->name,
+             x->plan->count_pass ? "--pass count" : "--instructions", problem);
     return false;
 }
 
-size_t ht_count_all(struct ht_experiment *x) {
+size_t ht_count_runs(struct ht_experiment *x, struct ht_cost_model *model) {
     const struct ht_choices *choices = &x->plan->choices;
-    json_t *all = json_object();
     size_t failed = 0;
+    x->counts = json_object();
     ht_progress_start(&x->progress);
-    if (!x->plan->splice_path) failed += !count_into(x, x->null_choice, all);
+    // Instructions are those in calls of the allocator, from which nothing is taken off.
+    if (x->plan->count_pass && !x->plan->splice_path) failed += !count_into(x, x->null_choice, x->counts);
     for (size_t i = 0; i < choices->count && !ht_child_interrupted(); i++)
-        failed += !count_into(x, &choices->list[i], all);
+        failed += !count_into(x, &choices->list[i], x->counts);
     ht_progress_end(&x->progress);
-    if (json_object_size(all)) {
-        const char *baseline = choices->list[x->baseline].name;
-        struct ht_cost_model model;
-        ht_cost_model_read(&model);
-        add_times(all, &model);
-        if (x->plan->splice_path) ht_program_time_add(all, &model, baseline);
-        print_all(x->plan, all, baseline, &model);
-        keep_all(x, all, &model);
-    }
-    json_decref(all);
+    ht_cost_model_read(model);
+    add_times(x->counts, model);
+    if (x->plan->splice_path) ht_program_time_add(x->counts, model, choices->list[x->baseline].name);
+    keep_all(x, x->counts, model);
+    return failed;
+}
+
+int ht_count_judge(const struct ht_experiment *x) { return ht_fail_if_say(stderr, counted_comparison(x)); }
+
+int ht_count_baseline(const struct ht_experiment *x, struct ht_error *error) {
+    return ht_baseline_file_write(x->plan->write_baseline, counted_comparison(x), x->facts, error);
+}
+
+size_t ht_count_all(struct ht_experiment *x) {
+    struct ht_cost_model model;
+    size_t failed = ht_count_runs(x, &model);
+    const char *baseline = x->plan->choices.list[x->baseline].name;
+    if (json_object_size(x->counts)) print_all(x, baseline, &model);
     return failed;
 }

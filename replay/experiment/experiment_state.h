@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include "allocator_choice.h"
+#include "baseline_file.h"
 #include "child_run.h"
 #include "comparison.h"
 #include "fail_if.h"
@@ -66,7 +67,11 @@ struct ht_experiment {
     struct ht_progress progress;
     const struct ht_turn *turn;  // that runs
     struct ht_warnings warnings;
-    double instructions[HT_CHOICES_MAX];  // of one replay, the null replayer's taken off; NaN if not counted
+    double instructions[HT_CHOICES_MAX];  // in calls of the allocator; NaN if not counted
+    json_t *counts;                    // of the simulation, by the allocator's name; NULL: nothing is counted
+    size_t failed_counts;              // runs of --instructions
+    const struct ht_earlier *earlier;  // the run of --baseline-file, or NULL
+    json_t *facts;                     // under what all this runs
 };
 
 // What a child is asked for, by the options.

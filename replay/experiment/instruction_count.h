@@ -1,4 +1,4 @@
-// Instructions of a replay, counted by callgrind: exact, and the same in each run.
+// Instructions in calls of the allocator, counted by simulation: exact, and the same in each run.
 #ifndef HEAPTAPE_INSTRUCTION_COUNT_H
 #define HEAPTAPE_INSTRUCTION_COUNT_H
 
@@ -7,8 +7,8 @@
 
 struct ht_experiment;
 
-// Counts for the null replayer and for each allocator; what can't be counted stays NaN, with one line on
-// stderr that says why. False once the user wants to stop.
+// Before the rounds, counts for each allocator if that is asked for; what is not counted stays NaN, with one line on stderr
+// where it can't be. False once the user wants to stop.
 bool ht_instructions_count(struct ht_experiment *experiment);
 
 #endif

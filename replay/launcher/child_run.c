@@ -208,7 +208,7 @@ static void show_processors(const struct ht_child_channel *channel, const struct
 
 static _Noreturn void exec_child(const struct ht_child_channel *channel, const struct ht_choice *choice,
                                  const struct start *start) {
-    char form[16], exchange[16], output[600];
+    char form[16], exchange[16];
     struct command command = {.count = 0};
     snprintf(form, sizeof form, "%d", channel->built ? channel->built->fd : -1);
     snprintf(exchange, sizeof exchange, "%d", channel->exchange_fd);
@@ -221,16 +221,6 @@ static _Noreturn void exec_child(const struct ht_child_channel *channel, const s
     if (channel->simulation) {
         add_words(&command, channel->simulation->count, channel->simulation->word);
         ht_simulation_fix_addresses();
-    } else if (channel->callgrind_path) {
-        // What valgrind prints is dropped: its parent reports how it ended.
-        snprintf(output, sizeof output, "--callgrind-out-file=%s", channel->callgrind_path);
-        const char *const words[] = {"valgrind",
-                                     "-q",
-                                     "--tool=callgrind",
-                                     output,
-                                     "--toggle-collect=ht_engine_run",
-                                     "--log-file=/dev/null"};
-        add_words(&command, 6, words);
     } else if (start->wrapper) {
         const char *const words[] = {"/bin/sh", "-c", start->wrapper, "sh"};
         add_words(&command, 4, words);
@@ -238,8 +228,7 @@ static _Noreturn void exec_child(const struct ht_child_channel *channel, const s
     add_child(&command, choice, form, exchange);
     show_processors(channel, start);
     execvpe(command.words[0], command.words, start->environment);
-    refuse(channel, channel->callgrind_path || channel->simulation ? "valgrind can't be run"
-                                                                   : "its program can't be run");
+    refuse(channel, channel->simulation ? "valgrind can't be run" : "its program can't be run");
 }
 
 static bool judge(const struct ht_child_channel *channel, int status, struct ht_oom_kills before,

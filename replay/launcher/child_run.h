@@ -29,7 +29,6 @@ struct ht_child_channel {
     struct ht_memory_group *group;      // that children of the limit pass join, or NULL
     const struct ht_reading *readings;  // of the last timed pass
     const struct ht_simulation_words *simulation;  // children run under it; NULL: on the processor
-    const char *callgrind_path;  // children run under callgrind, which writes there; NULL: on their own
     // Set once it is open, for all children to come.
     struct ht_child_watch watch;
     const char *wrap;  // the command that children are run under, as a shell reads it; NULL: none

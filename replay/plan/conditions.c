@@ -4,35 +4,103 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int figure_named(const char *name, size_t length) {
-    for (int i = 0; i < HT_FIGURES; i++) {
-        const char *known = ht_figure_words[i].name;
-        if (strlen(known) == length && !strncmp(known, name, length)) return i;
+const struct ht_counted ht_counted[HT_COUNTED] = {
+    {"instructions", true, false}, {"mapping_calls", true, false}, {"faults", false, true},
+    {"l1d_misses", false, true},   {"l2_misses", false, true},     {"l1i_misses", false, true},
+    {"dtlb_misses", false, true},  {"stlb_misses", false, true}};
+
+// As the simulation calls them (simulate/tool/counts_file.c).
+static const char *const functions[] = {"malloc", "calloc",        "realloc",     "reallocarray",
+                                        "free",   "aligned_alloc", "aligned_new", "posix_memalign",
+                                        "valloc", "other"};
+
+static bool is_named(const char *known, const char *name, size_t length) {
+    return strlen(known) == length && !strncmp(known, name, length);
+}
+
+static bool take_figure(struct ht_condition *condition, const char *name, size_t length) {
+    for (condition->figure = 0; condition->figure < HT_FIGURES; condition->figure++)
+        if (is_named(ht_figure_words[condition->figure].name, name, length)) return true;
+    for (int i = 0; i < HT_COUNTED; i++)
+        if (is_named(ht_counted[i].name, name, length)) condition->counted = &ht_counted[i];
+    return condition->counted != NULL;
+}
+
+static bool take_function(struct ht_condition *condition, const char *name, size_t length) {
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        if (is_named(functions[i], name, length)) return strcpy(condition->function, functions[i]);
     }
-    return -1;
+    return length == 0;
+}
+
+// FUNCTION, FUNCTION:SIZE or :SIZE, and a bracket behind it. What follows that, or NULL with a problem.
+static const char *take_part(struct ht_condition *condition, const char *at, const char **problem) {
+    size_t length = strcspn(at, ":]");
+    bool sized = at[length] == ':';
+    char *end = NULL;
+    *problem = NULL;
+    if (!take_function(condition, at, length) || (!sized && length == 0)) {
+        *problem =
+            "expected malloc, calloc, realloc, reallocarray, free, aligned_alloc, aligned_new, posix_memalign, "
+            "valloc or other in brackets, such as instructions[malloc]>1.05 or instructions[malloc:64]>1.05";
+        return NULL;
+    }
+    at += length;
+    if (sized) {
+        condition->size_bytes = strtoull(at + 1, &end, 10);
+        if (end == at + 1 || at[1] < '0' || at[1] > '9' || condition->size_bytes > INT64_MAX) end = NULL;
+        at = end;
+    }
+    if (at && *at == ']') return at + 1;
+    *problem =
+        "expected a size in bytes after the colon and a closing bracket, such as instructions[malloc:64]>1.05";
+    return NULL;
+}
+
+static const char *take_limit(struct ht_condition *condition, const char *at) {
+    at += strspn(at, " ");
+    if (*at != '<' && *at != '>') return "expected one of > >= < <= after the figure, such as time>1.05";
+    condition->above = *at++ == '>';
+    condition->inclusive = *at == '=';
+    at += condition->inclusive;
+    char *end = NULL;
+    condition->limit = strtod(at, &end);
+    // strtod would also take hexadecimal, which compare does not.
+    bool decimal = end > at && strspn(at, "+-.0123456789eE ") >= (size_t)(end - at);
+    if (!decimal || end[strspn(end, " ")] || !isfinite(condition->limit) || condition->limit <= 0) {
+        return "expected a ratio above 0 after the operator, such as time>1.05";
+    }
+    return NULL;
 }
 
 const char *ht_fail_if_add(struct ht_conditions *conditions, const char *text) {
-    struct ht_condition condition = {0};
-    const char *name = text + strspn(text, " "), *at = name + strcspn(name, " <>=");
+    struct ht_condition condition = {.size_bytes = UINT64_MAX};
+    const char *name = text + strspn(text, " "), *at = name + strcspn(name, " <>=["), *problem;
     if (conditions->count == HT_CONDITIONS_MAX) return "expected at most 32 conditions";
     if (strlen(text) >= sizeof condition.text) return "expected a shorter condition, such as time>1.05";
     strcpy(condition.text, text);
-    condition.figure = figure_named(name, (size_t)(at - name));
-    if (condition.figure < 0)
-        return "expected one of time, rss_peak, rss_mean, rss_end, process_rss_peak, such as time>1.05";
-    at += strspn(at, " ");
-    if (*at != '<' && *at != '>') return "expected one of > >= < <= after the figure, such as time>1.05";
-    condition.above = *at++ == '>';
-    condition.inclusive = *at == '=';
-    at += condition.inclusive;
-    char *end = NULL;
-    condition.limit = strtod(at, &end);
-    // strtod would also take hexadecimal, which compare does not.
-    bool decimal = end > at && strspn(at, "+-.0123456789eE ") >= (size_t)(end - at);
-    if (!decimal || end[strspn(end, " ")] || !isfinite(condition.limit) || condition.limit <= 0) {
-        return "expected a ratio above 0 after the operator, such as time>1.05";
+    if (!take_figure(&condition, name, (size_t)(at - name)))
+        return "expected one of time, rss_peak, rss_mean, rss_end, process_rss_peak, instructions, mapping_calls, "
+               "faults, l1d_misses, l2_misses, l1i_misses, dtlb_misses, stlb_misses, such as time>1.05";
+    if (*at == '[') {
+        if (condition.counted != &ht_counted[0]) return "expected brackets after instructions only";
+        at = take_part(&condition, at + 1, &problem);
+        if (problem) return problem;
     }
+    problem = take_limit(&condition, at);
+    if (problem) return problem;
     conditions->list[conditions->count++] = condition;
     return NULL;
+}
+
+const struct ht_condition *ht_counted_condition(const struct ht_conditions *conditions) {
+    for (size_t i = 0; i < conditions->count; i++)
+        if (conditions->list[i].counted) return &conditions->list[i];
+    return NULL;
+}
+
+bool ht_conditions_leave_time(const struct ht_conditions *conditions) {
+    for (size_t i = 0; i < conditions->count; i++)
+        if (conditions->list[i].figure == HT_FIGURE_TIME) return false;
+    return conditions->count > 0;
 }

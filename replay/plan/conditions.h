@@ -5,15 +5,29 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "compared_figure.h"
 
 enum { HT_CONDITIONS_MAX = 32 };
 
+// A count of the simulation, which is exact: it has no rounds.
+struct ht_counted {
+    const char *name;       // of --fail-if, and the key in JSON
+    bool of_calls;          // in calls of the allocator alone; else also of what the program touches
+    bool takes_simulation;  // of caches and page faults: --pass count without --instructions
+};
+
+enum { HT_COUNTED = 8 };
+extern const struct ht_counted ht_counted[HT_COUNTED];
+
 struct ht_condition {
-    char text[64];  // as given
-    int figure;     // enum ht_figure
-    bool above;     // > or >=; else < or <=
+    char text[64];                     // as given
+    int figure;                        // enum ht_figure; HT_FIGURES: counted
+    const struct ht_counted *counted;  // NULL: measured in rounds
+    char function[24];                 // of instructions[FUNCTION:SIZE]; empty: all
+    uint64_t size_bytes;               // UINT64_MAX: all
+    bool above;                        // > or >=; else < or <=
     bool inclusive;
     double limit;
 };
@@ -25,5 +39,10 @@ struct ht_conditions {
 
 // Adds FIGURE OPERATOR NUMBER. Returns what is wrong with it, or NULL.
 const char *ht_fail_if_add(struct ht_conditions *conditions, const char *text);
+
+// The first condition of a count, or NULL.
+const struct ht_condition *ht_counted_condition(const struct ht_conditions *conditions);
+// Whether there are conditions, and none is of time.
+bool ht_conditions_leave_time(const struct ht_conditions *conditions);
 
 #endif

@@ -15,6 +15,7 @@
 
 struct ht_plan {
     const char *trace_path, *results_path, *baseline;
+    const char *baseline_file, *write_baseline;  // NULL: none
     struct ht_choices choices;
     uint32_t rounds;     // 0: until all is resolved or the budget is spent
     uint64_t budget_ns;  // 0: none

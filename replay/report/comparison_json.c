@@ -3,6 +3,8 @@
 #include <jansson.h>
 #include <math.h>
 
+#include "against.h"
+#include "earlier_report.h"
 #include "fail_if.h"
 #include "figures_json.h"
 #include "json_values.h"
@@ -61,16 +63,15 @@ static json_t *warnings_json(const struct ht_warnings *warnings) {
     return list;
 }
 
-static json_t *fail_if_json(const struct ht_comparison *c) {
+json_t *ht_fail_if_json(const struct ht_comparison *c) {
     json_t *list = json_array();
     for (size_t i = 0; i < c->plan->conditions.count; i++) {
         const struct ht_condition *condition = &c->plan->conditions.list[i];
         json_t *met = json_array(), *undecided = json_array();
         for (size_t k = 0; k < c->count; k++) {
-            const struct ht_estimate *e =
-                ht_estimate_of(&c->allocators[k], (enum ht_figure)condition->figure);
-            enum ht_condition_state state = ht_fail_if_state(condition, &e->widened);
-            if (k == c->baseline || state == HT_CONDITION_REFUTED) continue;
+            struct ht_against found = ht_against(c, condition, k);
+            enum ht_condition_state state = ht_fail_if_state(condition, &found.widened);
+            if (!ht_is_compared(c, k) || state == HT_CONDITION_REFUTED) continue;
             json_array_append_new(state == HT_CONDITION_HOLDS ? met : undecided,
                                   json_text(c->plan->choices.list[k].name));
         }
@@ -152,7 +153,8 @@ int ht_comparison_print_json(FILE *out, const struct ht_comparison *c) {
     json_set_number(root, "repeats", c->repeats);
     json_object_set_new(root, "control", control_json(c));
     json_object_set_new(root, "warnings", warnings_json(c->warnings));
-    json_object_set_new(root, "fail_if", fail_if_json(c));
+    json_object_set_new(root, "fail_if", ht_fail_if_json(c));
+    if (c->earlier) json_object_set_new(root, "against_file", ht_earlier_json(c));
     json_object_set_new(root, "harness",
                         json_pack("{s:o, s:o, s:o}", "time_ns", json_figure(c->harness_ns), "rss_bytes",
                                   json_figure(c->null_rss_bytes), "clock_cost_ns",

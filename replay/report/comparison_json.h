@@ -9,4 +9,7 @@
 // Returns 0, or -1 if it could not be written.
 int ht_comparison_print_json(FILE *out, const struct ht_comparison *comparison);
 
+// What each condition came to, and by which allocators.
+json_t *ht_fail_if_json(const struct ht_comparison *comparison);
+
 #endif

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "earlier_report.h"
 #include "figures_text.h"
 #include "print.h"
 #include "standing.h"
@@ -147,18 +148,28 @@ static void print_time(FILE *out, const struct ht_comparison *c) {
     ht_table_print(out, &table);
 }
 
+static const char *counted_text(const json_t *counts, const char *part, const char *key,
+                                char text[CELL_BYTES]) {
+    const json_t *value = json_object_get(json_object_get(counts, part), key);
+    return value ? count_text((double)json_integer_value(value), text) : "n/a";
+}
+
 static void print_instructions(FILE *out, const struct ht_comparison *c) {
     static struct ht_text_table table;
     struct row_names names = names_of(c, c->baseline);
-    ht_table_begin(&table, "lrrr", (const char *[]){"allocator", "instructions", "per call", names.versus});
+    ht_table_begin(&table, "lrrrrr",
+                   (const char *[]){"allocator", "instructions", "per call", names.versus, "mapping calls",
+                                    "the replay's own"});
     for (size_t i = 0; i < c->count; i++) {
-        char count[CELL_BYTES], each[CELL_BYTES], ratio[CELL_BYTES];
+        char count[CELL_BYTES], each[CELL_BYTES], ratio[CELL_BYTES], calls[CELL_BYTES], own[CELL_BYTES];
+        const json_t *counts = json_object_get(c->counts, c->plan->choices.list[i].name);
         double mine = c->instructions[i];
         names = names_of(c, i);
-        ht_table_add(&table,
-                     (const char *[]){names.allocator, isnan(mine) ? "n/a" : count_text(mine, count),
-                                      number_text(mine, (double)c->built->calls_total, "%.1f", each),
-                                      number_text(mine, c->instructions[c->baseline], "%.3f", ratio)});
+        ht_table_add(&table, (const char *[]){names.allocator, isnan(mine) ? "n/a" : count_text(mine, count),
+                                              number_text(mine, (double)c->built->calls_total, "%.1f", each),
+                                              number_text(mine, c->instructions[c->baseline], "%.4f", ratio),
+                                              counted_text(counts, "allocator", "mapping_calls", calls),
+                                              counted_text(counts, "program", "instructions", own)});
     }
     fputc('\n', out);
     ht_table_print(out, &table);
@@ -404,6 +415,7 @@ void ht_comparison_print(FILE *out, const struct ht_comparison *c) {
     if (c->plan->instructions && c->count) print_instructions(out, c);
     if (c->plan->memory_pass && c->count) print_memory(out, c);
     if (c->plan->processors && c->plan->memory_pass && c->count) ht_processors_print(out, c);
+    if (c->earlier && c->count) ht_earlier_print(out, c);
     fputc('\n', out);
     for (size_t i = 0; i < c->count; i++) {
         print_missing(out, &c->failing[i], c->plan->choices.list[i].name);

@@ -79,7 +79,7 @@ static void extrapolate_part(enum part part) {
 
 void extrapolate_bursts(void) {
     struct estimate program = estimate_of(PART_PROGRAM);
-    for (UInt i = 0; i < SPLICE_CLASSES; i++) {
+    for (UInt i = 0; i < SIZE_CLASSES; i++) {
         struct splice_class *class = &splice_classes[i];
         class->accesses = (ULong)((double)class->accesses * program.of_bursts);
         class->l1d = (ULong)((double)class->l1d * program.of_bursts);

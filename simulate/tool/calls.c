@@ -12,7 +12,9 @@ static UInt running_tid, seen;
 
 // The instructions of the running thread up to now; those of others come between.
 static void count_call(void) {
-    counts.allocator += counts.instructions - running.instructions_before;
+    ULong instructions = counts.instructions - running.instructions_before;
+    counts.allocator += instructions;
+    counts.costs[running.kind][running.size_class].instructions += instructions;
     counts.loader = running.loader_before;  // what an allocator has the loader do is the allocator's
 }
 static void count_within(void) { counts.within += counts.instructions - running.within_before; }
@@ -95,7 +97,9 @@ void enter_call(ULong kind, ULong sp, ULong first, ULong second, ULong third) {
     running.argument[2] = third;
     running.instructions_before = counts.instructions;
     running.loader_before = counts.loader;
+    running.size_class = size_class_of_call();
     counts.calls[kind]++;
+    counts.costs[kind][running.size_class].calls++;
 }
 
 // The stack is above what it was when a call of the allocator, or one within it, began.
@@ -108,6 +112,7 @@ void leave_call(ULong sp, ULong result) {
         counts.operators += counts.instructions - running.instructions_before - running.inner_instructions;
     running.in_allocator = 0;
     running.leave_sp = NEVER_LEFT;
+    keep_block_size(result);
     record_call(result);
     splice_call(result);
 }

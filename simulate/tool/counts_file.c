@@ -10,7 +10,7 @@
 #include <pub_tool_options.h>
 #include <pub_tool_vki.h>
 
-enum { TEXT_ROOM = 1 << 16 };
+enum { TEXT_ROOM = 1 << 18 };
 static HChar *text;
 static UInt used;
 
@@ -38,23 +38,39 @@ static void put_part(const HChar *name, enum part part, ULong instructions) {
     if (options.simulate) {
         put(", \"accesses\": %llu, \"l1d_misses\": %llu, \"l1d_sequential_misses\": %llu, \"l2_misses\": %llu, "
             "\"l2_sequential_misses\": %llu, \"l1i_misses\": %llu, \"l2_code_misses\": %llu, "
-            "\"dtlb_misses\": %llu, \"stlb_misses\": %llu, \"faults\": %llu, \"file_faults\": %llu, "
-            "\"mapping_calls\": %llu",
+            "\"dtlb_misses\": %llu, \"stlb_misses\": %llu, \"faults\": %llu, \"file_faults\": %llu",
             m->accesses, m->l1d, m->l1d_sequential, m->l2, m->l2_sequential, m->l1i, m->l1i_l2, m->dtlb,
-            m->stlb, counts.faults[part], counts.file_faults[part],
-            part == PART_ALLOCATOR ? counts.mapping_calls : 0);
+            m->stlb, counts.faults[part], counts.file_faults[part]);
     }
-    put("}");
+    put(", \"mapping_calls\": %llu}", part == PART_ALLOCATOR ? counts.mapping_calls : 0);
+}
+
+static const HChar *const call_names[CALL_KINDS] = {
+    "",     "malloc",        "calloc",      "realloc",        "reallocarray",
+    "free", "aligned_alloc", "aligned_new", "posix_memalign", "valloc",
+    "other"};
+
+// What calls took, by function and size class.
+static void put_costs(void) {
+    Bool first = True;
+    put(",\n\"calls_by_size\": [");
+    for (UInt kind = CALL_MALLOC; kind < CALL_KINDS; kind++) {
+        for (UInt i = 0; i < SIZE_CLASSES; i++) {
+            const struct call_cost *cost = &counts.costs[kind][i];
+            if (!cost->calls && !cost->instructions) continue;
+            put("%s\n  {\"function\": \"%s\", \"size_low\": %llu, \"calls\": %llu, \"instructions\": %llu}",
+                first ? "" : ",", call_names[kind], i ? size_class_low(i) : 0, cost->calls,
+                cost->instructions);
+            first = False;
+        }
+    }
+    put("]");
 }
 
 static void put_calls(void) {
-    static const HChar *const names[CALL_KINDS] = {
-        "",     "malloc",        "calloc",      "realloc",        "reallocarray",
-        "free", "aligned_alloc", "aligned_new", "posix_memalign", "valloc",
-        "other"};
     put(",\n\"calls\": {");
     for (UInt kind = CALL_MALLOC; kind < CALL_KINDS; kind++)
-        put("%s\"%s\": %llu", kind > CALL_MALLOC ? ", " : "", names[kind], counts.calls[kind]);
+        put("%s\"%s\": %llu", kind > CALL_MALLOC ? ", " : "", call_names[kind], counts.calls[kind]);
     put("}");
 }
 
@@ -84,11 +100,11 @@ static void put_splice(void) {
     if (splice_problem) put_string(splice_problem);
     else put("null");
     put(",\n\"blocks\": [");
-    for (UInt i = 0; i < SPLICE_CLASSES; i++) {
+    for (UInt i = 0; i < SIZE_CLASSES; i++) {
         const struct splice_class *class = &splice_classes[i];
         if (!class->accesses) continue;
         put("%s\n  {\"size_low\": %llu, \"accesses\": %llu, \"l1d_misses\": %llu, \"l2_misses\": %llu}",
-            first ? "" : ",", splice_class_low(i), class->accesses, class->l1d, class->l2);
+            first ? "" : ",", size_class_low(i), class->accesses, class->l1d, class->l2);
         first = False;
     }
     put("]");
@@ -114,6 +130,7 @@ static void put_counts(void) {
     put_part("allocator", PART_ALLOCATOR, counts.allocator);
     put_part("loader", PART_LOADER, options.within ? 0 : counts.loader);
     put_calls();
+    put_costs();
     put_splice();
     put("\n}\n");
 }

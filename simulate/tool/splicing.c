@@ -15,7 +15,7 @@ struct block {
     ULong bytes;
 };
 
-struct splice_class splice_classes[SPLICE_CLASSES];
+struct splice_class splice_classes[SIZE_CLASSES];
 const HChar *splice_problem;  // why accesses and calls don't belong together; NULL: they do
 
 ULong spliced_instructions, spliced_accesses, spliced_operators;
@@ -68,8 +68,8 @@ Bool is_spliced_sampled(void) { return reader && reader->sampled; }
 Bool is_splicing(void) { return reader != NULL && !splice_problem; }
 
 // 4 classes of each doubling: their lowest size, and the class of a size.
-ULong splice_class_low(UInt number) { return (4ull + number % 4) << (number / 4) >> 2; }
-static UInt class_of(ULong bytes) {
+ULong size_class_low(UInt number) { return (4ull + number % 4) << (number / 4) >> 2; }
+UInt size_class_of(ULong bytes) {
     if (bytes < 4) return (UInt)(bytes ? (bytes - 1) * 4 : 0);
     UInt doubling = 63 - (UInt)__builtin_clzll(bytes);
     return doubling * 4 + (UInt)(bytes >> (doubling - 2) & 3);
@@ -80,7 +80,7 @@ static void access_block(void) {
     struct block *block = &blocks[access.slot];
     enum ht_served served =
         simulate_access(PART_PROGRAM, block->address + (access.granule << HT_GRANULE_SHIFT), 1);
-    struct splice_class *class = &splice_classes[class_of(block->bytes)];
+    struct splice_class *class = &splice_classes[size_class_of(block->bytes)];
     class->l2 += served == HT_SERVED_MEMORY;
     if (!is_splice_counted()) return;
     class->accesses++;

@@ -57,11 +57,17 @@ struct running {
     Addr allocator_sp;
     enum call_kind kind;
     ULong argument[3];
+    UInt size_class;
     Bool in_operator;                          // the outermost call is a C++ operator
     Addr inner_sp;                             // of the malloc or free that it called; 0: none yet
     ULong inner_before, inner_instructions;    // when that began; how long it was, once it has returned
     ULong instructions_before, loader_before;  // when the outermost call of the allocator began
     ULong within_before;                       // when options.within was entered
+};
+
+enum { SIZE_CLASSES = 64 * 4 };  // four of each doubling
+struct call_cost {
+    ULong calls, instructions;
 };
 
 struct counts {
@@ -71,6 +77,7 @@ struct counts {
     ULong instructions, within;  // all; those within options.within
     ULong loader, allocator;     // of the dynamic loader; in calls of the allocator
     ULong calls[CALL_KINDS];
+    struct call_cost costs[CALL_KINDS][SIZE_CLASSES];
     ULong
         operators;  // of the allocator's instructions those of C++ operators around the malloc or free that they call
 };
@@ -168,7 +175,12 @@ void keep_touches(UInt slot, Addr begin, ULong bytes);
 void hold_call(const struct ht_recorded_call *call);
 void go_on_sampling(ULong accesses_made);
 void end_sampling(ULong accesses_made);
+// call_sizes.c
+UInt size_class_of_call(void);       // of the call that has begun
+void keep_block_size(ULong result);  // of the call that returns
 // splicing.c
+ULong size_class_low(UInt number);
+UInt size_class_of(ULong bytes);
 void start_splicing(void);
 Bool is_splicing(void);
 Bool is_spliced_sampled(void);
@@ -178,12 +190,10 @@ void end_splicing(void);
 struct splice_class {
     ULong accesses, l1d, l2;
 };
-enum { SPLICE_CLASSES = 64 * 4 };  // four of each doubling
-extern struct splice_class splice_classes[SPLICE_CLASSES];
+extern struct splice_class splice_classes[SIZE_CLASSES];
 extern const HChar *splice_problem;
 extern ULong spliced_instructions, spliced_accesses;  // of the recorded program, outside its allocator
 extern ULong spliced_operators;                       // counts.operators of the recorded program
-ULong splice_class_low(UInt number);
 // bursts.c: of sampled accesses
 enum { BURST_GROUPS_MAX = 32 };
 extern UInt bursts, burst_groups;

@@ -22,6 +22,7 @@ MASKS = [
     (re.compile(r"^(The program used .* of CPU time|At its peak the program held).*$"), "<what could be gained>"),
     (re.compile(r" unresolved( \([^)]*\))?| (faster|slower|smaller|larger|same within 1 %)$"), ""),
     (re.compile(r"\b(glibc|jemalloc|tcmalloc|mimalloc|tbbmalloc|scudo\d*)( \d[\w.]*)?"), "<allocator>"),
+    (re.compile(r"\b[0-9a-f]{12}\b"), "<commit>"),
     (re.compile(r"(?<![\w<])(/[\w.+-]+)+"), "<path>"),
     (re.compile(r" ?\[<?[−-]?[\d.,]+, [\d.,]+\]"), ""),
     (re.compile(r"[+−-]?\d[\d,.]*( ?(ns|us|µs|ms|s|kB|MB|GB|B|%))?(?!\w)"), "<figure>"),

@@ -262,7 +262,7 @@ def test_without_valgrind_instructions_are_not_available(tools: Tools, trace: Pa
     done = run([tools.replay_program, "--alloc", "glibc", "--rounds", "1", "--pass", "time", "--instructions", trace],
                env={"PATH": str(tmp_path)})
     assert done.returncode == 0
-    assert b"--instructions: null: valgrind can't be run: No such file or directory" in done.stderr
+    assert b"glibc: --instructions: valgrind is not installed: apt-get install valgrind" in done.stderr
     assert b"n/a" in done.stdout
 
 

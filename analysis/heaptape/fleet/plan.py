@@ -51,10 +51,12 @@ class Configuration:
     name: str
     options: dict[str, Any]
 
-    def arguments(self) -> list[str]:
-        """The options as replay wants them."""
+    def arguments(self, number: int = 0) -> list[str]:
+        """The options as replay wants them in a round. Instructions are the same in each: the first alone counts them, beside
+        passes of rounds."""
+        counts = number == 0 or self.options.get("pass") == "count"
         return [f"--{key}" if value is True else f"--{key}={value}"
-                for key, value in self.options.items() if value is not False]
+                for key, value in self.options.items() if value is not False and (counts or key != "instructions")]
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def geometric_mean(ratios: list[Floats], seed: int = SEED, resamples: int = RESA
     return middle, min(float(low), middle), max(float(high), middle)
 
 
-def _paired(frame: pd.DataFrame, measure: Measure, baseline: str) -> dict[str, Floats]:
+def paired_by_allocator(frame: pd.DataFrame, measure: Measure, baseline: str) -> dict[str, Floats]:
     """Ratios of each allocator to the baseline, one for each round that has both. Rounds are launches on one host, so
     nothing is ever compared across machines."""
     rows = frame[(frame["pass"] == measure.pass_name) & ~frame["control"] & (frame["failures"] == 0)]
@@ -105,7 +105,7 @@ def _block(plan: Plan, configuration: Configuration, frame: pd.DataFrame, seed: 
     means: list[Ratio] = []
     of_trace: dict[str, list[Ratio]] = {trace.name: [] for trace in plan.traces}
     for measure in (MEASURES[name] for name in SUMMARY_MEASURES):
-        pairs = {trace.name: _paired(frame[frame["trace_sha256"] == trace.sha256], measure, plan.baseline)
+        pairs = {trace.name: paired_by_allocator(frame[frame["trace_sha256"] == trace.sha256], measure, plan.baseline)
                  for trace in plan.traces}
         for name in plan.names:
             mine = {trace: found[name] for trace, found in pairs.items() if len(found.get(name, ()))}

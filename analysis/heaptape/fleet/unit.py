@@ -131,7 +131,7 @@ def run_unit(unit: Unit, worker: str) -> Outcome:
         try:
             done = _call([find_replay(), "--quiet", *_allocator_arguments(unit.allocators),
                           f"--baseline={unit.baseline}", "--rounds=1", f"--seed={unit.seed}", f"--output={results}",
-                          *unit.configuration.arguments(), unit.trace.path])
+                          *unit.configuration.arguments(unit.round), unit.trace.path])
         except HeaptapeError as error:
             return Outcome([], [], f"{socket.gethostname()}: {error}")
         text = results.read_text(encoding="utf-8") if results.exists() else ""

@@ -13,8 +13,10 @@ import pandas as pd
 from ..base.environment import terminal_columns
 from ..base.printable import printable
 from ..base.text_table import table_lines
-from ..base.units import decimal, figure, interval, signed_percent, with_nulls
+from ..base.units import count, decimal, figure, interval, signed_percent, with_nulls
 from ..results.comparison import BASELINE, MEASURES, SAME, UNRESOLVED, Estimate
+from ..results.counted import counted_figure, counts_by_allocator
+from ..results.differences import Change, differences
 from ..results.limits import limit_lines
 from ..results.order import order_line
 from ..results.processors import ProcessorTable
@@ -26,6 +28,7 @@ from ..results.program_time import (
     ProgramTime,
     interval_means,
 )
+from ..results.reader import NULL_ALLOCATOR
 from ..results.summary import Summary
 from ..results.verdicts import in_words
 
@@ -48,6 +51,7 @@ class TextTable:
 def text_tables(summary: Summary) -> list[TextTable]:
     """The program's time, then time in malloc and memory, whichever was measured: value, ratio with its interval, verdict."""
     tables = [_program_table(summary)] if summary.program_times else []
+    tables += _counted_tables(summary)
     for main, beside_it in _TABLES:
         rows = summary.comparison[summary.comparison["measure"] == main]
         if rows.empty:
@@ -62,7 +66,31 @@ def text_tables(summary: Summary) -> list[TextTable]:
             cells.append(_main_cells(row) + (beside or [figure(row["minimum"], row["unit"]), str(row["rounds"])]))
         right = frozenset({1, 2, *range(5, len(columns))})
         tables.append(TextTable(columns, cells, right, [str(verdict) for verdict in rows["verdict"]]))
-    return tables
+    changes = differences(summary.experiment.runs, summary.comparison, summary.baseline)
+    return [*tables, _difference_table(summary, changes)] if changes else tables
+
+
+def _counted_tables(summary: Summary) -> list[TextTable]:
+    """Instructions, where they were counted."""
+    counts = {name: counted_figure(item, "instructions") for name, item in counts_by_allocator(summary.experiment.runs).items()
+              if name != NULL_ALLOCATOR}
+    base = counts.get(summary.baseline, math.nan)
+    names = sorted(counts, key=lambda name: (name != summary.baseline, counts[name]))
+    rows = [[name, count(counts[name]), decimal(counts[name] / base if base else math.nan, 4)] for name in names]
+    return [TextTable(["allocator", "instructions", f"vs {summary.baseline}"], rows, frozenset({1, 2}), ["" for _ in rows])] if rows else []
+
+
+def _change_text(value: float, unit: str) -> str:
+    return figure(value, unit) if unit else count(value)
+
+
+def _difference_table(summary: Summary, changes: list[Change]) -> TextTable:
+    """Of two allocators."""
+    (other,) = set(summary.experiment.runs["allocator"]) - {summary.baseline, NULL_ALLOCATOR}
+    rows = [[one.figure, one.of, _change_text(one.base, one.unit), _change_text(one.value, one.unit),
+             ("+" if one.size > 0 else "−") + _change_text(abs(one.size), one.unit), signed_percent(one.size / one.base) if one.base else "new"]
+            for one in changes]
+    return TextTable(["largest differences", "of", summary.baseline, str(other), "change", ""], rows, frozenset({2, 3, 4, 5}), ["" for _ in rows])
 
 
 def known_measures(comparison: pd.DataFrame, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -256,6 +284,7 @@ def comparison_object(summary: Summary) -> dict[str, Any]:
         },
         "program_time": [_program_object(item) for item in summary.program_times] or None,
         "controls": {name: with_nulls(asdict(control)) for name, control in summary.controls.items()},
+        "differences": [asdict(one) for one in differences(experiment.runs, summary.comparison, summary.baseline)],
         "order": [asdict(trend) for trend in summary.trends],
         "missing": summary.missing,
         "mixed": summary.mixed,

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
 from ..base.errors import UsageError
 from .comparison import BASELINE, MEASURES
+from .counted import COUNTED, FUNCTIONS, WHOLE, Part, counted_figure, counts_by_allocator
+from .reader import NULL_ALLOCATOR
 from .verdicts import rounds_needed
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-_GRAMMAR = re.compile(rf" *([^ <>=]*) *([<>]=?)? *({_NUMBER})? *(.*)", re.DOTALL)
+_GRAMMAR = re.compile(rf" *([^ <>=\[]*)(\[[^\]]*\])? *([<>]=?)? *({_NUMBER})? *(.*)", re.DOTALL)
+_PART = re.compile(rf"\[({'|'.join(FUNCTIONS)})?(?::(\d{{1,18}}))?\]")
 
 
 HOLDS, UNDECIDED, REFUTED = "holds", "undecided", "refuted"
@@ -24,13 +29,24 @@ HOLDS, UNDECIDED, REFUTED = "holds", "undecided", "refuted"
 
 @dataclass(frozen=True)
 class Condition:
-    """FIGURE OPERATOR NUMBER. `above` for > and >=, `inclusive` for >= and <=."""
+    """FIGURE OPERATOR NUMBER. `above` for > and >=, `inclusive` for >= and <=. `part`: which instructions."""
 
     text: str
     measure: str
     above: bool
     inclusive: bool
     limit: float
+    part: Part = WHOLE
+
+    @property
+    def counted(self) -> bool:
+        """Whether the figure is a count of the simulation, which is exact."""
+        return self.measure in COUNTED
+
+    @property
+    def figure(self) -> str:
+        """As in the text."""
+        return self.text.strip().split("<")[0].split(">")[0].strip()
 
     def outcome(self, low: float, high: float) -> str:
         """HOLDS, REFUTED or UNDECIDED by the ends of an interval; one that is not known decides nothing."""
@@ -54,18 +70,30 @@ class Condition:
 def parse_condition(text: str) -> Condition:
     """Raises UsageError with what was expected."""
     found = _GRAMMAR.fullmatch(text)
-    measure, operator, number, rest = found.groups() if found else ("", None, None, "")
+    measure, brackets, operator, number, rest = found.groups() if found else ("", None, None, None, "")
 
     def bad(expected: str) -> UsageError:
         return UsageError(f"--fail-if {text}: {expected}, such as time>1.05")
 
-    if measure not in MEASURES:
-        raise bad(f"expected one of {', '.join(MEASURES)}")
+    if measure not in MEASURES and measure not in COUNTED:
+        raise bad(f"expected one of {', '.join((*MEASURES, *COUNTED))}")
+    part = _part(measure, brackets, bad) if brackets else WHOLE
     if operator is None:
         raise bad("expected one of > >= < <= after the figure")
     if number is None or rest or not (math.isfinite(float(number)) and float(number) > 0):
         raise bad("expected a ratio above 0 after the operator")
-    return Condition(text, measure, operator[0] == ">", operator.endswith("="), float(number))
+    return Condition(text, measure, operator[0] == ">", operator.endswith("="), float(number), part)
+
+
+def _part(measure: str, brackets: str, bad: Callable[[str], UsageError]) -> Part:
+    found = _PART.fullmatch(brackets)
+    if measure != "instructions":
+        raise bad("expected brackets after instructions only")
+    if not found or brackets == "[]":
+        raise bad(f"expected {', '.join(FUNCTIONS[:-1])} or {FUNCTIONS[-1]} in brackets, or a size in bytes after a colon, such as "
+                  "instructions[malloc:64]>1.05")
+    function, size = found.groups()
+    return Part(function or "", None if size is None else int(size))
 
 
 @dataclass(frozen=True)
@@ -79,6 +107,8 @@ class Judged:
     low: float
     high: float
     rounds: int
+    value: float = math.nan
+    base_value: float = math.nan
 
     @property
     def outcome(self) -> str:
@@ -88,21 +118,30 @@ class Judged:
     def sentence(self, trace: str) -> str:
         """As `replay` says it, with the trace, of which results may have many."""
         start = f"--fail-if {self.condition.text}: {'' if self.outcome == HOLDS else f'{self.outcome}: '}{self.allocator} "
+        if self.condition.counted and not math.isfinite(self.ratio):
+            return f"{start}was not counted, or {self.baseline} has none of it, in {trace}"
+        if self.condition.counted:
+            counts = f": {self.value:.0f}, was {self.base_value:.0f}" if math.isfinite(self.value) else ""
+            return f"{start}is at {self.ratio:.4f} of {self.baseline} in {trace}{counts}"
         if self.rounds == 0:
             return f"{start}has no round in common with {self.baseline} in {trace}"
         if not math.isfinite(self.low):
-            return f"{start}is at {self.ratio:.3f} of {self.baseline} in one round of {trace}, which has no interval"
+            rounds = "one round" if self.rounds == 1 else f"{self.rounds} rounds"
+            return f"{start}is at {self.ratio:.3f} of {self.baseline} in {rounds} of {trace}, without an interval"
         start += f"is at {self.ratio:.3f} [{self.low:.3f}, {self.high:.3f}] of {self.baseline} in {trace}"
         if self.outcome != UNDECIDED:
             return start
         return f"{start}; {rounds_needed(self.condition.more_rounds(self.ratio, self.low, self.high, self.rounds))}"
 
 
-def judge(comparison: pd.DataFrame, conditions: list[Condition]) -> list[Judged]:
+def judge(comparison: pd.DataFrame, conditions: list[Condition], runs: pd.DataFrame | None = None, baseline: str = "") -> list[Judged]:
     """Each condition for each allocator but the baseline, in the order given. Raises UsageError for a condition that nothing
-    could meet: it would pass for ever."""
+    could meet: it would pass for ever. Counts are in the runs, of which the baseline's are compared with."""
     judged = []
     for condition in conditions:
+        if condition.counted:
+            judged += _judge_counts(condition, {} if runs is None else counts_by_allocator(runs), baseline)
+            continue
         rows = comparison[comparison["measure"] == condition.measure]
         expected = ""
         if comparison["allocator"].nunique() < 2:
@@ -116,6 +155,23 @@ def judge(comparison: pd.DataFrame, conditions: list[Condition]) -> list[Judged]
         for _, row in rows[rows["verdict"] != BASELINE].iterrows():
             judged.append(Judged(condition, str(row["allocator"]), str(row["baseline"]), float(row["ratio"]),
                                  float(row["verdict_low"]), float(row["verdict_high"]), int(row["rounds"])))
+    return judged
+
+
+def _judge_counts(condition: Condition, counts: dict[str, dict[str, Any]], baseline: str) -> list[Judged]:
+    others = [name for name in counts if name not in (baseline, NULL_ALLOCATOR)]
+    values = {name: counted_figure(counts[name], condition.measure, condition.part) for name in (*others, baseline) if name in counts}
+    expected = ""
+    if baseline not in counts or not others:
+        expected = "a baseline and another allocator that were counted (replay -o FILE --instructions, or --pass count)"
+    elif not any(math.isfinite(value) for value in values.values()):
+        expected = "lines of replay --pass count without --instructions"
+    if expected:
+        raise UsageError(f"--fail-if {condition.text}: expected {expected}")
+    judged = []
+    for name in others:
+        ratio = values[name] / values[baseline] if values[baseline] > 0 else math.nan
+        judged.append(Judged(condition, name, baseline, ratio, ratio, ratio, int(math.isfinite(ratio)), values[name], values[baseline]))
     return judged
 
 

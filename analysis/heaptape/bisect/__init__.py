@@ -1,0 +1,1 @@
+"""The verb `bisect`: the commit that made an allocator worse."""

@@ -1,0 +1,155 @@
+"""One commit: built, and replayed beside the good one."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tempfile
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..base.errors import (
+    EXIT_BAD_INPUT,
+    EXIT_HOLDS,
+    EXIT_UNDECIDED,
+    EXIT_USAGE,
+    HeaptapeError,
+    UsageError,
+)
+from ..base.programs import ToolFailed, run_tool
+from ..results.comparison import compare, experiments
+from ..results.conditions import Condition, Judged, judge
+from ..results.reader import ResultsWarning, read_results
+from .history import Commit, History
+
+GOOD, BAD, SKIP = "good", "bad", "skip"
+_BASE, _HERE = "good", "commit"
+
+
+class BadInput(HeaptapeError):
+    """A trace that replay refuses: no commit can help."""
+
+    exit_status = EXIT_BAD_INPUT
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One condition's figure on one trace, as a ratio to the good commit (NaN: not known)."""
+
+    trace: str
+    figure: str
+    value: float
+    ratio: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Tested:
+    """What a commit came to, with the reason where it was skipped."""
+
+    commit: Commit
+    outcome: str
+    why: str = ""
+    figures: list[Figure] = field(default_factory=list)
+
+
+def passes(conditions: list[Condition]) -> list[str]:
+    """The options of replay that measure what the conditions ask for, and no more. Raises UsageError where no single run does."""
+    counts = [condition.measure for condition in conditions if condition.counted]
+    misses = any(measure not in ("instructions", "mapping_calls") for measure in counts)
+    timed = any(condition.measure == "time" for condition in conditions)
+    memory = any(not condition.counted and condition.measure != "time" for condition in conditions)
+    if misses and (timed or memory):
+        raise UsageError("--fail-if: faults and misses take --pass count, which measures neither time nor memory: expected them alone, or with "
+                         "instructions")
+    if not timed and not memory:
+        return ["--pass=count"] if misses else ["--pass=count", "--instructions"]
+    return [f"--pass={'both' if timed and memory else 'time' if timed else 'memory'}", *(["--instructions"] if counts else [])]
+
+
+class Bench:
+    """Builds commits and replays the traces."""
+
+    def __init__(self, replay: str, history: History, options: Any, conditions: list[Condition]) -> None:
+        self._replay, self._history, self._options, self._conditions = replay, history, options, conditions
+        self._passes = passes(conditions)
+        self._traces = [Path(trace).absolute() for trace in options.traces]
+        self._kept = history.folder / "good.so"
+
+    def keep_good(self, commit: Commit) -> None:
+        """Builds the commit that others are compared with. Raises HeaptapeError where that fails."""
+        self._history.check_out(commit)
+        why = self._build()
+        if why:
+            raise HeaptapeError(f"the good commit {commit}: {why}")
+        shutil.copy(self._library, self._kept)
+
+    @property
+    def _library(self) -> Path:
+        return self._history.tree / str(self._options.alloc)
+
+    def _build(self) -> str:
+        """Why it failed, or nothing. What an earlier commit has left is no library of this one."""
+        self._library.unlink(missing_ok=True)
+        try:
+            run_tool(["sh", "-c", 'cd "$0" && eval "$1"', str(self._history.tree), self._options.build])
+        except ToolFailed as error:
+            return f"the build failed: {error}"
+        return "" if self._library.is_file() else f"the build left no {self._options.alloc}"
+
+    def test(self, commit: Commit) -> Tested:
+        """The commit that is checked out."""
+        why = self._build()
+        if why:
+            return Tested(commit, SKIP, why)
+        outcomes, figures = [], []
+        for trace in self._traces:
+            try:
+                outcome, found = self._of_trace(trace)
+            except ToolFailed as error:
+                return Tested(commit, SKIP, f"{trace.name}: {error}")
+            outcomes.append(outcome)
+            figures += found
+        if BAD in outcomes or SKIP not in outcomes:
+            return Tested(commit, BAD if BAD in outcomes else GOOD, "", figures)
+        return Tested(commit, SKIP, "a condition stayed undecided", figures)
+
+    def _of_trace(self, trace: Path) -> tuple[str, list[Figure]]:
+        with tempfile.TemporaryDirectory(dir=self._history.folder) as folder:
+            results = Path(folder) / "results.jsonl"
+            status = self._run([f"--alloc={_BASE}={self._kept},{_HERE}={self._library}", f"--baseline={_BASE}", "-q", *self._passes,
+                                *(["--rounds", self._options.rounds] if "--pass=count" not in self._passes else []),
+                                *(f"--fail-if={condition.text}" for condition in self._conditions), "-o", str(results), "--", str(trace)])
+            return {0: GOOD, EXIT_HOLDS: BAD}.get(status, SKIP), self._figures(trace, results)
+
+    def _run(self, options: list[str]) -> int:
+        """The status that says what came of the conditions. Raises ToolFailed where the run failed."""
+        try:
+            run_tool([self._replay, *options])
+        except ToolFailed as error:
+            if error.exit_status in (EXIT_HOLDS, EXIT_UNDECIDED):
+                return error.exit_status
+            if error.exit_status == EXIT_USAGE:
+                raise UsageError(str(error)) from error
+            if error.exit_status == EXIT_BAD_INPUT:
+                raise BadInput(str(error)) from error
+            raise
+        return 0
+
+    def _figures(self, trace: Path, results: Path) -> list[Figure]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResultsWarning)
+            (found,) = experiments(read_results([str(results)]))
+        comparison = compare(found.all_runs, _BASE)
+        judged = judge(comparison, self._conditions, found.runs, _BASE)
+        return [Figure(trace.name, item.condition.figure, _value(item, comparison), item.ratio, item.low, item.high) for item in judged]
+
+
+def _value(item: Judged, comparison: Any) -> float:
+    if item.condition.counted:
+        return item.value
+    rows = comparison[(comparison["measure"] == item.condition.measure) & (comparison["allocator"] == item.allocator)]
+    return float(rows["value"].iloc[0]) if len(rows) else math.nan

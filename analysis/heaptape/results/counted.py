@@ -1,0 +1,63 @@
+"""What the simulation counted under each allocator: exact, so that one run says it (`replay --instructions`, `--pass count`)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+IN_CALLS = ("instructions", "mapping_calls")
+"""Those of the allocator's calls alone; the others are also of what the program touches first."""
+COUNTED = (*IN_CALLS, "faults", "l1d_misses", "l2_misses", "l1i_misses", "dtlb_misses", "stlb_misses")
+FUNCTIONS = ("malloc", "calloc", "realloc", "reallocarray", "free", "aligned_alloc", "aligned_new", "posix_memalign", "valloc", "other")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Calls of one function (\"\": of all) and of the size class that holds so many bytes (None: of all)."""
+
+    function: str = ""
+    size_bytes: int | None = None
+
+
+WHOLE = Part()
+
+
+def size_class(size_bytes: int) -> int:
+    """The least size of the class that holds it, four classes to a power of two, as the simulation has them."""
+    if size_bytes < 4:
+        return (0, 0, 2, 4)[size_bytes]
+    shift = size_bytes.bit_length() - 3
+    return size_bytes >> shift << shift
+
+
+def counts_by_allocator(runs: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """The last counts of each."""
+    if "counts" not in runs:
+        return {}
+    counted = runs[(runs["pass"] == "count") & (runs["failures"] == 0)]
+    return {str(name): counts for name, counts in zip(counted["allocator"], counted["counts"], strict=True)
+            if isinstance(counts, dict)}
+
+
+def counted_figure(counts: dict[str, Any], figure: str, part: Part = WHOLE) -> float:
+    """NaN where it was not counted."""
+    if part != WHOLE:
+        listed = counts.get("calls_by_size")
+        if listed is None:
+            return math.nan
+        low = None if part.size_bytes is None else size_class(part.size_bytes)
+        return float(sum(item["instructions"] for item in listed
+                         if part.function in ("", item["function"]) and low in (None, item["size_low"])))
+    if figure in IN_CALLS:
+        return _value(counts.get("allocator"), figure)
+    if isinstance(counts.get("time"), dict):
+        return _value(counts["time"], figure)
+    return _value(counts.get("allocator"), figure) + _value(counts.get("program"), figure)
+
+
+def _value(counts: Any, figure: str) -> float:
+    value = counts.get(figure) if isinstance(counts, dict) else None
+    return math.nan if value is None else float(value)

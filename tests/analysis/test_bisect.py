@@ -1,0 +1,133 @@
+"""`heaptape bisect` in a real repository of a small allocator, one of whose commits makes it slower."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import toy_allocator
+from tool_runner import Tools, run
+
+pytestmark = [pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is not installed") for name in ("git", "gcc", "valgrind")]
+
+BUILD = "mkdir -p build && gcc -O2 -fPIC -shared -fno-builtin -o build/lib.so toy.c"
+
+
+@pytest.fixture(scope="module")
+def trace(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bisect") / "t.bin"
+    tools.succeed([tools.build / "bench" / "make_trace", path, "5000", "200", "1", "1", "1000"])
+    return path
+
+
+def git(folder: Path, *words: str) -> str:
+    identity = {f"GIT_{who}_{what}": f"{who}@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    return subprocess.run(["git", *words], cwd=folder, env=os.environ | identity | {"GIT_CONFIG_GLOBAL": os.devnull}, check=True, timeout=60,
+                          capture_output=True, text=True).stdout.strip()
+
+
+def commit(folder: Path, subject: str, source: str) -> str:
+    (folder / "toy.c").write_text(source)
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", subject)
+    return git(folder, "rev-parse", "HEAD")
+
+
+PLAIN, SLOWER = toy_allocator.toy_source(), toy_allocator.toy_source(nops=200)
+BROKEN = "#error not now\n" + PLAIN
+
+
+def made_of(folder: Path, sources: list[str]) -> Path:
+    """A repository with a commit of each."""
+    git(folder, "init", "-q", "-b", "main")
+    for number, source in enumerate(sources, start=1):
+        commit(folder, f"Change {number}", f"{source}\n// {number}\n")
+        if number == 1:
+            git(folder, "tag", "v1")
+    (folder / "toy.c").write_text("not committed")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four commits, of which the third is slower."""
+    return made_of(tmp_path_factory.mktemp("repository"), [PLAIN, PLAIN, SLOWER, SLOWER])
+
+
+@pytest.fixture(scope="module")
+def longer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight, of which the third and the sixth do not build and the fifth is slower."""
+    return made_of(tmp_path_factory.mktemp("longer"), [PLAIN, PLAIN, BROKEN, PLAIN, SLOWER, BROKEN, SLOWER, SLOWER])
+
+
+def bisect(tools: Tools, repository: Path, trace: Path, *more: str, build: str = BUILD) -> subprocess.CompletedProcess[bytes]:
+    return run([tools.build / "heaptape", "bisect", "--build", build, "--alloc", "build/lib.so", "--fail-if", "instructions>1.01", *more, trace],
+               cwd=repository, timeout=240)
+
+
+def test_the_first_bad_commit_with_the_figures_on_both_sides(tools: Tools, repository: Path, trace: Path) -> None:
+    done = bisect(tools, repository, trace, "--good", "v1", "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert (said["first_bad"]["subject"], said["before"]["subject"]) == ("Change 3", "Change 2")
+    (at,), (before,) = said["first_bad"]["figures"], said["before"]["figures"]
+    assert at["figure"] == before["figure"] == "instructions"
+    assert before["ratio"] == 1 and at["ratio"] > 1.1 and at["value"] / before["value"] == pytest.approx(at["ratio"])
+    # What was at hand is as it was, and nothing of the search is left.
+    assert (repository / "toy.c").read_text() == "not committed" and not (repository / "build").exists()
+    assert git(repository, "worktree", "list").count("\n") == 0 and "bisect" not in git(repository, "for-each-ref")
+    assert git(repository, "rev-parse", "--abbrev-ref", "HEAD") == "main"
+
+
+@pytest.mark.thorough
+def test_commits_that_do_not_build_are_skipped(tools: Tools, longer: Path, trace: Path) -> None:
+    done = bisect(tools, longer, trace, "--good", "v1")
+    assert done.returncode == 0, done.stderr
+    first, before, *_ = done.stdout.decode().splitlines()
+    assert first.startswith("first bad commit: ") and first.endswith("Change 5")
+    assert before.startswith("before it: ") and before.endswith("Change 4")
+    assert b"skip: " in done.stderr and b"the build failed" in done.stderr
+
+
+@pytest.mark.thorough
+def test_only_skipped_commits_left(tools: Tools, repository: Path, trace: Path) -> None:
+    """All between the ends fail to build."""
+    build = f"grep -q '// 1\\|// 4' toy.c && {BUILD}"
+    done = bisect(tools, repository, trace, "--good", "v1", build=build)
+    assert done.returncode == 5
+    listed = done.stdout.decode()
+    assert all(f"Change {number}" in listed for number in range(2, 5)) and "Change 1" not in listed
+    assert b"skip: " in done.stderr and b"the build failed" in done.stderr
+
+
+@pytest.mark.parametrize(("more", "status", "said"), [
+    (["--good", "v1", "--bad", "v1"], 1, b"expected it to be bad, found good, instructions 1.0000"),
+    (["--good", "v9"], 2, b"v9: expected a commit of this repository"),
+    (["--good", "HEAD", "--bad", "v1"], 2, b"expected --good to be an ancestor of --bad"),
+    (["--good", "v1", "--fail-if", "faults>1", "--fail-if", "rss_peak>1"], 2, b"expected them alone"),
+    (["--good", "v1", "--fail-if", "speed>1"], 2, b"--fail-if speed>1: expected one of time"),
+])
+def test_what_cannot_be_searched(tools: Tools, repository: Path, trace: Path, more: list[str], status: int, said: bytes) -> None:
+    done = bisect(tools, repository, trace, *more)
+    assert done.returncode == status and said in done.stderr and done.stdout == b"", done.stderr
+    assert git(repository, "worktree", "list").count("\n") == 0
+
+
+def test_outside_of_a_repository(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    done = bisect(tools, tmp_path, trace, "--good", "v1")
+    assert done.returncode == 2 and b"expected to be run in a git repository" in done.stderr
+
+
+def test_a_good_commit_that_does_not_build(tools: Tools, repository: Path, trace: Path) -> None:
+    done = bisect(tools, repository, trace, "--good", "v1~0", build="false")
+    assert done.returncode == 1 and b"the good commit" in done.stderr and b"the build failed" in done.stderr
+
+
+def test_a_bad_trace(tools: Tools, repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.bin").write_bytes(b"no trace")
+    done = bisect(tools, repository, tmp_path / "bad.bin", "--good", "v1")
+    assert done.returncode == 3 and b"bad.bin" in done.stderr

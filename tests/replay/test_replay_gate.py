@@ -1,0 +1,174 @@
+"""The gate that needs no clock: conditions on exact counts, and baseline files."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import toy_allocator
+from tool_runner import Tools, run
+
+pytestmark = [pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed"),
+              pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")]
+
+COUNT = ("--pass", "count", "--instructions", "-q")
+
+
+@pytest.fixture(scope="module")
+def trace(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """20,000 calls on one thread."""
+    path = tmp_path_factory.mktemp("gate") / "t.bin"
+    tools.succeed([tools.build / "bench" / "make_trace", path, "20000", "500", "1", "1", "1000"])
+    return path
+
+
+def counts_of(tools: Tools, trace: Path, alloc: str) -> dict:
+    done = run([tools.replay_program, *COUNT, "--json", "--alloc", alloc, trace])
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["counts"]
+
+
+@pytest.fixture(scope="module")
+def planted(tools: Tools, trace: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """An allocator, and the same with 2 % more instructions."""
+    folder = tmp_path_factory.mktemp("planted")
+    plain = toy_allocator.toy_allocator(folder, "plain")
+    counts = counts_of(tools, trace, f"toy={plain}")["toy"]
+    frees = sum(item["calls"] for item in counts["calls_by_size"] if item["function"] == "free")
+    nops = round(0.02 * counts["allocator"]["instructions"] * toy_allocator.EVERY / frees)
+    return {"plain": plain, "slower": toy_allocator.toy_allocator(folder, "slower", nops=nops),
+            "larger": toy_allocator.toy_allocator(folder, "larger", least_class=12)}
+
+
+def gate(tools: Tools, trace: Path, old: Path, new: Path, *more: str) -> subprocess.CompletedProcess[bytes]:
+    return run([tools.replay_program, *COUNT, "--alloc", f"old={old},new={new}", "--baseline", "old", *more, trace])
+
+
+def test_calls_by_size_add_up(tools: Tools, trace: Path) -> None:
+    for counts in counts_of(tools, trace, "glibc").values():
+        assert sum(item["instructions"] for item in counts["calls_by_size"]) == counts["allocator"]["instructions"]
+        assert {item["function"] for item in counts["calls_by_size"]} <= counts["calls"].keys()
+        for name, calls in counts["calls"].items():
+            assert sum(item["calls"] for item in counts["calls_by_size"] if item["function"] == name) == calls
+
+
+def test_two_percent_more_are_found_and_nothing_else(tools: Tools, trace: Path, planted: dict[str, Path]) -> None:
+    condition = ("--fail-if", "instructions>1.01")
+    found = gate(tools, trace, planted["plain"], planted["slower"], *condition)
+    assert found.returncode == 4 and b"--fail-if instructions>1.01: new is at 1.02" in found.stderr
+    assert gate(tools, trace, planted["plain"], planted["plain"], *condition).returncode == 0
+
+
+@pytest.mark.slow
+def test_twenty_gates_of_twenty_while_the_machine_is_loaded(tools: Tools, trace: Path, planted: dict[str, Path]) -> None:
+    load = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        counted = {counts_of(tools, trace, f"toy={planted['plain']}")["toy"]["allocator"]["instructions"] for _ in range(20)}
+        assert max(counted) <= 1.001 * min(counted)
+        right = [gate(tools, trace, planted["plain"], planted["slower"], "--fail-if", "instructions>1.01").returncode for _ in range(20)]
+        wrong = [gate(tools, trace, planted["plain"], planted["plain"], "--fail-if", "instructions>1.01").returncode for _ in range(20)]
+    finally:
+        for process in load:
+            process.kill()
+            process.wait(timeout=10)
+    assert right == [4] * 20 and wrong == [0] * 20
+
+
+def test_one_function_and_one_size_class(tools: Tools, trace: Path, planted: dict[str, Path]) -> None:
+    done = gate(tools, trace, planted["plain"], planted["slower"], "--fail-if", "instructions[free]>1.02", "--fail-if",
+                "instructions[malloc]>1.0001", "--fail-if", "instructions[:100]>1.0001", "--json")
+    said = {item["condition"]: item["outcome"] for item in json.loads(done.stdout)["fail_if"]}
+    assert said == {"instructions[free]>1.02": "holds", "instructions[malloc]>1.0001": "refuted", "instructions[:100]>1.0001": "holds"}
+    # A trace without such calls decides nothing.
+    never = gate(tools, trace, planted["plain"], planted["slower"], "--fail-if", "instructions[valloc]>1.01")
+    assert never.returncode == 5 and b"undecided: new: old has none of these" in never.stderr
+
+
+def test_misses_and_faults(tools: Tools, trace: Path, planted: dict[str, Path]) -> None:
+    done = run([tools.replay_program, "-q", "--pass", "count", "--alloc", f"old={planted['plain']},new={planted['larger']}", "--baseline", "old",
+                "--fail-if", "faults>1.5", "--fail-if", "mapping_calls<0.1", trace])
+    assert done.returncode == 4 and b"--fail-if faults>1.5: new is at" in done.stderr and b"mapping_calls" not in done.stderr
+
+
+@pytest.mark.parametrize(("more", "said"), [
+    (["--pass", "memory", "--fail-if", "instructions>1"], b"expected --instructions, or --pass count"),
+    (["--instructions", "--fail-if", "faults>1"], b"expected --pass count, without --instructions"),
+    (["--pass", "count", "--fail-if", "time>1"], b"expected the time pass"),
+    (["--instructions", "--fail-if", "instructions[munmap]>1"], b"expected malloc, calloc"),
+    (["--instructions", "--fail-if", "instructions[malloc:x]>1"], b"expected a size in bytes"),
+    (["--instructions", "--fail-if", "instructions[]>1"], b"expected malloc, calloc"),
+    (["--fail-if", "rss_peak[malloc]>1"], b"expected brackets after instructions only"),
+    (["--baseline-file", "x.json", "--baseline", "glibc"], b"expected one of them"),
+    (["--baseline-file", "x.json", "--fail-if", "time>1"], b"times of another run say nothing"),
+    (["--pass", "time", "--write-baseline", "x.json"], b"expected a pass with figures"),
+])
+def test_what_nothing_could_decide_is_refused(tools: Tools, trace: Path, more: list[str], said: bytes) -> None:
+    done = run([tools.replay_program, "--alloc", "glibc,jemalloc", *more, trace])
+    assert done.returncode == 2 and said in done.stderr
+
+
+@pytest.fixture(scope="module")
+def baseline(tools: Tools, trace: Path, planted: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("baseline") / "baseline.json"
+    tools.succeed([tools.replay_program, "-q", "--pass", "memory", "--instructions", "--alloc", f"toy={planted['plain']}", "--rounds", "6",
+                   "--write-baseline", path, trace])
+    return path
+
+
+def against(tools: Tools, trace: Path, baseline: Path, library: Path, *more: str) -> subprocess.CompletedProcess[bytes]:
+    return run([tools.replay_program, "-q", "--pass", "memory", "--instructions", "--alloc", f"toy={library}", "--rounds", "6", "--json",
+                "--baseline-file", baseline, "--fail-if", "instructions>1.01", "--fail-if", "rss_peak>1.05", *more, trace])
+
+
+@pytest.mark.parametrize(("name", "status", "said"), [("plain", 0, b""), ("slower", 4, b"instructions>1.01: toy is at 1.02"),
+                                                      ("larger", 4, b"rss_peak>1.05: toy is at")])
+def test_a_baseline_file_takes_the_place_of_another_library(
+        tools: Tools, trace: Path, planted: dict[str, Path], baseline: Path, name: str, status: int, said: bytes) -> None:
+    done = against(tools, trace, baseline, planted[name])
+    assert done.returncode == status, done.stderr
+    assert said in done.stderr and str(baseline).encode() in (done.stderr or str(baseline).encode())
+    figures = {item["figure"]: item for item in json.loads(done.stdout)["against_file"]["figures"]}
+    assert 0.99 < figures["rss_end"]["ratio"] if name == "larger" else 0.95 < figures["rss_end"]["ratio"] < 1.05
+
+
+def changed(baseline: Path, folder: Path, *keys: str, value: object) -> Path:
+    whole = json.loads(baseline.read_text())
+    inner = whole
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] = value
+    path = folder / "changed.json"
+    path.write_text(json.dumps(whole))
+    return path
+
+
+@pytest.mark.parametrize(("keys", "value", "said"), [
+    (("trace", "sha256"), "0" * 64, "trace.sha256: expected "),
+    (("machine", "page_bytes"), 1, "machine.page_bytes: expected "),
+    (("machine", "libc"), "glibc 1.0", 'found "glibc 1.0"'),
+    (("settings", "touch"), "all", 'settings.touch: expected "recorded", as this run has, found "all"'),
+    (("version",), 9, "version: expected 1, found 9"),
+    (("format",), "other", 'format: expected "heaptape-baseline", found "other"'),
+    (("allocators",), {"a": {}, "b": {}}, "allocators: expected an entry toy, or a single one, found neither"),
+    (("allocators", "toy", "counts"), None, "--fail-if instructions>1.01: expected figures for it, found none"),
+])
+def test_a_baseline_file_of_something_else_is_refused(
+        tools: Tools, trace: Path, planted: dict[str, Path], baseline: Path, tmp_path: Path, keys: tuple[str, ...], value: object, said: str) -> None:
+    path = changed(baseline, tmp_path, *keys, value=value)
+    done = against(tools, trace, path, planted["plain"])
+    assert done.returncode == 3 and done.stdout == b""
+    (line,) = done.stderr.decode().splitlines()
+    assert line.startswith(f"heaptape replay: {path}: ") and said in line
+
+
+def test_a_damaged_baseline_file(tools: Tools, trace: Path, planted: dict[str, Path], baseline: Path, tmp_path: Path) -> None:
+    path = tmp_path / "cut.json"
+    path.write_bytes(baseline.read_bytes()[:300])
+    done = against(tools, trace, path, planted["plain"])
+    assert done.returncode == 3 and f"{path}: offset ".encode() in done.stderr and done.stderr.count(b"\n") == 1
+    done = against(tools, trace, tmp_path / "none.json", planted["plain"])
+    assert done.returncode == 3 and b"none.json: can't be read: No such file or directory" in done.stderr
