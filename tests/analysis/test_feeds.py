@@ -117,6 +117,7 @@ def test_hyperfine(tmp_path: Path) -> None:
     assert {result["command"] for result in found["results"]} == {"job.bin glibc", "job.bin mimalloc"}
 
 
+@pytest.mark.thorough
 def test_hyperfine_has_the_same_keys(tmp_path: Path) -> None:
     """The program itself, where it is installed. Its user and system time, of processes, are not measured here."""
     hyperfine = shutil.which("hyperfine")
