@@ -155,4 +155,8 @@ def test_how_to_use_one() -> None:
     assert use_lines(*library, "", [], "./app", "glibc")[-1] == ("Docker", "ENV LD_PRELOAD=/usr/lib/libjemalloc.so.2")
     assert use_lines("x", "/opt/replay-x", "", [], "./app", "glibc") == []
     assert use_lines("glibc", "/lib/libc.so.6", "", [], "./app", "glibc") == []
+    [(what, line)] = use_lines(*library, "libjemalloc2", [], "./app", "mimalloc", linked="mimalloc")
+    assert use_lines("jemalloc", "", "", ["MALLOC_CONF=narenas:2"], "./app", "jemalloc", linked="jemalloc") == \
+        [("program", "the linked jemalloc reads _RJEM_MALLOC_CONF=narenas:2")]
+    assert what == "program" and line.startswith("link jemalloc in place of mimalloc: LD_PRELOAD does not reach")
     assert "LD_PRELOAD=/lib/libc.so.6" in use_lines("glibc", "/lib/libc.so.6", "", [], "./app", "jemalloc")[0][1]

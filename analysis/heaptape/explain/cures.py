@@ -48,11 +48,12 @@ class Cure:
 
 @dataclass(frozen=True)
 class Candidate:
-    """alloc: as --alloc takes it; what --list says of it."""
+    """alloc: as --alloc takes it; what --list says of it; the allocator that is part of the recorded program, or ""."""
 
     alloc: str
     words: str
     listed: dict[str, Any]
+    linked: str = ""
 
     @property
     def name(self) -> str:
@@ -91,17 +92,17 @@ def try_cures(replay: str, trace: str, baseline: Candidate, figure: str, budget_
         printed = error.printed  # some of them failed
     rows = {str(item["name"]): item for item in json.loads(printed)["allocators"]}
     base = (rows.get(baseline.name) or {}).get(figure, {}).get("median")
-    found = [_cure(one, rows[one.name], figure, base) for one in tried if base and one.name in rows]
+    found = [_cure(one, rows[one.name], figure, base, baseline.linked) for one in tried if base and one.name in rows]
     return sorted((cure for cure in found if cure), key=lambda cure: -cure.saves_bytes)
 
 
-def _cure(one: Candidate, row: dict[str, Any], figure: str, base: float) -> Cure | None:
+def _cure(one: Candidate, row: dict[str, Any], figure: str, base: float, linked: str) -> Cure | None:
     rss, time = row[figure], row.get("alloc_time_ns") or {}
     if rss.get("ratio") is None:
         return None
     low, high = (rss["ratio"] if rss.get(key) is None else rss[key] for key in ("verdict_low", "verdict_high"))
     lines = use_lines(str(one.listed.get("kind") or ""), str(one.listed.get("path") or ""), str(one.listed.get("package") or ""),
-                      list(one.listed.get("environment") or []), "COMMAND", "glibc")
+                      list(one.listed.get("environment") or []), "COMMAND", "glibc", linked)
     return Cure(one.words, one.alloc, base * (1 - rss["ratio"]), base * (1 - high), base * (1 - low), time.get("ratio"), lines)
 
 

@@ -50,7 +50,7 @@ def _allocators(replay: str, asked: str | None, context: dict[str, Any]) -> list
     listed = list_allocators(replay, asked) if asked else []
     if not 1 <= len(listed) <= _ALLOCATORS_MAX or any(item["name"] == "null" for item in listed):
         raise UsageError(f"--alloc {asked}: expected 1 to {_ALLOCATORS_MAX} allocators")
-    return [Candidate(asked, "", item) for item in listed]
+    return [Candidate(asked, "", item, str(context.get("linked_allocator") or "")) for item in listed]
 
 
 def _moments(at: str, totals: dict[str, Any] | None) -> str:

@@ -39,9 +39,9 @@ def _saves_little(summary: Summary) -> bool:
     return bool(found) and all(share is not None and share.saving.share < SMALL_SHARE for share in found)
 
 
-def uses(summary: Summary, command: str, recorded_kind: str) -> list[Use]:
+def uses(summary: Summary, command: str, recorded_kind: str, linked: str = "") -> list[Use]:
     """One for each leader; none where that would save little. `command` as one types it; `recorded_kind` is the recorded program's
-    allocator, or ""."""
+    allocator, or ""; `linked` the one that is part of the program, or ""."""
     found: list[Use] = []
     runs = summary.experiment.runs
     if _saves_little(summary):
@@ -50,7 +50,7 @@ def uses(summary: Summary, command: str, recorded_kind: str) -> list[Use]:
         run = runs[runs["allocator"] == name].iloc[0]
         kind, path, package = (_text(run, f"allocator_{key}") for key in ("kind", "path", "debian"))
         variables = run.get("allocator_environment")
-        found.append(Use(name, path, use_lines(kind, path, package, variables if isinstance(variables, list) else [], command, recorded_kind)))
+        found.append(Use(name, path, use_lines(kind, path, package, variables if isinstance(variables, list) else [], command, recorded_kind, linked)))
     return found
 
 
@@ -59,8 +59,15 @@ def _text(run: pd.Series, column: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def use_lines(kind: str, path: str, package: str, variables: Sequence[str], command: str, recorded_kind: str) -> list[tuple[str, str]]:
-    """Empty where it can't be preloaded. A program that ran under another gets the C library itself in front of that."""
+def use_lines(kind: str, path: str, package: str, variables: Sequence[str], command: str, recorded_kind: str,
+              linked: str = "") -> list[tuple[str, str]]:
+    """Empty where it can't be preloaded. A program that ran under another gets the C library itself in front of that. One that
+    an allocator is linked into goes past all that is preloaded."""
+    if linked == kind and variables:
+        prefix = "_RJEM_" if kind == "jemalloc" else ""  # what Rust's crates compile it with
+        return [("program", f"the linked {kind} reads " + " ".join(prefix + item for item in variables))]
+    if linked:
+        return [("program", f"link {kind} in place of {linked}: LD_PRELOAD does not reach an allocator that is part of the program")]
     preload = [] if kind == "glibc" and recorded_kind in ("glibc", "") else [f"LD_PRELOAD={path}"]
     if preload and ".so" not in Path(path).name:
         return []

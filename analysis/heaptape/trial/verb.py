@@ -10,6 +10,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 from ..base.errors import EXIT_FAILED, HeaptapeError, UsageError
 from ..base.printable import printable
@@ -77,9 +78,10 @@ def _summary(folder: Path, baseline: str) -> Summary:
     return summarise(experiments(frame)[0], baseline, traces=[folder / "trace.bin"])
 
 
-def _use(summary: Summary, command: list[str], recorded_kind: str) -> list[str]:
+def _use(summary: Summary, command: list[str], context: dict[str, Any]) -> list[str]:
     lines = []
-    for use in uses(summary, shlex.join(command), recorded_kind):
+    kind, linked = (str(context.get(key) or "") for key in ("allocator_name", "linked_allocator"))
+    for use in uses(summary, shlex.join(command), kind, linked):
         lines += ["", f"To use {use.allocator}:", *(f"  {what:7}  {line}" for what, line in use.lines)] if use.lines else \
             ["", f"{use.allocator} is not a library and can't be preloaded ({use.path})."]
     return lines or ["", no_reason(summary)]
@@ -93,7 +95,7 @@ def _answer(summary: Summary, recorded: Recorded, why_baseline: str, command: li
     if recorded.keeps_small_objects:
         lines += ["Python allocates objects of up to 512 bytes itself: they are not compared. To compare them too: "
                   f"PYTHONMALLOC=malloc heaptape try -- {shlex.join(command)}"]
-    lines += _use(summary, command, str(recorded.context.get("allocator_name") or ""))
+    lines += _use(summary, command, recorded.context)
     if recorded.others:
         lines += ["", f"{recorded.executable} (process {recorded.context.get('pid')}) was compared; there are {recorded.others} other logs; "
                   "--process NAME takes another."]
