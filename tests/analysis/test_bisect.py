@@ -105,7 +105,7 @@ def test_only_skipped_commits_left(tools: Tools, repository: Path, trace: Path) 
 
 
 @pytest.mark.parametrize(("more", "status", "said"), [
-    (["--good", "v1", "--bad", "v1"], 1, b"expected it to be bad, found good, instructions 1.0000"),
+    pytest.param(["--good", "v1", "--bad", "v1"], 1, b"expected it to be bad, found good, instructions 1.0000", marks=pytest.mark.thorough),
     (["--good", "v9"], 2, b"v9: expected a commit of this repository"),
     (["--good", "HEAD", "--bad", "v1"], 2, b"expected --good to be an ancestor of --bad"),
     (["--good", "v1", "--fail-if", "faults>1", "--fail-if", "rss_peak>1"], 2, b"expected them alone"),

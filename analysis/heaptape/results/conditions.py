@@ -127,7 +127,7 @@ class Judged:
             return f"{start}has no round in common with {self.baseline} in {trace}"
         if not math.isfinite(self.low):
             rounds = "one round" if self.rounds == 1 else f"{self.rounds} rounds"
-            return f"{start}is at {self.ratio:.3f} of {self.baseline} in {rounds} of {trace}, without an interval"
+            return f"{start}is at {self.ratio:.3f} of {self.baseline} in {rounds} of {trace}, which has no interval"
         start += f"is at {self.ratio:.3f} [{self.low:.3f}, {self.high:.3f}] of {self.baseline} in {trace}"
         if self.outcome != UNDECIDED:
             return start
