@@ -109,6 +109,8 @@ def test_only_skipped_commits_left(tools: Tools, repository: Path, trace: Path) 
     (["--good", "v9"], 2, b"v9: expected a commit of this repository"),
     (["--good", "HEAD", "--bad", "v1"], 2, b"expected --good to be an ancestor of --bad"),
     (["--good", "v1", "--fail-if", "faults>1", "--fail-if", "rss_peak>1"], 2, b"expected them alone"),
+    (["--good", "v1", "--alloc", "/usr/lib/libmine.so"], 2, b"expected a path within the work tree"),
+    (["--good", "v1", "--alloc", "../libmine.so"], 2, b"expected a path within the work tree"),
     (["--good", "v1", "--fail-if", "speed>1"], 2, b"--fail-if speed>1: expected one of time"),
 ])
 def test_what_cannot_be_searched(tools: Tools, repository: Path, trace: Path, more: list[str], status: int, said: bytes) -> None:

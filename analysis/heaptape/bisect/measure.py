@@ -76,6 +76,9 @@ class Bench:
     def __init__(self, replay: str, history: History, options: Any, conditions: list[Condition]) -> None:
         self._replay, self._history, self._options, self._conditions = replay, history, options, conditions
         self._passes = passes(conditions)
+        library = Path(options.alloc)
+        if library.is_absolute() or ".." in library.parts:  # it is removed before each build
+            raise UsageError(f"--alloc {options.alloc}: expected a path within the work tree, such as build/lib.so")
         self._traces = [Path(trace).absolute() for trace in options.traces]
         self._kept = history.folder / "good.so"
 
