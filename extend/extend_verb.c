@@ -114,15 +114,10 @@ static void say_stretch(const json_t *said, const struct options *options) {
     uint64_t alone = (uint64_t)(figure(said, "unmatched_freed") + figure(said, "unmatched_made"));
     if (alone) ht_print(out, "; %s of them have no partner", ht_grouped(without, alone));
     fputc('\n', out);
-    double hours = (double)(options->request.to_ns - until_ns) / 3600e9,
-           bytes = figure(said, "live_mean_bytes");
     char low[32], high[32];
-    double end = bytes + (json_is_true(json_object_get(said, "grows"))
-                              ? figure(said, "live_slope_bytes_per_hour") * hours
-                              : 0);
     ht_print(out, "live at the end: %s; from what was recorded, between %s and %s can't be excluded\n",
-             ht_bytes(live, end), ht_bytes(low, fmax(bytes + figure(said, "live_slope_low") * hours, 0)),
-             ht_bytes(high, bytes + figure(said, "live_slope_high") * hours));
+             ht_bytes(live, figure(said, "live_to_bytes")), ht_bytes(low, figure(said, "live_to_low_bytes")),
+             ht_bytes(high, figure(said, "live_to_high_bytes")));
 }
 
 static int extend(const struct options *options, struct ht_trace_reader **reader, struct ht_error *error) {

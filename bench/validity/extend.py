@@ -123,7 +123,8 @@ def compare(name: str, trace: Path, program: dict[str, Any], folder: Path, optio
     predicted, real = (replayed(which, folder, options) for which in (long, full))
     print(f"{name}: {said['from_ns'] / 1e9:.0f} to {said['until_ns'] / 1e9:.0f} s, {said['loops']} times, to {to_s:.0f} s; "
           f"{said['freed_objects']:,} freed, {said['made_objects']:,} made, "
-          f"{said['unmatched_freed'] + said['unmatched_made']:,} without a partner", flush=True)
+          f"{said['unmatched_freed'] + said['unmatched_made']:,} without a partner; live bytes then between "
+          f"{said['live_to_low_bytes'] / 1e6:.1f} and {said['live_to_high_bytes'] / 1e6:.1f} MB", flush=True)
     errors = []
     for allocator, line in real.items():
         if allocator not in predicted:

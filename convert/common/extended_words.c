@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 const char *extended_time(char text[EXTENDED_TIME_BYTES], uint64_t ns) {
     uint64_t tenths = ns / 100000000, seconds = tenths / 10, minutes = seconds / 60;
@@ -24,6 +25,16 @@ static bool time_of(const json_t *extended, const char *key, char text[EXTENDED_
     return true;
 }
 
+// A growth may go on in several ways.
+static void add_doubt(const json_t *extended, char words[EXTENDED_WORDS_BYTES]) {
+    double low = json_number_value(json_object_get(extended, "live_to_low_bytes")),
+           high = json_number_value(json_object_get(extended, "live_to_high_bytes"));
+    size_t used = strlen(words);
+    if (json_is_true(json_object_get(extended, "grows")) && high > low)
+        snprintf(words + used, EXTENDED_WORDS_BYTES - used, "; live bytes at its end: %.3g to %.3g MB",
+                 low / 1e6, high / 1e6);
+}
+
 bool extended_words(const json_t *context, char words[EXTENDED_WORDS_BYTES]) {
     const json_t *extended = json_object_get(context, "extended");
     char from[EXTENDED_TIME_BYTES], until[EXTENDED_TIME_BYTES];
@@ -35,5 +46,6 @@ bool extended_words(const json_t *context, char words[EXTENDED_WORDS_BYTES]) {
         snprintf(words, EXTENDED_WORDS_BYTES, "%stime after %s is extrapolated from %s to %s", cut, until,
                  from, until);
     else snprintf(words, EXTENDED_WORDS_BYTES, "a part of its time is extrapolated");
+    add_doubt(extended, words);
     return true;
 }

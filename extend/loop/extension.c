@@ -9,6 +9,7 @@
 
 #include "extended_words.h"
 #include "file_digest.h"
+#include "growth.h"
 #include "json_values.h"
 #include "looped_trace.h"
 #include "plan_loops.h"
@@ -64,6 +65,22 @@ static int read_windows(struct ht_trace_reader *reader, const char *path,
     return -1;
 }
 
+// A trend is no reason to expect its like for any time.
+static int judge_growth(const struct steady_stretch *stretch, uint64_t to_ns, const char *path,
+                        struct ht_error *error) {
+    uint64_t known_ns = growth_known_until_ns(stretch);
+    if (to_ns <= known_ns) return 0;
+    struct growth then = growth_at(stretch, to_ns);
+    char span[80], to[EXTENDED_TIME_BYTES], known[EXTENDED_TIME_BYTES];
+    span_words(span, stretch->from_ns, stretch->until_ns);
+    return refuse(
+        error, path,
+        "live bytes grow from %s, by %.3g MB/hour; whether that slows down or speeds up would show in a "
+        "longer stretch: at %s they are between %.3g and %.3g MB; up to %s it is known well enough",
+        span, stretch->live.step * 3600e9 / 1e6, extended_time(to, to_ns), then.low_bytes / 1e6,
+        then.high_bytes / 1e6, extended_time(known, known_ns));
+}
+
 // Finds or judges the stretch.
 static int choose_stretch(const struct steady_windows *windows, const char *path, size_t from_window,
                           const struct extension_request *request, struct steady_stretch *stretch,
@@ -73,7 +90,9 @@ static int choose_stretch(const struct steady_windows *windows, const char *path
         steady_stretch_judge(windows, request->from_ns == UINT64_MAX ? 0 : request->from_ns,
                              request->until_ns, stretch);
     else steady_stretch_find(windows, from_window, stretch);
-    if (stretch->verdict == STEADY_YES) return 0;
+    // Who gives a stretch is told what it leaves open, with the result.
+    if (stretch->verdict == STEADY_YES)
+        return is_given(request) ? 0 : judge_growth(stretch, request->to_ns, path, error);
     span_words(span, stretch->from_ns, stretch->until_ns);
     return refuse(error, path, "%s%s, %s", is_given(request) ? "" : "no steady stretch; in ", span,
                   stretch->words);
@@ -135,6 +154,11 @@ static json_t *describe(const char *path, const struct extension_request *reques
     json_set_figure(said, "live_slope_bytes_per_hour", stretch->live.step * hour_ns);
     json_set_figure(said, "live_slope_low", stretch->live.low * hour_ns);
     json_set_figure(said, "live_slope_high", stretch->live.high * hour_ns);
+    struct growth then = growth_at(stretch, request->to_ns);
+    json_set_figure(said, "live_to_bytes", then.bytes);
+    json_set_figure(said, "live_to_low_bytes", then.low_bytes);
+    json_set_figure(said, "live_to_high_bytes", then.high_bytes);
+    json_set_figure(said, "live_to_slope_doubt", then.slope_doubt * hour_ns);
     json_set_figure(said, "live_error_share", plan->live_error);
     json_set_number(said, "live_objects", plan->live_objects);
     json_set_number(said, "freed_objects", plan->freed_objects);

@@ -147,6 +147,9 @@ def test_replay_extends_without_a_file(tools: Tools, services: dict[str, Path], 
 def test_growth_goes_on_as_it_was(tools: Tools, services: dict[str, Path], tmp_path: Path) -> None:
     said = extended(tools, services["leak"], tmp_path / "long.bin", "--from", 6, "--until", 18, "--to", 100)
     assert said["grows"] and said["live_slope_low"] > 0
+    # A stretch that was given is taken, and what it leaves open is said.
+    assert 0 <= said["live_to_low_bytes"] < said["live_to_bytes"] < said["live_to_high_bytes"]
+    assert b"; live bytes at its end: " in tools.succeed([tools.heaptape, "info", tmp_path / "long.bin"]).stdout
     loop_ns = said["until_ns"] - said["from_ns"]
     live = live_by_time(tmp_path / "long.bin", said["from_ns"] + loop_ns * np.arange(said["loops"]))
     per_loop = said["live_slope_bytes_per_hour"] / 3600e9 * loop_ns
@@ -156,6 +159,7 @@ def test_growth_goes_on_as_it_was(tools: Tools, services: dict[str, Path], tmp_p
 
 @pytest.mark.parametrize(("kind", "options", "words"), [
     ("accelerating", (), "faster and faster|do not change evenly"),
+    ("leak", (), "whether that slows down or speeds up would show in a longer stretch"),
     ("day", (), "changes|do not change evenly|one phase|fall by"),
     ("phases", ("--from", 2, "--until", 11), "one phase of several"),
     ("phases", (), "no steady stretch"),

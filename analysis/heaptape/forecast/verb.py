@@ -14,16 +14,14 @@ from ..base.text_table import table_lines
 from .estimates import Estimate, estimate
 from .parts import Key, Replayed, replay_parts, steady_stretch
 
-_HOUR_NS = 3600e9
-
 Forecasts = dict[Key, tuple[Estimate, Estimate]]
 
 
 def _forecasts(said: dict[str, Any], replayed: Replayed, scale: int) -> Forecasts:
-    """RSS and slope. Live bytes may grow by any slope that the recording does not exclude."""
-    half = scale * (said["live_slope_high"] - said["live_slope_low"]) / 2
-    hours = (said["to_ns"] - said["until_ns"]) / _HOUR_NS
-    return {key: (estimate([rss for rss, _ in parts], half * hours), estimate([slope for _, slope in parts], half))
+    """RSS and slope. Live bytes may go on in any way that the recording does not exclude."""
+    level = scale * (said["live_to_high_bytes"] - said["live_to_low_bytes"]) / 2
+    slope_doubt = scale * said["live_to_slope_doubt"]
+    return {key: (estimate([rss for rss, _ in parts], level), estimate([slope for _, slope in parts], slope_doubt))
             for key, parts in replayed.whole().items()}
 
 
