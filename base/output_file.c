@@ -71,3 +71,9 @@ bool output_file_is_own(int fd) {
     return !fstat(fd, &status) && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
            status.st_nlink <= 1;
 }
+
+bool output_file_replaces(const char *output, const char *path) {
+    struct stat a, b;
+    return strcmp(output, "-") && !stat(output, &a) && S_ISREG(a.st_mode) && !stat(path, &b) &&
+           a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}

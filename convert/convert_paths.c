@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "output_file.h"
 #include "raw_layout.h"
 #include "trace_layout.h"
 
@@ -63,19 +64,14 @@ char *convert_output_path(const char *input, const char *wanted, const char *end
     return path;
 }
 
-static bool same_file(const struct stat *a, const char *path) {
-    struct stat b;
-    return !stat(path, &b) && a->st_dev == b.st_dev && a->st_ino == b.st_ino;
-}
-
 const char *convert_overwrites(const char *output, const char *own, char *const *inputs, unsigned count) {
     struct stat status;
     if (!strcmp(output, "-") || stat(output, &status) || !S_ISREG(status.st_mode)) return NULL;
-    if (same_file(&status, own))
+    if (output_file_replaces(output, own))
         return convert_is_raw_log(own) ? "the trace would overwrite its raw log"
                                        : "the trace would overwrite its input";
     for (unsigned i = 0; i < count; i++)
-        if (same_file(&status, inputs[i])) return "the trace would overwrite another input";
+        if (output_file_replaces(output, inputs[i])) return "the trace would overwrite another input";
     // Its parent's, for one: raw logs cannot be made again.
     if (convert_is_raw_log(output)) return "the trace would overwrite a raw log";
     return NULL;

@@ -9,6 +9,7 @@
 #include "error.h"
 #include "form_builder.h"
 #include "option_values.h"
+#include "output_file.h"
 #include "pollution_option.h"
 #include "print.h"
 #include "processor_number.h"
@@ -333,6 +334,14 @@ static void check_baseline_file(struct argp_state *state, const struct ht_plan *
         argp_error(state, "%s: expected neither --snapshots nor --wrap", option);
 }
 
+static void check_written_baseline(struct argp_state *state, const struct ht_plan *plan) {
+    const char *path = plan->write_baseline, *const others[] = {plan->trace_path, plan->results_path,
+                                                                plan->splice_path};
+    for (size_t i = 0; path && i < sizeof others / sizeof *others; i++)
+        if (others[i] && (!strcmp(path, others[i]) || output_file_replaces(path, others[i])))
+            argp_error(state, "--write-baseline: %s would be overwritten", others[i]);
+}
+
 // TIME, and from and until in any order.
 static bool parse_extend(const char *text, struct ht_plan *plan) {
     plan->extend_from_ns = plan->extend_until_ns = UINT64_MAX;
@@ -470,6 +479,7 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         check_limit(state, options);
         check_age(state, &options->plan);
         check_baseline_file(state, &options->plan);
+        check_written_baseline(state, &options->plan);
         if (options->plan.processors && options->plan.wrap)
             argp_error(state, "--wrap: expected no --cpus: the command would see these processors, too");
         break;

@@ -108,6 +108,23 @@ static int check_condition(const char *path, const char *name, const json_t *ent
     return refuse(error, path, what, "figures for it", "none");
 }
 
+// Of no use or a trap otherwise: a text would count as 0, and halve a median.
+static int check_rounds(const char *path, const char *name, const json_t *entry, struct ht_error *error) {
+    char what[2 * TEXT_BYTES], found[TEXT_BYTES];
+    for (int figure = HT_FIGURE_PEAK; figure < HT_FIGURES; figure++) {
+        const char *key = ht_figure_words[figure].key;
+        const json_t *list = json_object_get(entry, key), *value;
+        size_t i;
+        snprintf(what, sizeof what, "allocators.%.100s.%s", name, key);
+        if (list && !json_is_array(list)) return refuse(error, path, what, "a list", value_text(list, found));
+        json_array_foreach(list, i, value) if (!json_is_number(value) ||
+                                               json_number_value(value) <
+                                                   0) return refuse(error, path, what, "numbers of bytes",
+                                                                    value_text(value, found));
+    }
+    return 0;
+}
+
 static int check_allocators(const char *path, const struct ht_earlier *earlier, const struct ht_plan *plan,
                             struct ht_error *error) {
     for (size_t i = 0; i < plan->choices.count; i++) {
@@ -116,6 +133,7 @@ static int check_allocators(const char *path, const struct ht_earlier *earlier, 
         char what[2 * TEXT_BYTES];
         snprintf(what, sizeof what, "an entry %.100s, or a single one", name);
         if (!json_is_object(entry)) return refuse(error, path, "allocators", what, "neither");
+        if (check_rounds(path, name, entry, error)) return -1;
         for (size_t k = 0; k < plan->conditions.count; k++)
             if (check_condition(path, name, entry, &plan->conditions.list[k], error)) return -1;
     }

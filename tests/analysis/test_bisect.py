@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 import toy_allocator
-from tool_runner import Tools, run
+from tool_runner import Tools, clean_environment, run
+from waiting import wait_until
 
 pytestmark = [pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is not installed") for name in ("git", "gcc", "valgrind")]
 
@@ -64,9 +66,21 @@ def longer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_of(tmp_path_factory.mktemp("longer"), [PLAIN, PLAIN, BROKEN, PLAIN, SLOWER, BROKEN, SLOWER, SLOWER])
 
 
-def bisect(tools: Tools, repository: Path, trace: Path, *more: str, build: str = BUILD) -> subprocess.CompletedProcess[bytes]:
-    return run([tools.build / "heaptape", "bisect", "--build", build, "--alloc", "build/lib.so", "--fail-if", "instructions>1.01", *more, trace],
-               cwd=repository, timeout=240)
+def command(tools: Tools, trace: Path, *more: str, build: str) -> list[str | Path]:
+    return [tools.build / "heaptape", "bisect", "--build", build, "--alloc", "build/lib.so", "--fail-if", "instructions>1.01", *more, trace]
+
+
+def bisect(tools: Tools, repository: Path, trace: Path, *more: str, build: str = BUILD,
+           env: dict[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
+    return run(command(tools, trace, *more, build=build), cwd=repository, timeout=240, env=env)
+
+
+def check_untouched(repository: Path) -> None:
+    """What was at hand is as it was, and nothing of the search is left."""
+    assert (repository / "toy.c").read_text() == "not committed" and not (repository / "build").exists()
+    assert git(repository, "status", "--porcelain") == "M toy.c"
+    assert git(repository, "worktree", "list").count("\n") == 0 and "bisect" not in git(repository, "for-each-ref")
+    assert git(repository, "rev-parse", "--abbrev-ref", "HEAD") == "main"
 
 
 def test_the_first_bad_commit_with_the_figures_on_both_sides(tools: Tools, repository: Path, trace: Path) -> None:
@@ -77,10 +91,41 @@ def test_the_first_bad_commit_with_the_figures_on_both_sides(tools: Tools, repos
     (at,), (before,) = said["first_bad"]["figures"], said["before"]["figures"]
     assert at["figure"] == before["figure"] == "instructions"
     assert before["ratio"] == 1 and at["ratio"] > 1.1 and at["value"] / before["value"] == pytest.approx(at["ratio"])
-    # What was at hand is as it was, and nothing of the search is left.
-    assert (repository / "toy.c").read_text() == "not committed" and not (repository / "build").exists()
-    assert git(repository, "worktree", "list").count("\n") == 0 and "bisect" not in git(repository, "for-each-ref")
-    assert git(repository, "rev-parse", "--abbrev-ref", "HEAD") == "main"
+    check_untouched(repository)
+
+
+def test_a_build_that_spoils_its_work_tree_in_an_environment_that_names_the_repository(tools: Tools, repository: Path, trace: Path) -> None:
+    """As hooks of git have it. What the build leaves running holds nothing up."""
+    build = f"{BUILD} && mv build/lib.so build/my,lib.so && echo >>toy.c && {{ git worktree lock . 2>&1; sleep 600 & echo $! >>\"$PIDS\"; }}"
+    pids = trace.parent / "pids"
+    env = {"GIT_DIR": str(repository / ".git"), "GIT_INDEX_FILE": str(repository / ".git/index"), "PIDS": str(pids)}
+    try:
+        done = bisect(tools, repository, trace, "--good", "v1", "--alloc", "build/my,lib.so", build=build, env=env)
+    finally:
+        for pid in pids.read_text().split():
+            os.kill(int(pid), signal.SIGTERM)
+    assert done.returncode == 0 and b"Change 3" in done.stdout.splitlines()[0], done.stderr
+    check_untouched(repository)
+
+
+def test_a_build_that_removes_what_git_has_there(tools: Tools, repository: Path, trace: Path, tmp_path: Path) -> None:
+    """Above is another repository, which git would take."""
+    git(tmp_path, "init", "-q")
+    done = bisect(tools, repository, trace, "--good", "v1", build=f"{BUILD} && rm -rf .git", env={"TMPDIR": str(tmp_path)})
+    assert done.returncode == 1 and b"not a git repository" in done.stderr, done.stderr
+    assert os.listdir(tmp_path) == [".git"]
+    check_untouched(repository)
+
+
+def test_ended_while_it_builds(tools: Tools, repository: Path, trace: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "building")
+    build = f"sh -c 'echo $$ >{tmp_path}/building; exec sleep 600'; true"
+    with subprocess.Popen(command(tools, trace, "--good", "v1", build=build), cwd=repository, env=clean_environment()) as process:
+        pid = int((tmp_path / "building").read_text())
+        process.terminate()
+        assert process.wait(timeout=60) == -signal.SIGTERM
+    wait_until(lambda: not Path(f"/proc/{pid}").exists() or "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text(), "the build has ended")
+    check_untouched(repository)
 
 
 @pytest.mark.thorough
@@ -107,16 +152,18 @@ def test_only_skipped_commits_left(tools: Tools, repository: Path, trace: Path) 
 @pytest.mark.parametrize(("more", "status", "said"), [
     pytest.param(["--good", "v1", "--bad", "v1"], 1, b"expected it to be bad, found good, instructions 1.0000", marks=pytest.mark.thorough),
     (["--good", "v9"], 2, b"v9: expected a commit of this repository"),
+    (["--good=--output=written"], 2, b"--output=written: expected a commit of this repository"),
     (["--good", "HEAD", "--bad", "v1"], 2, b"expected --good to be an ancestor of --bad"),
     (["--good", "v1", "--fail-if", "faults>1", "--fail-if", "rss_peak>1"], 2, b"expected them alone"),
     (["--good", "v1", "--alloc", "/usr/lib/libmine.so"], 2, b"expected a path within the work tree"),
     (["--good", "v1", "--alloc", "../libmine.so"], 2, b"expected a path within the work tree"),
+    (["--good", "v1", "--alloc", "."], 2, b"expected a path within the work tree"),
     (["--good", "v1", "--fail-if", "speed>1"], 2, b"--fail-if speed>1: expected one of time"),
 ])
 def test_what_cannot_be_searched(tools: Tools, repository: Path, trace: Path, more: list[str], status: int, said: bytes) -> None:
     done = bisect(tools, repository, trace, *more)
     assert done.returncode == status and said in done.stderr and done.stdout == b"", done.stderr
-    assert git(repository, "worktree", "list").count("\n") == 0
+    check_untouched(repository)
 
 
 def test_outside_of_a_repository(tools: Tools, trace: Path, tmp_path: Path) -> None:

@@ -165,6 +165,8 @@ def changed(baseline: Path, folder: Path, *keys: str, value: object) -> Path:
     (("version",), 9, "version: expected 1, found 9"),
     (("format",), "other", 'format: expected "heaptape-baseline", found "other"'),
     (("allocators",), {"a": {}, "b": {}}, "allocators: expected an entry toy, or a single one, found neither"),
+    (("allocators", "toy", "rss_peak_bytes"), [536576, "x"], 'allocators.toy.rss_peak_bytes: expected numbers of bytes, found "x"'),
+    (("allocators", "toy", "rss_end_bytes"), 1, "allocators.toy.rss_end_bytes: expected a list, found 1"),
     (("allocators", "toy", "counts"), None, "--fail-if instructions>1.01: expected figures for it, found none"),
 ])
 def test_a_baseline_file_of_something_else_is_refused(
@@ -174,6 +176,16 @@ def test_a_baseline_file_of_something_else_is_refused(
     assert done.returncode == 3 and done.stdout == b""
     (line,) = done.stderr.decode().splitlines()
     assert line.startswith(f"heaptape replay: {path}: ") and said in line
+
+
+@pytest.mark.parametrize("name", ["t.bin", "link", "results.jsonl"])
+def test_a_baseline_is_not_written_over_the_trace_or_the_results(tools: Tools, trace: Path, tmp_path: Path, name: str) -> None:
+    copy = Path(shutil.copy(trace, tmp_path / "t.bin"))
+    (tmp_path / "link").symlink_to(copy)
+    done = run([tools.replay_program, "--pass", "count", "--instructions", "--alloc", "glibc", "-o", "results.jsonl", "--write-baseline", tmp_path / name
+                if name != "results.jsonl" else name, copy], cwd=tmp_path)
+    assert done.returncode == 2 and b"--write-baseline: " in done.stderr and b"would be overwritten" in done.stderr
+    assert copy.read_bytes() == trace.read_bytes() and not (tmp_path / "results.jsonl").exists()
 
 
 def test_a_damaged_baseline_file(tools: Tools, trace: Path, planted: dict[str, Path], baseline: Path, tmp_path: Path) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,22 +55,22 @@ def find_heaptape(replay: str) -> str:
     return found
 
 
-def run_tool(command: list[str], errors: str = "replace") -> str:
+def run_tool(command: list[str], errors: str = "replace", env: Mapping[str, str] | None = None, group: bool = False) -> str:
     """What the command prints. If we are to end meanwhile, it ends first, so that no replay goes on alone. errors: as open() takes
-    it; "surrogateescape" keeps any path."""
+    it; "surrogateescape" keeps any path. env: its environment, by default ours. group: what the command has started ends with it."""
     try:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   text=True, errors=errors)
+                                   text=True, errors=errors, env=env, start_new_session=group)
     except OSError as error:
         raise HeaptapeError(f"cannot run {command[0]}: {error.strerror}") from error
     try:
         printed, said = process.communicate()
     except BaseException:
-        process.terminate()
+        _send(process, signal.SIGTERM, group)
         try:
             process.communicate(timeout=_ENDING_S)
         except subprocess.TimeoutExpired:
-            process.kill()
+            _send(process, signal.SIGKILL, group)
             process.communicate()
         raise
     if process.returncode:
@@ -75,3 +78,12 @@ def run_tool(command: list[str], errors: str = "replace") -> str:
         words = lines[-1] if lines else f"ended with status {process.returncode}"
         raise ToolFailed(words.removeprefix("heaptape replay: "), max(process.returncode, 1), printed)
     return printed
+
+
+def _send(process: subprocess.Popen[str], number: signal.Signals, group: bool) -> None:
+    """To the process, or to all that are left of its group, which outlives it."""
+    if not group:
+        process.send_signal(number)
+        return
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from contextlib import suppress
@@ -32,8 +33,11 @@ class History:
     """A temporary work tree of the repository at hand, removed at the end with all that was built in it."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="heaptape-bisect-")
+        self._folder = tempfile.TemporaryDirectory(prefix="heaptape-bisect-", ignore_cleanup_errors=True)
         self.tree = Path(self._folder.name) / "tree"
+        self._repository = ""
+        self.environment: dict[str, str] = {}
+        """Of all that runs in the work tree."""
 
     @property
     def folder(self) -> Path:
@@ -42,30 +46,49 @@ class History:
 
     def __enter__(self) -> Self:
         try:
-            run_tool(["git", "worktree", "add", "--quiet", "--detach", str(self.tree)])
+            self._repository = run_tool(["git", "rev-parse", "--absolute-git-dir"], "surrogateescape").rstrip("\n")
+            self.environment = self._own_environment()
+            self._outside("add", "--quiet", "--detach")
         except ToolFailed as error:
-            self._folder.cleanup()
+            self._remove()
             raise UsageError(f"expected to be run in a git repository: {error}") from error
         except BaseException:
-            self._folder.cleanup()
+            self._remove()
             raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        with suppress(HeaptapeError):
-            self._git("bisect", "reset")
-        with suppress(HeaptapeError):
-            run_tool(["git", "worktree", "remove", "--force", str(self.tree)])
+        self._remove()
+
+    def _remove(self) -> None:
+        """The files first: git forgets a work tree that is gone, whatever was left in it, with its bisect."""
         self._folder.cleanup()
+        if self.environment:
+            with suppress(HeaptapeError):
+                self._outside("remove", "--force", "--force")  # a locked one, too
+
+    def _own_environment(self) -> dict[str, str]:
+        """Ours without what names a repository, as within hooks: git would change that one. Nor is the work tree's looked for above it,
+        where a build has removed it."""
+        names = set(run_tool(["git", "rev-parse", "--local-env-vars"]).split())
+        kept = {name: value for name, value in os.environ.items() if name not in names or name.startswith("GIT_CONFIG")}
+        return kept | {"GIT_CEILING_DIRECTORIES": f"{self.folder.resolve()}:{self.folder}"}
+
+    def _outside(self, what: str, *options: str) -> None:
+        run_tool(["git", f"--git-dir={self._repository}", "worktree", what, *options, str(self.tree)], env=self.environment)
 
     def _git(self, *words: str) -> str:
-        return run_tool(["git", "-C", str(self.tree), *words])
+        try:
+            return run_tool(["git", "-C", str(self.tree), *words], env=self.environment)
+        except ToolFailed as error:  # git's statuses are not ours
+            raise HeaptapeError(f"git {words[0]}: {error}") from error
 
     def commit(self, revision: str) -> Commit:
         """Raises UsageError where there is none."""
         try:
-            sha, _, subject = self._git("log", "-1", "--format=%H %s", f"{revision}^{{commit}}", "--").strip().partition(" ")
-        except ToolFailed as error:
+            sha = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}").strip()
+            subject = self._git("log", "-1", "--no-show-signature", "--format=%s", sha, "--").strip()
+        except HeaptapeError as error:
             raise UsageError(f"{revision}: expected a commit of this repository") from error
         return Commit(sha, subject)
 
@@ -79,18 +102,20 @@ class History:
         """Raises UsageError where the good one does not lie before the bad one."""
         try:
             self._git("merge-base", "--is-ancestor", good.sha, bad.sha)
-        except ToolFailed as error:
+        except HeaptapeError as error:
             raise UsageError(f"expected --good to be an ancestor of --bad: {good} and {bad}") from error
 
     def start(self, good: Commit, bad: Commit) -> None:
-        self._git("bisect", "start", bad.sha, good.sha)
+        """git checks nothing out: it would stop at files that a build has changed."""
+        self._git("bisect", "start", "--no-checkout", bad.sha, good.sha)
 
     def here(self) -> Commit:
-        return self.commit("HEAD")
+        """The next commit to be looked at."""
+        return self.commit("BISECT_HEAD")
 
     def mark(self, outcome: str) -> None:
-        """good, bad or skip; git checks out the next commit to be looked at, if there is one."""
-        with suppress(ToolFailed):  # a status of its own where only skipped ones are left: the log says it
+        """good, bad or skip; git chooses the next commit, if there is one."""
+        with suppress(HeaptapeError):  # a status of its own where only skipped ones are left: the log says it
             self._git("bisect", outcome)
 
     def first_bad(self) -> Commit | None:

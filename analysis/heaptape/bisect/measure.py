@@ -77,10 +77,12 @@ class Bench:
         self._replay, self._history, self._options, self._conditions = replay, history, options, conditions
         self._passes = passes(conditions)
         library = Path(options.alloc)
-        if library.is_absolute() or ".." in library.parts:  # it is removed before each build
+        if library.is_absolute() or ".." in library.parts or not library.parts:  # it is removed before each build
             raise UsageError(f"--alloc {options.alloc}: expected a path within the work tree, such as build/lib.so")
         self._traces = [Path(trace).absolute() for trace in options.traces]
-        self._kept = history.folder / "good.so"
+        # Names that --alloc takes, whatever the library's is.
+        self._kept, self._copied = history.folder / "good.so", history.folder / "commit.so"
+        self._said = history.folder / "build.txt"
 
     def keep_good(self, commit: Commit) -> None:
         """Builds the commit that others are compared with. Raises HeaptapeError where that fails."""
@@ -88,7 +90,7 @@ class Bench:
         why = self._build()
         if why:
             raise HeaptapeError(f"the good commit {commit}: {why}")
-        shutil.copy(self._library, self._kept)
+        shutil.copy(self._copied, self._kept)
 
     @property
     def _library(self) -> Path:
@@ -96,12 +98,23 @@ class Bench:
 
     def _build(self) -> str:
         """Why it failed, or nothing. What an earlier commit has left is no library of this one."""
-        self._library.unlink(missing_ok=True)
+        folder = self._library.parent.resolve()
+        if not folder.is_relative_to(self._history.tree.resolve()):
+            return f"--alloc {self._options.alloc}: expected a path within the work tree, found {folder}"
         try:
-            run_tool(["sh", "-c", 'cd "$0" && eval "$1"', str(self._history.tree), self._options.build])
+            self._library.unlink(missing_ok=True)
+            # Not into a pipe, which a process that the build leaves behind would hold open.
+            run_tool(["sh", "-c", 'cd "$0" && eval "$1" >"$2" 2>&1', str(self._history.tree), self._options.build, str(self._said)],
+                     env=self._history.environment, group=True)
+        except OSError as error:
+            return f"--alloc {self._options.alloc}: {error.strerror}"
         except ToolFailed as error:
-            return f"the build failed: {error}"
-        return "" if self._library.is_file() else f"the build left no {self._options.alloc}"
+            lines = self._said.read_text(errors="replace").split("\n") if self._said.exists() else []
+            return f"the build failed: {next((line for line in reversed(lines) if line.strip()), error)}"
+        if not self._library.is_file():
+            return f"the build left no {self._options.alloc}"
+        shutil.copy(self._library, self._copied)
+        return ""
 
     def test(self, commit: Commit) -> Tested:
         """The commit that is checked out."""
@@ -123,7 +136,7 @@ class Bench:
     def _of_trace(self, trace: Path) -> tuple[str, list[Figure]]:
         with tempfile.TemporaryDirectory(dir=self._history.folder) as folder:
             results = Path(folder) / "results.jsonl"
-            status = self._run([f"--alloc={_BASE}={self._kept},{_HERE}={self._library}", f"--baseline={_BASE}", "-q", *self._passes,
+            status = self._run([f"--alloc={_BASE}={self._kept},{_HERE}={self._copied}", f"--baseline={_BASE}", "-q", *self._passes,
                                 *(["--rounds", self._options.rounds] if "--pass=count" not in self._passes else []),
                                 *(f"--fail-if={condition.text}" for condition in self._conditions), "-o", str(results), "--", str(trace)])
             return {0: GOOD, EXIT_HOLDS: BAD}.get(status, SKIP), self._figures(trace, results)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 
 from ..base.arguments import duration
@@ -17,7 +18,7 @@ SCALE_MAX = 1024
 
 def _from_to(least: int, most: int) -> Callable[[str], int]:
     def number(text: str) -> int:
-        if not text.isdigit() or not least <= int(text) <= most:
+        if not re.fullmatch("[0-9]{1,9}", text) or not least <= int(text) <= most:
             raise argparse.ArgumentTypeError(f"expected a number from {least} to {most}, found {text}")
         return int(text)
     return number
