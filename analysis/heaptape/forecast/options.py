@@ -12,8 +12,8 @@ from ..base.verb_parser import USUAL_STATUSES, VerbParser
 PARTS_MAX = 20
 """More are shorter than what a load needs to show that it is steady."""
 
-PROCESSORS_MAX = 1024
-SCALE_MAX = 1024
+PROCESSORS_MAX, SCALE_MAX = 1024, 1000
+"""As heaptape replay takes them."""
 
 
 def _from_to(least: int, most: int) -> Callable[[str], int]:

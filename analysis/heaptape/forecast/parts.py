@@ -88,13 +88,14 @@ def _replay_part(command: list[str], results: Path, found: Replayed) -> list[dic
 def replay_parts(replay: str, options: argparse.Namespace, said: dict[str, Any], progress: ProgressLine) -> Replayed:
     """Raises Undecided where fewer than two parts are steady by themselves."""
     found, last = Replayed(), None
+    machines: list[int | None] = options.cpus or [None]
     length, done = (said["until_ns"] - said["from_ns"]) // options.parts, 0
     with tempfile.TemporaryDirectory() as folder:
         for part in range(options.parts):
             stretch_ns = (said["from_ns"] + part * length, said["from_ns"] + (part + 1) * length)
             try:
-                for processors in options.cpus or [None]:
-                    progress.show(f"part {part + 1} of {options.parts}", progress.left_s(done, options.parts * len(options.cpus or [None])))
+                for processors in machines:
+                    progress.show(f"part {part + 1} of {options.parts}", progress.left_s(done, options.parts * len(machines)))
                     results = Path(folder) / f"{part}-{processors}.jsonl"
                     for line in _replay_part(_command(replay, options, stretch_ns, processors, results), results, found):
                         found.figures.setdefault((processors, line["allocator"]["name"]), []).append(rss_and_slope(line))
