@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 FILES_MAX = 30
+FILE_BYTES_MAX = 2 << 20  # the largest trace of the corpus has 1.4 MB
 # A folder whose files nobody opens one by one: inputs, drawings and documents that programs make.
 DATA = re.compile(r"(tests|traces|docs/method/validity)(/|$)")
 
@@ -139,6 +140,12 @@ def test_no_file_aborts(repository: Path) -> None:
 def test_folders_are_small(repository: Path) -> None:
     sizes = Counter(str(Path(path).parent) for path in tracked(repository))
     assert {folder: size for folder, size in sizes.items() if size > FILES_MAX and not DATA.match(folder)} == {}
+
+
+def test_no_recording_lies_in_the_tree(repository: Path) -> None:
+    paths = tracked(repository)
+    assert [path for path in paths if (repository / path).stat().st_size > FILE_BYTES_MAX] == []
+    assert [path for path in paths if path.endswith(".mraw") and not path.startswith("tests/")] == []
 
 
 def test_libraries_link_what_the_table_allows(repository: Path, table: dict[str, set[str]]) -> None:
