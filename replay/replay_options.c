@@ -22,7 +22,7 @@ enum key {
     KEY_BUDGET, KEY_FAIL_IF, KEY_INSTRUCTIONS, KEY_REPEATS, KEY_VERIFY, KEY_MAX_LIVE, KEY_TIMEOUT, KEY_WRAP,
     KEY_POINTS, KEY_THP, KEY_SPLICE, KEY_SNAPSHOTS, KEY_AT, KEY_LAYOUT, KEY_PURGE,
     KEY_CPUS, KEY_MEMORY_MAX, KEY_AGE, KEY_EXTEND, KEY_BASELINE_FILE,
-    KEY_WRITE_BASELINE
+    KEY_WRITE_BASELINE, KEY_PROFILE
 };
 
 enum { ROUNDS_MAX = 1000000, POINTS_MAX = 10000000, AGE_MULTIPLE_MAX = 1000 };
@@ -135,6 +135,9 @@ static const struct argp_option table[] = {
     {"instructions", KEY_INSTRUCTIONS, NULL, 0,
      "Also count the allocator's instructions exactly, in one more run of each under simulation; with --pass count: count "
      "only these, eight times faster", 0},
+    {"profile", KEY_PROFILE, NULL, 0,
+     "With the instructions (--instructions, which this implies) also count where in the allocator they are: functions, and a "
+     "flame graph in the report. Exact samples of the stack, one in about 1000 instructions", 0},
     {"json", KEY_JSON, NULL, 0, "Print the comparison as JSON", 0},
     {"list", KEY_LIST, NULL, 0,
      "Print the allocators that are built, with version and library, and exit; with -v or --json all facts about "
@@ -304,6 +307,9 @@ static void check_count(struct argp_state *state, const struct ht_plan *plan) {
         argp_error(state, "--splice: the accesses are those of the recording: expected no --extend");
     if (plan->splice_path && plan->instructions)
         argp_error(state, "--splice: counts misses: expected no --instructions");
+    if (plan->profile && plan->count_pass && !plan->instructions)
+        argp_error(state,
+                   "--profile: of instructions, not of misses: expected --instructions with --pass count");
     if (!plan->count_pass) return;
     if (plan->wrap) argp_error(state, "--wrap: the simulation of --pass count takes its place");
 }
@@ -385,6 +391,7 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         break;
     case KEY_FAIL_IF: add_condition(state, text, &options->plan.conditions); break;
     case KEY_INSTRUCTIONS: options->plan.instructions = true; break;
+    case KEY_PROFILE: options->plan.profile = true; break;
     case KEY_SEED:
         options->plan.seed = number(state, text, "seed", 0, INT64_MAX);
         options->seed_given = true;
@@ -508,6 +515,7 @@ void ht_replay_options_parse(int argc, char **argv, struct ht_replay_options *op
     argp_err_exit_status = HT_EXIT_USAGE;
     ht_page_parse(&ht_page_replay, argc, argv, 0, options);
     struct ht_plan *plan = &options->plan;
+    plan->instructions |= plan->profile;
     if (plan->snapshots_folder) plan->time_pass = plan->memory_pass = false;
     // What is simulated repeats, if the form of the trace does; and so do snapshots.
     if ((plan->count_pass || plan->snapshots_folder) && !options->seed_given) plan->seed = 1;

@@ -26,6 +26,7 @@
 #include "machine_memory.h"
 #include "pollution_option.h"
 #include "print.h"
+#include "profile_text.h"
 #include "results_line.h"
 #include "snapshot_runs.h"
 #include "standard_streams.h"
@@ -232,6 +233,7 @@ static int print_comparison(struct ht_experiment *x, const struct loaded_trace *
     if (early && x->measurements.rounds < 2) failed = 0;  // half a round compares nothing
     else if (x->plan->json) failed = ht_comparison_print_json(stdout, &comparison);
     else ht_comparison_print(stdout, &comparison);
+    if (x->counts && !x->plan->json) ht_profile_print(stdout, x->counts);
     if (fflush(stdout)) failed = -1;
     size_t printed = ht_heap_share_is_small(x->share);  // that warning came before the first round
     if (!x->plan->quiet) ht_warnings_print(stderr, &x->warnings, printed);

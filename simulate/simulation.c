@@ -69,6 +69,7 @@ bool ht_simulation_prepare(struct ht_simulation_words *words, const struct ht_si
     add(words, "--simulate=%s", simulation->caches ? "yes" : "no");
     add(words, "--geometry=%s", ht_geometry_text(text, &geometry.size));
     add(words, "--virtual-clock=%s", simulation->real_clock ? "no" : "yes");
+    if (simulation->profile) add(words, "--profile=yes");
     if (simulation->out) add(words, "--out=%s", simulation->out);
     if (simulation->within) add(words, "--within=%s", simulation->within);
     if (simulation->record) add(words, "--record=%s", simulation->record);

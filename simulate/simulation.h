@@ -8,6 +8,7 @@
 
 struct ht_simulation {
     bool caches;         // simulate caches, TLBs and page faults; otherwise instructions alone are counted
+    bool profile;        // and stacks of the allocator's instructions; without caches
     bool real_clock;     // clocks and random numbers are the machine's
     const char *out;     // file of the counts; %p is the process
     const char *within;  // count only within calls of this function; NULL: everything
@@ -16,7 +17,7 @@ struct ht_simulation {
     const char *splice;  // file of accesses to simulate between the calls, or NULL
 };
 
-enum { HT_SIMULATION_WORDS_MAX = 16 };
+enum { HT_SIMULATION_WORDS_MAX = 17 };
 
 struct ht_simulation_words {
     const char *word[HT_SIMULATION_WORDS_MAX + 1];  // valgrind and its options; NULL behind the last

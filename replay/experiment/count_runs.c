@@ -13,6 +13,7 @@
 #include "fail_if_text.h"
 #include "now.h"
 #include "print.h"
+#include "profile_text.h"
 #include "program_time.h"
 #include "results_line.h"
 #include "simulated_counts.h"
@@ -58,6 +59,7 @@ static json_t *count_one(struct ht_experiment *x, const struct ht_choice *choice
     struct ht_random same = {1};
     char *folder = ht_counts_folder(), *pattern = folder ? ht_counts_pattern(folder) : NULL;
     struct ht_simulation simulation = {.caches = !x->plan->instructions,
+                                       .profile = x->plan->profile,
                                        .out = pattern,
                                        .within = "ht_engine_run",
                                        .splice = x->plan->splice_path};
@@ -167,13 +169,14 @@ static void print_all(const struct ht_experiment *x, const char *baseline,
     print_part(all, "in calls of", "allocator");
     print_times(all, plan->splice_path ? "allocator" : "time", model);
     if (plan->splice_path) print_program(all, baseline);
+    ht_profile_print(stdout, all);
     if (x->earlier) ht_earlier_print(stdout, counted_comparison(x));
 }
 
 // A line of results for each allocator: its counts, and by which costs they became times.
 static void keep_all(struct ht_experiment *x, const json_t *all, const struct ht_cost_model *model) {
-    static const char *const kept[] = {"allocator",     "program",      "time",   "blocks",
-                                       "calls_by_size", "program_time", "sampled"};
+    static const char *const kept[] = {"allocator",     "program",      "time",    "blocks",
+                                       "calls_by_size", "program_time", "sampled", "profile"};
     static const struct ht_outcome nothing_measured;
     for (size_t i = 0; i < x->plan->choices.count; i++) {
         const struct ht_choice *choice = &x->plan->choices.list[i];

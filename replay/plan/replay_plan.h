@@ -21,7 +21,8 @@ struct ht_plan {
     uint64_t budget_ns;  // 0: none
     uint32_t repeats;    // of the trace in each flat run; 0: as many as a measurable length takes
     struct ht_conditions conditions;
-    bool instructions;
+    bool instructions;  // count them; alone, in the count pass
+    bool profile;       // and the functions that they are in
     uint64_t seed;
     bool layout_fixed;  // addresses and the place of code are not drawn
     bool time_pass, memory_pass, count_pass;

@@ -40,6 +40,7 @@ void forget_thread(UInt tid) {
     if (tid == running_tid) {
         process_accesses();
         count_what_runs();
+        pause_profile();
         running = new_thread();
         begin_counting();
     }
@@ -56,8 +57,10 @@ void switch_thread(UInt tid) {
     process_accesses();
     if (running_tid) {
         count_what_runs();
+        pause_profile();
         threads[running_tid] = running;
         running = threads[tid];
+        if (running.in_allocator) resume_profile();
         begin_counting();
     }
     if (tid >= seen) seen = tid;
@@ -98,6 +101,7 @@ void enter_call(ULong kind, ULong sp, ULong first, ULong second, ULong third) {
     running.instructions_before = counts.instructions;
     running.loader_before = counts.loader;
     running.size_class = size_class_of_call();
+    resume_profile();
     counts.calls[kind]++;
     counts.costs[kind][running.size_class].calls++;
 }
@@ -112,6 +116,7 @@ void leave_call(ULong sp, ULong result) {
         counts.operators += counts.instructions - running.instructions_before - running.inner_instructions;
     running.in_allocator = 0;
     running.leave_sp = NEVER_LEFT;
+    pause_profile();
     keep_block_size(result);
     record_call(result);
     splice_call(result);

@@ -10,18 +10,24 @@
 #include <pub_tool_options.h>
 #include <pub_tool_vki.h>
 
-enum { TEXT_ROOM = 1 << 18 };
+enum { PUT_BYTES_MAX = 1 << 10 };
 static HChar *text;
-static UInt used;
+static UInt used, room;
 
-static void put(const HChar *format, ...) {
+void put(const HChar *format, ...) {
     va_list values;
     va_start(values, format);
-    if (used < TEXT_ROOM - 512) used += VG_(vsprintf)(text + used, format, values);
+    if (room - used < PUT_BYTES_MAX) {
+        room = room ? room * 2 : 1 << 16;
+        text = VG_(realloc)("heaptape.counts", text, room);
+    }
+    UInt bytes = VG_(vsnprintf)(text + used, PUT_BYTES_MAX, format, values);
+    tl_assert(bytes < PUT_BYTES_MAX);
+    used += bytes;
     va_end(values);
 }
 
-static void put_string(const HChar *string) {
+void put_string(const HChar *string) {
     put("\"");
     for (; *string; string++) {
         UChar c = (UChar)*string;
@@ -45,7 +51,7 @@ static void put_part(const HChar *name, enum part part, ULong instructions) {
     put(", \"mapping_calls\": %llu}", part == PART_ALLOCATOR ? counts.mapping_calls : 0);
 }
 
-static const HChar *const call_names[CALL_KINDS] = {
+const HChar *const call_names[CALL_KINDS] = {
     "",     "malloc",        "calloc",      "realloc",        "reallocarray",
     "free", "aligned_alloc", "aligned_new", "posix_memalign", "valloc",
     "other"};
@@ -132,13 +138,13 @@ static void put_counts(void) {
     put_calls();
     put_costs();
     put_splice();
+    put_profile();
     put("\n}\n");
 }
 
 void write_counts(void) {
     if (!options.out) return;
     HChar *path = VG_(expand_file_name)("--out", options.out);
-    text = VG_(malloc)("heaptape.counts", TEXT_ROOM);
     put_counts();
     SysRes opened = VG_(open)(path, VKI_O_CREAT | VKI_O_TRUNC | VKI_O_WRONLY, 0666);
     if (sr_isError(opened) || VG_(write)((Int)sr_Res(opened), text, (Int)used) != (Int)used) {

@@ -104,6 +104,14 @@ static IRExpr *are_full(struct block *block) {
     return less(block, constant((ULong)(Addr)(accesses + ACCESS_ROOM) + 2 * (ULong)(Addr)taken), sum);
 }
 
+// Where the sample falls among the instructions of this block.
+static void sample(struct block *block, UInt instructions) {
+    IRExpr *end =
+        assign(block, Ity_I64,
+               IRExpr_Binop(Iop_Add64, load(block, Ity_I64, &counts.instructions), constant(instructions)));
+    CALL(block, take_sample, mkIRExprVec_0(), less(block, load(block, Ity_I64, &next_sample), end));
+}
+
 static void begin_block(struct block *block, Addr address, DiEpoch epoch) {
     const HChar *name;
     enum call_kind kind = call_entered_at(address);
@@ -203,9 +211,12 @@ IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *lay
     Addr address = extents->base[0];
     struct block block = {.out = deepCopyIRSBExceptStmts(in), .path.loader = in_loader(epoch, address)};
     Int i = 0;
+    UInt instructions = 0;
     block.types = block.out->tyenv;
     while (i < in->stmts_used && in->stmts[i]->tag != Ist_IMark) addStmtToIRSB(block.out, in->stmts[i++]);
     begin_block(&block, address, epoch);
+    for (Int k = i; k < in->stmts_used; k++) instructions += in->stmts[k]->tag == Ist_IMark;
+    if (options.profile) sample(&block, instructions);
     for (; i < in->stmts_used; i++) instrument_statement(&block, in->stmts[i]);
     settle(&block);
     if (block.next) VG_(realloc_shrink)(block.events, (block.path.event_count + 1) * sizeof *block.events);

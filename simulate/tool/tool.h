@@ -43,6 +43,7 @@ struct tool_options {
     Bool sampled;           // in bursts
     Long between;           // accesses between two bursts, on average
     const HChar *splice;    // accesses to read, or NULL
+    Bool profile;           // stacks of the allocator's instructions; without simulated caches
     Bool virtual_clock;     // time passes with instructions
     const HChar *geometry;  // sets×ways of each level
 };
@@ -207,7 +208,18 @@ struct burst_group {
 };
 ULong burst_group(UInt number, enum part part, struct burst_group *group);  // how many accesses it has
 void extrapolate_bursts(void);  // counts and splice_classes, after the groups
+// profile.c
+extern ULong next_sample;  // at so many instructions
+void start_profile(void);
+void resume_profile(void);  // the running thread is in a call of the allocator
+void pause_profile(void);   // and no longer
+void take_sample(void);
+void put_profile(void);
+void forget_profile(void);
 // counts_file.c
+extern const HChar *const call_names[CALL_KINDS];
 void write_counts(void);
+void put(const HChar *format, ...);  // less than 1,024 bytes
+void put_string(const HChar *string);
 
 #endif

@@ -91,6 +91,7 @@ static Bool take_option(const HChar *word) {
            VG_BOOL_CLO(word, "--sampled", options.sampled) ||
            VG_BINT_CLO(word, "--between", options.between, 2, 1 << 30) ||
            VG_BOOL_CLO(word, "--simulate", options.simulate) ||
+           VG_BOOL_CLO(word, "--profile", options.profile) ||
            VG_BOOL_CLO(word, "--virtual-clock", options.virtual_clock);
 }
 
@@ -104,6 +105,7 @@ static void print_usage(void) {
         "    --sampled=yes|no          write them in bursts, and what the caches hold before each [no]\n"
         "    --between=ACCESSES        between two bursts, on average [2097152]\n"
         "    --splice=FILE             simulate these accesses between the allocator's calls\n"
+        "    --profile=yes|no          stacks of the allocator's instructions; with --simulate=no [no]\n"
         "    --virtual-clock=yes|no    time passes with instructions [yes]\n",
         options.geometry);
 }
@@ -128,6 +130,7 @@ static void start(void) {
     page_touches.new_zeroed = new_zeroed;
     start_recording();
     start_splicing();
+    start_profile();
 }
 
 static void finish(Int status) {
@@ -172,6 +175,7 @@ static void forked(ThreadId tid) {
     keep_virtual_time();
     VG_(memset)(&counts, 0, sizeof counts);
     begin_counting();
+    forget_profile();
 }
 
 static void thread_ends(ThreadId tid) { forget_thread(tid); }

@@ -29,6 +29,7 @@ from ..results.found_trace import FoundTrace, find_trace
 from ..results.functions import function_table
 from ..results.memory_parts import fragmentation
 from ..results.processors import ProcessorTable, processor_tables
+from ..results.profiles import profiles_of
 from ..results.program_time import NOT_KNOWN
 from ..results.reader import NULL_ALLOCATOR
 from ..results.summary import Summary, summary_of
@@ -53,7 +54,9 @@ from .heap_figures import Heap, accounts_figure, heaps_of
 from .latencies import latency_figures
 from .page import rendered
 from .pareto import pareto_figure
+from .profile_graph import profile_figure
 from .program_time import placement_table, program_gain
+from .table import difference_rows
 
 LIVE_POINTS = 4_000
 """Points kept of the live-bytes curve: more than any screen shows, peaks kept exactly."""
@@ -79,6 +82,8 @@ class Chapter:
     distribution_figures: list[Figure]
     threads: Table | None
     flame: Figure | None
+    differences: Table | None
+    profile: Figure | None
     functions: list[dict[str, Any]]
     harness: str
     trace_facts: provenance.Facts
@@ -129,6 +134,8 @@ def build_chapter(
         distribution_figures=distribution_figures(profile) if profile else [],
         threads=threads_table(program) if program else None,
         flame=_flame(program) if program else None,
+        differences=_differences(summary),
+        profile=profile_figure(profiles_of(runs), summary.baseline),
         functions=_function_tables(runs, allocators),
         harness=_harness(runs),
         trace_facts=provenance.trace_facts(trace, experiment),
@@ -189,6 +196,14 @@ def _flame(trace: Trace) -> Figure | None:
         return None
     sites, stacks = site_figures(trace).sites, Stacks(trace.sites)
     return flame_figure(call_tree(sites, stacks), by_place(sites, stacks))
+
+
+def _differences(summary: Summary) -> Table | None:
+    found = difference_rows(summary)
+    if not found:
+        return None
+    columns, rows = found
+    return Table([columns[0], *columns[2:]], [[f"{figure}: {of}", *rest] for figure, of, *rest in rows])
 
 
 def _harness(runs: pd.DataFrame) -> str:

@@ -16,7 +16,7 @@ from ..base.text_table import table_lines
 from ..base.units import count, decimal, figure, interval, signed_percent, with_nulls
 from ..results.comparison import BASELINE, MEASURES, SAME, UNRESOLVED, Estimate
 from ..results.counted import counted_figure, counts_by_allocator
-from ..results.differences import Change, differences
+from ..results.differences import differences
 from ..results.limits import limit_lines
 from ..results.order import order_line
 from ..results.processors import ProcessorTable
@@ -66,8 +66,11 @@ def text_tables(summary: Summary) -> list[TextTable]:
             cells.append(_main_cells(row) + (beside or [figure(row["minimum"], row["unit"]), str(row["rounds"])]))
         right = frozenset({1, 2, *range(5, len(columns))})
         tables.append(TextTable(columns, cells, right, [str(verdict) for verdict in rows["verdict"]]))
-    changes = differences(summary.experiment.runs, summary.comparison, summary.baseline)
-    return [*tables, _difference_table(summary, changes)] if changes else tables
+    found = difference_rows(summary)
+    if found:
+        columns, rows = found
+        tables.append(TextTable(columns, rows, frozenset({2, 3, 4, 5}), ["" for _ in rows]))
+    return tables
 
 
 def _counted_tables(summary: Summary) -> list[TextTable]:
@@ -84,13 +87,16 @@ def _change_text(value: float, unit: str) -> str:
     return figure(value, unit) if unit else count(value)
 
 
-def _difference_table(summary: Summary, changes: list[Change]) -> TextTable:
-    """Of two allocators."""
+def difference_rows(summary: Summary) -> tuple[list[str], list[list[str]]] | None:
+    """Columns and rows of old against new; None but of two allocators that were counted and differ."""
+    changes = differences(summary.experiment.runs, summary.comparison, summary.baseline)
+    if not changes:
+        return None
     (other,) = set(summary.experiment.runs["allocator"]) - {summary.baseline, NULL_ALLOCATOR}
-    rows = [[one.figure, one.of, _change_text(one.base, one.unit), _change_text(one.value, one.unit),
-             ("+" if one.size > 0 else "−") + _change_text(abs(one.size), one.unit), signed_percent(one.size / one.base) if one.base else "new"]
-            for one in changes]
-    return TextTable(["largest differences", "of", summary.baseline, str(other), "change", ""], rows, frozenset({2, 3, 4, 5}), ["" for _ in rows])
+    return ["largest differences", "of", summary.baseline, str(other), "change", ""], [
+        [one.figure, one.of, _change_text(one.base, one.unit), _change_text(one.value, one.unit),
+         ("+" if one.size > 0 else "−") + _change_text(abs(one.size), one.unit), signed_percent(one.size / one.base) if one.base else "new"]
+        for one in changes]
 
 
 def known_measures(comparison: pd.DataFrame, names: tuple[str, ...]) -> tuple[str, ...]:
