@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs real programs with and without the recorder, and prints whether anything differs.
 
-    bench/compatibility/compatibility.py [--build BUILD] [--only NAME,...] [--pairs N] [-o FILE.md] [--json FILE]
+    bench/compatibility/compatibility.py [--build BUILD] [--only NAME,...] [--pairs N] [--sites] [-o FILE.md] [--json FILE]
 
 Every program runs once through `heaptape record`, and N times each without and with the bare shim
 in LD_PRELOAD, in turns. A row is green if output and exit status are the same in all these runs,
@@ -143,7 +143,7 @@ def describe_difference(plain: Run, other: Run, how: str) -> str:
     return f"output under {how}: {first[1][:80]!r}, without: {first[0][:80]!r}"
 
 
-def measure(program: Program, build: Path, pairs: int, keep: Path | None) -> Row:
+def measure(program: Program, options: argparse.Namespace) -> Row:
     """Runs one program often enough to fill its row."""
     row = Row(program.name, program.does, "green", note=program.note)
     missing = [name for name in program.needs if not find_program(name)]
@@ -152,17 +152,17 @@ def measure(program: Program, build: Path, pairs: int, keep: Path | None) -> Row
         return row
     with tempfile.TemporaryDirectory(prefix="compatibility-") as folder:
         try:
-            bench = Bench(program, build, Path(folder))
+            bench = Bench(program, options.build, Path(folder), options.sites)
         except subprocess.CalledProcessError:
             row.verdict, row.note = "differs", "the preparation failed, without the shim"
             return row
         row.version = version_of(bench)
         runs: list[tuple[str, Run]] = []
-        ways = [*(["record"] if not program.out_of_reach else []), *["none", "preload"] * pairs]
+        ways = [*(["record"] if not program.out_of_reach else []), *["none", "preload"] * options.pairs]
         for way in ways:
             runs.append((way, bench.run(way)))
             if way != "none":
-                logs = read_logs(bench, keep)
+                logs = read_logs(bench, options.keep)
                 row.all_logs.add(logs)
                 row.recorded = logs if way == "record" else row.recorded
     judge(row, program, runs)
@@ -222,15 +222,16 @@ def libc_version() -> str:
     return " ".join(platform.libc_ver())
 
 
-def document(rows: Sequence[Row], pairs: int, table: str) -> str:
+def document(rows: Sequence[Row], options: argparse.Namespace, table: str) -> str:
     green = [row for row in rows if row.verdict == "green"]
+    pairs, how = options.pairs, " --sites" if options.sites else ""
     present = sum(row.verdict != "not installed" for row in rows)
     lines = [
         "# Compatibility", "",
-        f"{len(green)} of {present} programs are green. Written by `bench/compatibility/compatibility.py` on Linux "
+        f"{len(green)} of {present} programs are green. Written by `bench/compatibility/compatibility.py{how}` on Linux "
         f"{'.'.join(platform.release().split('.')[:2])}, {libc_version()}, "
         f"{os.cpu_count()} cores; [{table}]({table}) has all figures.", "",
-        "Each program runs once through `heaptape record`, and "
+        f"Each program runs once through `heaptape record{how}`, and "
         f"{pairs} times each without and with the bare shim in `LD_PRELOAD`, alternating, each in an empty folder. Every log is converted.", "",
         "- **green**: output (stdout, stderr) and exit status are the same in all runs; no log has an anomaly. Programs print checksums of their results.",
         "- **in part**, **out of reach**: some or all of the program's calls cannot be recorded. The program itself runs correctly.",
@@ -248,6 +249,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--build", type=Path, default=REPOSITORY / "build")
     parser.add_argument("--only", help="names of programs, separated by commas")
     parser.add_argument("--pairs", type=int, default=3, help="runs without and with the bare shim")
+    parser.add_argument("--sites", action="store_true", help="record call sites too")
     parser.add_argument("-o", "--output", type=Path, help="write the page here, and the figures beside it as CSV")
     parser.add_argument("--json", type=Path, help="write all figures here")
     parser.add_argument("--keep", type=Path, help="keep logs with anything odd in this folder")
@@ -274,7 +276,7 @@ def main() -> None:
     rows = []
     with orphans_become_ours():
         for program in options.programs:
-            row = measure(program, options.build, options.pairs, options.keep)
+            row = measure(program, options)
             rows.append(row)
             print(*figures(row).values(), sep=", ", flush=True)
             for line in row.all_logs.complaints[:10]:
@@ -282,7 +284,7 @@ def main() -> None:
     if options.output:
         table = options.output.with_suffix(".csv")
         write_figures(table, rows)
-        options.output.write_text(document(rows, options.pairs, table.name))
+        options.output.write_text(document(rows, options, table.name))
     if options.json:
         options.json.write_text(json.dumps([dataclasses.asdict(row) for row in rows], indent=1) + "\n")
     sys.exit(any(row.verdict == "differs" for row in rows))

@@ -22,6 +22,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 FILES = REPOSITORY / "bench" / "compatibility" / "work"
 FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/games")
 TIMEOUT_S = 120
+SITE_FRAMES = 64  # as `record --sites` has it
 ORPHANS_MAY_TAKE_S = 10
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -104,8 +105,9 @@ def free_port() -> int:
 class Bench:
     """The temporary folder of one program, and how it is run there."""
 
-    def __init__(self, program: Program, build: Path, folder: Path) -> None:
+    def __init__(self, program: Program, build: Path, folder: Path, sites: bool = False) -> None:
         self.program = program
+        self.sites = sites
         self.folder = folder
         self.work, self.input, self.logs = folder / "work", folder / "input", folder / "logs"
         self.user = self._user()
@@ -149,9 +151,11 @@ class Bench:
         environment = self.environment()
         command = [word.replace("$FILES", str(self.files)) for word in self.program.command]
         if recorder == "record":
-            command = [str(self.heaptape), "record", "-q", "-o", str(self.logs), "--", *command]
+            more = ["--sites"] if self.sites else []
+            command = [str(self.heaptape), "record", "-q", *more, "-o", str(self.logs), "--", *command]
         elif recorder == "preload":
             environment |= {"LD_PRELOAD": str(self.shim), "MALLOC_WRAP_OUT": str(self.logs)}
+            environment |= {"MALLOC_WRAP_SITES": str(SITE_FRAMES)} if self.sites else {}
         return self._measured(command, environment)
 
     def _measured(self, command: Sequence[str], environment: dict[str, str]) -> Run:

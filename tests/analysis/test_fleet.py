@@ -20,7 +20,8 @@ import results_factory
 from heaptape.base.errors import HeaptapeError, ResultsError
 from heaptape.fleet.plan import Plan, PlanError, allocator_name, read_plan
 from heaptape.fleet.results import FleetResults
-from heaptape.fleet.summary import geometric_mean, summarise
+from heaptape.fleet.summary import summarise
+from heaptape.results.geometric_mean import geometric_mean
 from heaptape.fleet.unit import Outcome, Unit, run_unit, units_of
 
 ROOT = Path(__file__).resolve().parents[2]

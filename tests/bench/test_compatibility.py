@@ -76,7 +76,7 @@ def test_missing_program_is_a_row(tools: Tools, repository: Path, tmp_path: Path
         "import dataclasses\n"
         "from bench.compatibility import compatibility\n"
         "program = dataclasses.replace(compatibility.PROGRAMS[0], needs=('no-such-program',))\n"
-        f"row = compatibility.measure(program, compatibility.Path({str(tools.build)!r}), 1, None)\n"
+        f"row = compatibility.measure(program, compatibility.argparse.Namespace())\n"
         "print(row.verdict, row.note, sep='|')\n"
         f"compatibility.write_figures(compatibility.Path({str(tmp_path / 'figures.csv')!r}), [row])\n")
     done = run([sys.executable, tmp_path / "check.py"])

@@ -11,8 +11,9 @@ from ..base.errors import UsageError
 from ..results.comparison import MEASURES, compare
 from ..results.conditions import HOLDS, REFUTED, UNDECIDED, Condition, Judged, judge
 from ..results.counted import WHOLE, counted_figure, counts_by_allocator
+from ..results.geometric_mean import geometric_mean
 from .plan import Configuration, Plan
-from .summary import geometric_mean, paired_by_allocator
+from .summary import paired_by_allocator
 
 ROUNDS_GROW = 1.5
 """By so much rounds grow while a condition is undecided: each look finds a difference by chance once in twenty."""

@@ -52,6 +52,7 @@ from .figures import (
 from .flame_graph import flame_figure
 from .heap_figures import Heap, accounts_figure, heaps_of
 from .latencies import latency_figures
+from .overview import overview
 from .page import rendered
 from .pareto import pareto_figure
 from .profile_graph import profile_figure
@@ -216,7 +217,7 @@ def _harness(runs: pd.DataFrame) -> str:
 
 def render(chapters: list[Chapter], machines: Sequence[ProcessorTable] = ()) -> str:
     """The HTML of a report."""
-    return rendered("report.html.j2", chapters=chapters, machines=machines, accounts_figure=accounts_figure, title=chapters[0].subject)
+    return rendered("report.html.j2", chapters=chapters, machines=machines, overview=overview([chapter.summary for chapter in chapters]), accounts_figure=accounts_figure, title=chapters[0].subject)
 
 
 def write_report(
