@@ -107,17 +107,17 @@ static void *new_first(enum new_form form, size_t size, size_t second, const voi
     return call.block;
 }
 
-// A C++ library that came later than the first call. It must stay for as long as we remember its functions;
-// what that allocates is not the program's.
+// A C++ library that came later than the first call. It must stay for as long as we remember its functions. What the
+// loader allocates for that is recorded, because it also frees what it allocated when the program opened the library.
 static void resolve_late(void) {
     if (!real.malloc) free(malloc(1));  // the very first call of the process resolves everything
     struct thread_state *t = recorder_idle_thread();
     Dl_info library;
     if (t) close_gate(t, GATE_BUSY_SETUP, stack_pointer());
     real_resolve_cxx();
-    if (real.new_[NEW] && dladdr((void *)real.new_[NEW], &library) && library.dli_fname)
-        dlopen(library.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    bool known = real.new_[NEW] && dladdr((void *)real.new_[NEW], &library) && library.dli_fname;
     if (t) leave(t);
+    if (known) dlopen(library.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
 // A throwing form may not return NULL: its caller builds an object there. Where there is no C++ library, there is neither

@@ -43,6 +43,32 @@ def test_cxx_comes_by_dlopen(tools: Tools, tmp_path: Path) -> None:
     assert dumped.count(" new(7630) ") == dumped.count(" new[](7631) ") == dumped.count(" new(7632) ") == 1_000
 
 
+OPENS_AND_FILLS = r"""
+#include <dlfcn.h>
+#include <stdlib.h>
+void count_for_plugin_size(unsigned long size) { (void)size; }
+int main(int argc, char **argv) {
+    (void)argc;
+    void *plugin = dlopen(argv[1], RTLD_NOW), *(*run)(void) = dlsym(plugin, "plugin_run");
+    if (!run) return 1;
+    run();
+    for (unsigned long size = 16; size < 1024; size += 8)
+        for (int i = 0; i < 16; i++) if (!malloc(size)) return 1;
+    return 0;
+}
+"""
+
+
+def test_what_the_loader_frees_for_the_recorder_is_known(tools: Tools, tmp_path: Path) -> None:
+    """The recorder keeps the C++ library, for which the loader frees what it allocated when the program opened a plugin. Blocks of all
+    sizes then find its place: if that free were missed, one would come where a live block lies."""
+    program = compile_c(tmp_path, OPENS_AND_FILLS, "-rdynamic", "-ldl")
+    recording = tools.preload([program, tools.targets / "cxx_plugin.so"], tmp_path / "logs")
+    assert recording.outcome.status == 0
+    [log] = recording.logs
+    assert tools.info(tools.convert(log, tmp_path / "t.bin"))["anomalies"] == 0
+
+
 def test_deepbind_goes_past_the_recorder(tools: Tools, tmp_path: Path) -> None:
     """A library opened with RTLD_DEEPBIND calls libc itself. Its calls are not seen; blocks that
     cross the border are foreign where they are freed, and never an anomaly."""
