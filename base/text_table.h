@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-enum { HT_TABLE_COLUMNS_MAX = 8, HT_TABLE_ROWS_MAX = 128, HT_TABLE_CELL_BYTES = 280 };
+enum { HT_TABLE_COLUMNS_MAX = 9, HT_TABLE_ROWS_MAX = 128, HT_TABLE_CELL_BYTES = 280 };
 
 struct ht_text_table {
     const char *alignments;  // 'l' or 'r', a letter for each column

@@ -125,7 +125,7 @@ static const struct argp_option table[] = {
      "Exit with status 4 if a ratio to the baseline clearly meets CONDITION, such as 'time>1.05', with 5 if that stays "
      "undecided. Figures: time, rss_peak, rss_mean, rss_end, process_rss_peak; with --instructions or --pass count "
      "instructions, instructions[FUNCTION], instructions[FUNCTION:SIZE], instructions[:SIZE] and mapping_calls; with --pass "
-     "count faults, l1d_misses, l2_misses, l1i_misses, dtlb_misses and stlb_misses; > >= < <=. May be repeated", 0},
+     "count faults, l1d_misses, l2_misses, l1i_misses, dtlb_misses, stlb_misses and branch_misses; > >= < <=. May be repeated", 0},
     {"baseline-file", KEY_BASELINE_FILE, "FILE", 0,
      "Compare with the figures in FILE, which --write-baseline wrote, instead of another allocator: instructions, other "
      "counts and memory, but no times. Another trace, other settings and another kind of machine are refused (default: "

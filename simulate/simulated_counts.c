@@ -57,14 +57,14 @@ json_t *ht_counts_collect(char *folder, char *pattern) {
 }
 
 void ht_counts_table_begin(struct ht_text_table *table, const char *title) {
-    *table = (struct ht_text_table){.alignments = "lrrrrrrr"};
+    *table = (struct ht_text_table){.alignments = "lrrrrrrrr"};
     ht_table_add(table, (const char *const[]){title, "instructions", "L1D misses", "L2 misses", "L1I misses",
-                                              "TLB misses", "second TLB", "page faults"});
+                                              "TLB misses", "second TLB", "branch misses", "page faults"});
 }
 
 void ht_counts_table_add(struct ht_text_table *table, const char *name, const json_t *part) {
-    static const char *const keys[] = {"instructions", "l1d_misses",  "l2_misses", "l1i_misses",
-                                       "dtlb_misses",  "stlb_misses", "faults"};
+    static const char *const keys[] = {"instructions", "l1d_misses",  "l2_misses",     "l1i_misses",
+                                       "dtlb_misses",  "stlb_misses", "branch_misses", "faults"};
     enum { KEYS = sizeof keys / sizeof *keys };
     char text[KEYS][32];
     const char *cells[KEYS + 1] = {name};

@@ -7,7 +7,7 @@
 const struct ht_counted ht_counted[HT_COUNTED] = {
     {"instructions", true, false}, {"mapping_calls", true, false}, {"faults", false, true},
     {"l1d_misses", false, true},   {"l2_misses", false, true},     {"l1i_misses", false, true},
-    {"dtlb_misses", false, true},  {"stlb_misses", false, true}};
+    {"dtlb_misses", false, true},  {"stlb_misses", false, true},   {"branch_misses", false, true}};
 
 // As the simulation calls them (simulate/tool/counts_file.c).
 static const char *const functions[] = {"malloc", "calloc",        "realloc",     "reallocarray",
@@ -81,7 +81,7 @@ const char *ht_fail_if_add(struct ht_conditions *conditions, const char *text) {
     strcpy(condition.text, text);
     if (!take_figure(&condition, name, (size_t)(at - name)))
         return "expected one of time, rss_peak, rss_mean, rss_end, process_rss_peak, instructions, mapping_calls, "
-               "faults, l1d_misses, l2_misses, l1i_misses, dtlb_misses, stlb_misses, such as time>1.05";
+               "faults, l1d_misses, l2_misses, l1i_misses, dtlb_misses, stlb_misses, branch_misses, such as time>1.05";
     if (*at == '[') {
         if (condition.counted != &ht_counted[0]) return "expected brackets after instructions only";
         at = take_part(&condition, at + 1, &problem);

@@ -18,7 +18,7 @@ struct ht_counted {
     bool takes_simulation;  // of caches and page faults: --pass count without --instructions
 };
 
-enum { HT_COUNTED = 8 };
+enum { HT_COUNTED = 9 };
 extern const struct ht_counted ht_counted[HT_COUNTED];
 
 struct ht_condition {

@@ -102,6 +102,7 @@ void enter_call(ULong kind, ULong sp, ULong first, ULong second, ULong third) {
     running.loader_before = counts.loader;
     running.size_class = size_class_of_call();
     resume_profile();
+    begin_branches_of_call();
     counts.calls[kind]++;
     counts.costs[kind][running.size_class].calls++;
 }

@@ -48,6 +48,10 @@ static void put_part(const HChar *name, enum part part, ULong instructions) {
             m->accesses, m->l1d, m->l1d_sequential, m->l2, m->l2_sequential, m->l1i, m->l1i_l2, m->dtlb,
             m->stlb, counts.faults[part], counts.file_faults[part]);
     }
+    // With accesses the program is the recorded one, whose branches no file has.
+    if (options.simulate && !(options.splice && part == PART_PROGRAM))
+        put(", \"branches\": %llu, \"branch_misses\": %llu", counts.branches[part].branches,
+            counts.branches[part].misses);
     put(", \"mapping_calls\": %llu}", part == PART_ALLOCATOR ? counts.mapping_calls : 0);
 }
 

@@ -23,6 +23,8 @@ struct block {
     struct path path;  // so far
     struct path left;  // when it was left last
     ULong code_line;
+    Addr instruction;  // the last one
+    Bool conditional;  // it is a conditional branch
 };
 
 static IRExpr *constant(ULong value) { return IRExpr_Const(IRConst_U64(value)); }
@@ -59,7 +61,9 @@ static IRExpr *plus(struct block *block, IRExpr *pointer, ULong bytes) {
 // Before the block can be left: what it did counts.
 static void settle(struct block *block) {
     UInt more = (UInt)(block->path.instructions - block->left.instructions);
-    if (!more && block->path.event_count == block->left.event_count) return;
+    Bool same =
+        block->path.event_count == block->left.event_count && block->path.branch == block->left.branch;
+    if (!more && (same || !block->next)) return;
     block->left = block->path;
     if (block->next) {
         store(block, block->taken, IRExpr_Const(IRConst_U32(new_path(block->path))));
@@ -159,10 +163,37 @@ static UInt bytes_of(struct block *block, IRExpr *value) {
     return (UInt)sizeofIRType(typeOfIRExpr(block->types, value));
 }
 
+// An instruction that goes to itself repeats: a string function, which processors do not predict.
+static Bool repeats(const struct block *block) {
+    const IRExpr *next = block->out->next;
+    return next->tag == Iex_Const && next->Iex.Const.con->Ico.U64 == block->instruction;
+}
+
+// A conditional branch, or what a superblock is left for besides.
+static void leave(struct block *block, IRJumpKind kind) {
+    block->conditional = options.simulate && kind == Ijk_Boring && !repeats(block);
+    if (block->conditional) {
+        block->path.branch = BRANCH_TAKEN;
+        block->path.branch_address = block->instruction;
+    }
+    settle(block);
+    block->path.branch = BRANCH_NONE;
+}
+
+static void end_block(struct block *block) {
+    Bool jumps = options.simulate && (block->out->jumpkind == Ijk_Boring || block->out->jumpkind == Ijk_Call);
+    if (block->conditional) block->path.branch = BRANCH_NOT_TAKEN;
+    else if (jumps && block->out->next->tag != Iex_Const) block->path.branch = BRANCH_INDIRECT;
+    block->path.branch_address = block->instruction;
+    settle(block);
+}
+
 static void instrument_statement(struct block *block, IRStmt *statement) {
     switch (statement->tag) {
     case Ist_IMark:
         block->path.instructions++;
+        block->instruction = statement->Ist.IMark.addr;
+        block->conditional = False;
         code_line(block, statement->Ist.IMark.addr);
         code_line(block, statement->Ist.IMark.addr + statement->Ist.IMark.len - 1);
         break;
@@ -190,7 +221,7 @@ static void instrument_statement(struct block *block, IRStmt *statement) {
         break;
     }
     case Ist_Dirty: instrument_dirty(block, statement->Ist.Dirty.details); break;
-    case Ist_Exit: settle(block); break;
+    case Ist_Exit: leave(block, statement->Ist.Exit.jk); break;
     default: break;
     }
     addStmtToIRSB(block->out, statement);
@@ -218,7 +249,7 @@ IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *lay
     for (Int k = i; k < in->stmts_used; k++) instructions += in->stmts[k]->tag == Ist_IMark;
     if (options.profile) sample(&block, instructions);
     for (; i < in->stmts_used; i++) instrument_statement(&block, in->stmts[i]);
-    settle(&block);
+    end_block(&block);
     if (block.next) VG_(realloc_shrink)(block.events, (block.path.event_count + 1) * sizeof *block.events);
     return block.out;
 }

@@ -9,6 +9,7 @@
 
 #include "access_reader.h"
 #include "access_writer.h"
+#include "branches.h"
 #include "page_touches.h"
 #include "processor.h"
 #include <pub_tool_basics.h>
@@ -73,6 +74,7 @@ struct call_cost {
 
 struct counts {
     struct ht_miss_counts misses[PARTS];
+    struct ht_branch_counts branches[PARTS];
     ULong faults[PARTS], file_faults[PARTS];
     ULong mapping_calls;         // of the allocator
     ULong instructions, within;  // all; those within options.within
@@ -93,8 +95,11 @@ extern struct ht_page_touches page_touches;
 // What a superblock does up to one of its exits, known when it is translated. An event is a line of instructions, or the bytes
 // of an access.
 #define EVENT_CODE (1ull << 63)
+enum branch { BRANCH_NONE, BRANCH_TAKEN, BRANCH_NOT_TAKEN, BRANCH_INDIRECT };
 struct path {
     const ULong *events;
+    Addr branch_address;  // of its last instruction, if that is one
+    enum branch branch;
     UShort event_count, accesses, instructions;
     UShort moment : 15;  // sampling.c: when it was last taken between two bursts; 0: not since the last one
     UShort loader : 1;
@@ -120,6 +125,10 @@ void note_mapping(Addr address, SizeT bytes, Bool executable);
 void forget_mapping(Addr address, SizeT bytes);
 enum call_kind call_entered_at(Addr address);
 Bool has_operators(void);  // whether C++ operators have been mapped
+// branching.c
+void simulate_branch(const struct path *path, enum part part);
+void forget_branch_to(void);  // what follows is not what an indirect branch went to
+void begin_branches_of_call(void);
 // calls.c
 void enter_call(ULong kind, ULong sp, ULong first, ULong second, ULong third);
 void leave_call(ULong sp, ULong result);

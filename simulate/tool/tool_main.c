@@ -50,6 +50,7 @@ static void process_paths(Bool simulated, Bool recorded) {
         const struct path *path = &paths[*at];
         enum part part = running.in_allocator ? PART_ALLOCATOR : path->loader ? PART_LOADER : PART_PROGRAM;
         if (simulated) simulate_path(path, address, part);
+        if (simulated) simulate_branch(path, part);
         if (recorded && part == PART_PROGRAM) {
             record_path(path, address);
             count += path->accesses;
@@ -74,6 +75,7 @@ void process_accesses(void) {
         recorded = False;
     }
     if (simulated || recorded) process_paths(simulated, recorded);
+    if (!simulated) forget_branch_to();
     next_access = accesses;
     next_taken = taken;
 }

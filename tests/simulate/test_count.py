@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from test_record_reach import compile_c
 from tool_runner import Argument, Tools, run
 
 MISSES = ("l1d_misses", "l2_misses", "l1i_misses", "dtlb_misses", "stlb_misses", "faults")
@@ -47,6 +48,34 @@ def test_counts_repeat_and_add_up(tools: Tools, tmp_path: Path) -> None:
     # Each block is a mapping; besides, the heap begins.
     assert 64 <= process["allocator"]["mapping_calls"] <= 68
     assert process["program"]["mapping_calls"] == process["loader"]["mapping_calls"] == 0
+
+
+BRANCHES = r"""
+#include <stdlib.h>
+#define BRANCH(bit) __asm__ volatile("test %0, %0\\n jz 1f\\n nop\\n1:" :: "r"(bit) : "cc")
+void *malloc(size_t bytes) {
+    static unsigned long state = 1, pattern;
+    for (size_t i = 0; i < bytes; i++) {
+        state = state * 6364136223846793005ul + 1442695040888963407ul;
+        BRANCH(RANDOM ? state >> 63 : ++pattern % 3 == 0);
+    }
+    return NULL;
+}
+int main(void) {
+    for (int i = 0; i < 50; i++) if (malloc(1000)) return 1;
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize(("random", "least", "most"), [(1, 0.47, 0.53), (0, 0.0, 0.05)])
+def test_branches_that_nobody_can_predict(tools: Tools, tmp_path: Path, random: int, least: float, most: float) -> None:
+    """50,000 of them, within calls of malloc."""
+    program = compile_c(tmp_path, BRANCHES, f"-DRANDOM={random}", "-fno-builtin")
+    [process] = counted(tools, tmp_path, "--", program)
+    assert process["allocator"]["branches"] >= 50_000
+    assert least <= process["allocator"]["branch_misses"] / 50_000 <= most
+    assert process["program"]["branches"] >= 50 and process["program"]["branch_misses"] < 500
 
 
 def test_time_and_usage_are_the_same_in_each_run(tools: Tools) -> None:

@@ -10,7 +10,7 @@ import pandas as pd
 
 IN_CALLS = ("instructions", "mapping_calls")
 """Those of the allocator's calls alone; the others are also of what the program touches first."""
-COUNTED = (*IN_CALLS, "faults", "l1d_misses", "l2_misses", "l1i_misses", "dtlb_misses", "stlb_misses")
+COUNTED = (*IN_CALLS, "faults", "l1d_misses", "l2_misses", "l1i_misses", "dtlb_misses", "stlb_misses", "branch_misses")
 FUNCTIONS = ("malloc", "calloc", "realloc", "reallocarray", "free", "aligned_alloc", "aligned_new", "posix_memalign", "valloc", "other")
 
 

@@ -9,7 +9,7 @@ from ..base.units import count, percent
 
 _PLACES = (("allocator", "in malloc"), ("replayed", "predicted"), ("program", "outside"))
 _MISSES = (("l1d_misses", "L1D misses"), ("l2_misses", "L2 misses"), ("l1i_misses", "L1I misses"), ("dtlb_misses", "TLB misses"),
-           ("stlb_misses", "second TLB"), ("faults", "page faults"))
+           ("stlb_misses", "second TLB"), ("branch_misses", "branch misses"), ("faults", "page faults"))
 
 
 def _signed(value: int) -> str:
@@ -38,7 +38,7 @@ def miss_lines(document: dict[str, Any]) -> list[str]:
     for item in document["allocators"]:
         apart = item.get("count_differences") or {}
         for number, (part, place) in enumerate(_PLACES if apart else ()):
-            rows.append(["" if number else item["name"], place, *(_signed(apart[part][key]) for key, _ in _MISSES)])
+            rows.append(["" if number else item["name"], place, *(_signed(apart[part].get(key, 0)) for key, _ in _MISSES)])
     return table_lines(rows, right=set(range(2, 2 + len(_MISSES))))
 
 
