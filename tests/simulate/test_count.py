@@ -53,7 +53,7 @@ def test_counts_repeat_and_add_up(tools: Tools, tmp_path: Path) -> None:
 
 BRANCHES = r"""
 #include <stdlib.h>
-#define BRANCH(bit) __asm__ volatile("test %0, %0\\n jz 1f\\n nop\\n1:" :: "r"(bit) : "cc")
+#define BRANCH(bit) __asm__ volatile("test %0, %0\n jz 1f\n nop\n1:" :: "r"(bit) : "cc")
 void *malloc(size_t bytes) {
     static unsigned long state = 1, pattern;
     for (size_t i = 0; i < bytes; i++) {
