@@ -369,11 +369,11 @@ static bool parse_extend(const char *text, struct ht_plan *plan) {
            (plan->extend_from_ns == UINT64_MAX || plan->extend_from_ns < plan->extend_until_ns);
 }
 
-static error_t parse_one(int key, char *text, struct argp_state *state) {
+// How often what runs, and what becomes of the figures. ARGP_ERR_UNKNOWN: another option.
+static error_t experiment_option(int key, char *text, struct argp_state *state) {
     static const char *const passes[] = {"time", "memory", "both", "verify", "limit", "count"};
-    static const char *const threads[] = {"trace", "1"}, *const layouts[] = {"drawn", "fixed"};
+    static const char *const layouts[] = {"drawn", "fixed"};
     struct ht_replay_options *options = state->input;
-    const char *problem;
     switch (key) {
     case KEY_ALLOC:
         choose(state, text, &options->plan.choices);
@@ -389,7 +389,6 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         options->plan.repeats =
             strcmp(text, "auto") ? (uint32_t)number(state, text, "repeats", 1, HT_REPEATS_MAX) : 0;
         break;
-    case KEY_FAIL_IF: add_condition(state, text, &options->plan.conditions); break;
     case KEY_INSTRUCTIONS: options->plan.instructions = true; break;
     case KEY_PROFILE: options->plan.profile = true; break;
     case KEY_SEED:
@@ -402,33 +401,38 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         set_pass(options, one_of(state, text, "pass", passes, sizeof passes / sizeof *passes));
         break;
     case KEY_VERIFY: options->plan.verify = true; break;
-    case KEY_MAX_LIVE:
-        options->plan.max_live_bytes =
-            strcmp(text, "none") ? size_value(state, text, "max-live", 1, 1) : UINT64_MAX;
+    case KEY_POINTS: options->plan.points = (uint32_t)number(state, text, "points", 2, POINTS_MAX); break;
+    case KEY_SPLICE: options->plan.splice_path = text; break;
+    case KEY_SNAPSHOTS: options->plan.snapshots_folder = text; break;
+    case KEY_AT:
+        options->at_given = true;
+        if (ht_snapshot_times_parse(text, &options->plan.snapshot_times)) break;
+        argp_error(state, "--at: %s: expected peak, end, jumps or times such as 90s, at most %d", text,
+                   HT_SNAPSHOT_TIMES_MAX);
         break;
-    case KEY_PURGE:
-        if (ht_parse_duration(text, &options->plan.purge_ns) && options->plan.purge_ns) break;
-        argp_error(state, "--purge: %s: expected a time such as 60s or 500ms", text);
-        break;
-    case KEY_AGE: set_age(state, text, &options->plan); break;
-    case KEY_TIMEOUT: options->plan.timeout_ns = timeout_value(state, text); break;
-    case KEY_WRAP:
-        if (!text[strspn(text, " \t")] || strlen(text) > 4096) {
-            argp_error(state, "--wrap: expected a command of at most 4096 bytes");
-        }
-        options->plan.wrap = text;
-        break;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+// What of the trace is replayed, how fast, and what is touched. ARGP_ERR_UNKNOWN: another option.
+static error_t load_option(int key, char *text, struct argp_state *state) {
+    static const char *const threads[] = {"trace", "1"};
+    struct ht_replay_options *options = state->input;
+    const char *problem;
+    switch (key) {
     case KEY_THREADS: options->plan.one_thread = one_of(state, text, "threads", threads, 2) == 1; break;
     case KEY_SCALE: options->plan.scale = (uint32_t)number(state, text, "scale", 1, HT_SCALE_MAX); break;
-    case KEY_MEMORY_MAX: set_memory_max(state, text, &options->plan); break;
-    case KEY_CPUS:
-        options->plan.processors = (uint32_t)number(state, text, "cpus", 1, HT_PROCESSORS_MAX);
-        break;
     case KEY_EXTEND:
         if (parse_extend(text, &options->plan)) break;
         argp_error(state,
                    "--extend: %s: expected TIME[,from=TIME,until=TIME], such as 24h,from=60s,until=180s",
                    text);
+        break;
+    case KEY_AGE: set_age(state, text, &options->plan); break;
+    case KEY_PURGE:
+        if (ht_parse_duration(text, &options->plan.purge_ns) && options->plan.purge_ns) break;
+        argp_error(state, "--purge: %s: expected a time such as 60s or 500ms", text);
         break;
     case KEY_TOUCH:
         options->plan.touch = (enum ht_touch)one_of(state, text, "touch", ht_touch_names, HT_TOUCHES);
@@ -441,9 +445,6 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         problem = ht_pollution_parse(text, &options->plan.pollution, &options->plan.pollution_by_trace);
         if (problem) argp_error(state, "--pollute: %s: %s", text, problem);
         break;
-    case KEY_DECODED_MEMORY:
-        options->plan.decoded_memory_bytes = size_value(state, text, "decoded-memory", 1 << 20, 1 << 20);
-        break;
     case KEY_PACE:
         if (ht_paces_parse(text, &options->plan.paces)) break;
         argp_error(
@@ -453,45 +454,84 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
             text);
         break;
     case KEY_WINDOW: options->plan.window_ns = number(state, text, "window-ns", 100000, INT64_MAX); break;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+// The machine that the allocators get, and its limits. ARGP_ERR_UNKNOWN: another option.
+static error_t machine_option(int key, char *text, struct argp_state *state) {
+    struct ht_replay_options *options = state->input;
+    switch (key) {
+    case KEY_MEMORY_MAX: set_memory_max(state, text, &options->plan); break;
+    case KEY_CPUS:
+        options->plan.processors = (uint32_t)number(state, text, "cpus", 1, HT_PROCESSORS_MAX);
+        break;
     case KEY_THP:
         options->plan.thp = (enum ht_thp)(
             HT_THP_NEVER + one_of(state, text, "thp", ht_thp_names + HT_THP_NEVER, HT_THPS - HT_THP_NEVER));
         break;
-    case KEY_POINTS: options->plan.points = (uint32_t)number(state, text, "points", 2, POINTS_MAX); break;
+    case KEY_MAX_LIVE:
+        options->plan.max_live_bytes =
+            strcmp(text, "none") ? size_value(state, text, "max-live", 1, 1) : UINT64_MAX;
+        break;
+    case KEY_DECODED_MEMORY:
+        options->plan.decoded_memory_bytes = size_value(state, text, "decoded-memory", 1 << 20, 1 << 20);
+        break;
+    case KEY_TIMEOUT: options->plan.timeout_ns = timeout_value(state, text); break;
+    case KEY_WRAP:
+        if (!text[strspn(text, " \t")] || strlen(text) > 4096) {
+            argp_error(state, "--wrap: expected a command of at most 4096 bytes");
+        }
+        options->plan.wrap = text;
+        break;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+// What the figures are held against, and how they are printed. ARGP_ERR_UNKNOWN: another option.
+static error_t comparison_option(int key, char *text, struct argp_state *state) {
+    struct ht_replay_options *options = state->input;
+    switch (key) {
     case KEY_BASELINE: options->plan.baseline = text; break;
     case KEY_BASELINE_FILE: options->plan.baseline_file = text; break;
     case KEY_WRITE_BASELINE: options->plan.write_baseline = text; break;
-    case KEY_SPLICE: options->plan.splice_path = text; break;
-    case KEY_SNAPSHOTS: options->plan.snapshots_folder = text; break;
-    case KEY_AT:
-        options->at_given = true;
-        if (ht_snapshot_times_parse(text, &options->plan.snapshot_times)) break;
-        argp_error(state, "--at: %s: expected peak, end, jumps or times such as 90s, at most %d", text,
-                   HT_SNAPSHOT_TIMES_MAX);
-        break;
+    case KEY_FAIL_IF: add_condition(state, text, &options->plan.conditions); break;
     case KEY_JSON: options->plan.json = true; break;
     case KEY_LIST: options->list = true; break;
     case 'q': options->plan.quiet = true; break;
     case 'v': options->plan.verbose = true; break;
-    case ARGP_KEY_ARG:
-        if (options->plan.trace_path) argp_error(state, "%s: expected one trace", text);
-        options->plan.trace_path = text;
-        break;
-    case ARGP_KEY_END:
-        if (!options->plan.trace_path && !options->list) {
-            argp_error(state, "expected a trace, as heaptape convert writes it");
-        }
-        check_count(state, &options->plan);
-        check_snapshots(state, options);
-        check_limit(state, options);
-        check_age(state, &options->plan);
-        check_baseline_file(state, &options->plan);
-        check_written_baseline(state, &options->plan);
-        if (options->plan.processors && options->plan.wrap)
-            argp_error(state, "--wrap: expected no --cpus: the command would see these processors, too");
-        break;
     default: return ARGP_ERR_UNKNOWN;
     }
+    return 0;
+}
+
+static void check_all(struct argp_state *state, const struct ht_replay_options *options) {
+    if (!options->plan.trace_path && !options->list) {
+        argp_error(state, "expected a trace, as heaptape convert writes it");
+    }
+    check_count(state, &options->plan);
+    check_snapshots(state, options);
+    check_limit(state, options);
+    check_age(state, &options->plan);
+    check_baseline_file(state, &options->plan);
+    check_written_baseline(state, &options->plan);
+    if (options->plan.processors && options->plan.wrap)
+        argp_error(state, "--wrap: expected no --cpus: the command would see these processors, too");
+}
+
+static error_t parse_one(int key, char *text, struct argp_state *state) {
+    static error_t (*const groups[])(int, char *, struct argp_state *) = {experiment_option, load_option,
+                                                                          machine_option, comparison_option};
+    struct ht_replay_options *options = state->input;
+    error_t taken = ARGP_ERR_UNKNOWN;
+    for (size_t i = 0; taken == ARGP_ERR_UNKNOWN && i < sizeof groups / sizeof *groups; i++)
+        taken = groups[i](key, text, state);
+    if (key == ARGP_KEY_END) check_all(state, options);
+    if (key != ARGP_KEY_ARG) return key == ARGP_KEY_END ? 0 : taken;
+    if (options->plan.trace_path) argp_error(state, "%s: expected one trace", text);
+    options->plan.trace_path = text;
     return 0;
 }
 
