@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
 """Holds extensions of recordings against longer recordings: RSS and its slope at the end, under several allocators.
 
-    bench/validity/extend.py [--build B] [--only NAME,...] [--seconds 3600] [--alloc LIST] [--keep FOLDER] [--trace NAME=FILE]...
+    bench/validity/extend.py [--build B] [--only NAME,...] [--seconds 3600] [--alloc LIST] [--begin S,...] [--every]
+                             [--keep FOLDER] [--only-record] [--trace NAME=FILE]...
 
-Records each server of extend.toml for so long (or takes the trace of it), cuts it off behind the stretch, extends that to the
-trace's length, and replays both. Of RSS the mean of the last tenth of the time is compared. --keep leaves the traces there.
+Records each server of extend.toml for so long (or takes the trace of it), and extends the first stretch of 170 s that is accepted
+to the trace's length; of the recording only what was there when the stretch ended is known. --begin: where stretches are tried
+(s); --every: all that are accepted. Both are replayed. Of RSS the mean of the last tenth of the time is compared, of slopes that
+of the second half, each with an interval. --keep leaves the traces there; --only-record compares nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import statistics
@@ -19,6 +23,7 @@ import sys
 import tempfile
 import time
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +43,11 @@ from bench.validity.run import (  # noqa: E402
     prepare,
     run_to_end,
 )
+from bench.validity.slopes import POINTS, Slope, slope_of  # noqa: E402
 
 READY_S = 30
+STRETCH_S = 170
+BEGINS_S = list(range(120, 601, 60))
 
 
 def _shell(script: str, prepared: Prepared, limit_s: float) -> None:
@@ -102,39 +110,90 @@ def replayed(trace: Path, folder: Path, options: argparse.Namespace) -> dict[str
     return {line["allocator"]["name"]: line for line in lines if not line["control"] and line["allocator"]["name"] != "null"}
 
 
-def rss_at_end(line: dict[str, Any]) -> tuple[float, float]:
-    """Mean RSS of the last tenth of the time, and the slope of its second half in bytes per hour."""
+@dataclass(frozen=True)
+class Figures:
+    """Of one replay: mean RSS of the last tenth of the time, and the slope of its second half, both in bytes, per hour."""
+
+    rss: float
+    slope: Slope
+
+
+def figures_of(line: dict[str, Any]) -> Figures:
     at, rss = (np.array(line["timeline"][key], float) for key in ("time_ns", "rss_bytes"))
-    end = at[-1]
-    grid = np.linspace(end / 2, end, 500)
+    end, fine = at[-1], 32
+    grid = (np.arange(POINTS * fine) + 0.5) / (POINTS * fine) * end / 2 + end / 2
     level = np.interp(grid, at, rss)
-    return float(level[grid > 0.9 * end].mean()), float(np.polyfit(grid / 3600e9, level, 1)[0])
+    return Figures(float(level[grid > 0.9 * end].mean()), slope_of(level.reshape(POINTS, fine).mean(axis=1), end / 2 / POINTS / 3600e9))
 
 
-def compare(name: str, trace: Path, program: dict[str, Any], folder: Path, options: argparse.Namespace) -> list[float]:
-    """Prints the errors, and returns those of RSS."""
+@dataclass(frozen=True)
+class Pair:
+    """A prediction and what came, under one allocator. The predicted slope is open by what the stretch leaves open of live bytes."""
+
+    error: float
+    predicted: Slope
+    real: Slope
+
+    @property
+    def sign(self) -> str:
+        if not self.real.resolved:
+            return "unresolved"
+        if not self.predicted.resolved:
+            return "left open"
+        return "right" if self.predicted.step * self.real.step > 0 else "wrong"
+
+
+def extended(trace: Path, begin_s: int, to_s: float, folder: Path, options: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
+    """What is known when the stretch ends, continued. Raises Failed where it is refused, or where the growth is open: extend
+    refuses that only if it has chosen the stretch itself."""
+    cut, long = folder / f"{trace.stem}-{begin_s}-cut.bin", folder / f"{trace.stem}-{begin_s}-long.bin"
+    _heaptape(options, "slice", "-q", trace, "--to-time", f"{begin_s + STRETCH_S + 1}s", "-o", cut)
+    try:
+        said = json.loads(_heaptape(options, "extend", cut, "--json", "--from", f"{begin_s}s", "--until", f"{begin_s + STRETCH_S}s", "--to", f"{to_s}s",
+                                    "-o", long))
+    except Failed as problem:
+        raise Failed(str(problem).partition("how it goes on: ")[2] or str(problem)) from problem
+    finally:
+        cut.unlink(missing_ok=True)
+    if said["grows"] and said["live_to_high_bytes"] - said["live_to_low_bytes"] > 0.5 * said["live_mean_bytes"] * (1 + said["live_to_bytes"] / said["live_mean_bytes"]) / 2:
+        raise Failed(f"{begin_s} to {begin_s + STRETCH_S} s, live bytes grow by {said['live_slope_bytes_per_hour'] / 1e6:.1f} MB/hour, and then are between "
+                     f"{said['live_to_low_bytes'] / 1e6:.1f} and {said['live_to_high_bytes'] / 1e6:.1f} MB")
+    return long, said
+
+
+def compare(name: str, trace: Path, folder: Path, options: argparse.Namespace) -> list[Pair]:
+    """Prints a line for each allocator, of the first stretch that is accepted or of each, and returns these."""
     info = json.loads(_heaptape(options, "info", "--json", trace))
     to_s = min(float(options.seconds), info["duration_ns"] / 1e9 * 0.99)
-    cut, long, full = (folder / f"{name}-{part}.bin" for part in ("cut", "long", "full"))
-    _heaptape(options, "slice", "-q", trace, "--to-time", f"{program['until'] + 1}s", "-o", cut)
-    said = json.loads(_heaptape(options, "extend", cut, "--json", "--from", f"{program['from']}s", "--until", f"{program['until']}s", "--to",
-                                f"{to_s}s", "-o", long))
-    _heaptape(options, "slice", "-q", trace, "--to-time", f"{to_s}s", "-o", full)
-    predicted, real = (replayed(which, folder, options) for which in (long, full))
-    print(f"{name}: {said['from_ns'] / 1e9:.0f} to {said['until_ns'] / 1e9:.0f} s, {said['loops']} times, to {to_s:.0f} s; "
-          f"{said['freed_objects']:,} freed, {said['made_objects']:,} made, "
-          f"{said['unmatched_freed'] + said['unmatched_made']:,} without a partner; live bytes then between "
-          f"{said['live_to_low_bytes'] / 1e6:.1f} and {said['live_to_high_bytes'] / 1e6:.1f} MB", flush=True)
-    errors = []
-    for allocator, line in real.items():
-        if allocator not in predicted:
+    real: dict[str, Figures] = {}
+    pairs = []
+    for begin_s in options.begin:
+        try:
+            long, said = extended(trace, begin_s, to_s, folder, options)
+        except Failed as problem:
+            print(f"{name}: refused: {problem}", flush=True)
             continue
-        (rss, slope), (of_real, slope_of_real) = rss_at_end(predicted[allocator]), rss_at_end(line)
-        errors.append(rss / of_real - 1)
-        print(f"  {allocator:10} RSS {rss / 1e6:7.2f} MB, of the recording {of_real / 1e6:7.2f} ({errors[-1]:+.1%}); "
-              f"at the very end {predicted[allocator]['rss_end_bytes'] / line['rss_end_bytes'] - 1:+.1%}; "
-              f"slope {slope / 1e6:+.2f} MB/hour, of the recording {slope_of_real / 1e6:+.2f}", flush=True)
-    return errors
+        if not real:
+            full = folder / f"{name}-full.bin"
+            _heaptape(options, "slice", "-q", trace, "--to-time", f"{to_s}s", "-o", full)
+            real = {allocator: figures_of(line) for allocator, line in replayed(full, folder, options).items()}
+            full.unlink()
+        print(f"{name}: {said['from_ns'] / 1e9:.0f} to {said['until_ns'] / 1e9:.0f} s, {said['loops']} times, to {to_s:.0f} s; "
+              f"{said['freed_objects']:,} freed, {said['made_objects']:,} made, "
+              f"{said['unmatched_freed'] + said['unmatched_made']:,} without a partner; live bytes then between "
+              f"{said['live_to_low_bytes'] / 1e6:.1f} and {said['live_to_high_bytes'] / 1e6:.1f} MB", flush=True)
+        for allocator, line in replayed(long, folder, options).items():
+            if allocator not in real:
+                continue
+            figures, then = figures_of(line), real[allocator]
+            pair = Pair(figures.rss / then.rss - 1, Slope(figures.slope.step, math.hypot(figures.slope.half, said["live_to_slope_doubt"])), then.slope)
+            print(f"  {allocator:10} RSS {figures.rss / 1e6:7.2f} MB, of the recording {then.rss / 1e6:7.2f} ({pair.error:+.1%}); slope "
+                  f"{pair.predicted.text(1e6)} MB/hour, of the recording {pair.real.text(1e6)}: {pair.sign}", flush=True)
+            pairs.append(pair)
+        long.unlink()
+        if not options.every:
+            break
+    return pairs
 
 
 def main() -> int:
@@ -146,23 +205,30 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--alloc", default="glibc,jemalloc,tcmalloc,mimalloc")
     parser.add_argument("--keep", type=Path)
+    parser.add_argument("--only-record", action="store_true")
+    parser.add_argument("--begin", type=lambda text: [int(word) for word in text.split(",")], default=BEGINS_S)
+    parser.add_argument("--every", action="store_true")
     parser.add_argument("--trace", action="append", default=[], metavar="NAME=FILE")
     options = parser.parse_args()
     options.build = options.build.resolve()
     traces = dict(word.split("=", 1) for word in options.trace)
     names = list(traces) or chosen(parser, options.only, programs)
-    errors: list[float] = []
+    pairs: list[Pair] = []
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/var/tmp")) as scratch:
         for name in names:
             try:
                 trace = Path(traces[name]) if name in traces else record(name, programs[name], Path(scratch), options)
-                errors += compare(name, trace, programs[name], Path(scratch), options)
+                if not options.only_record:
+                    pairs += compare(name, trace, Path(scratch), options)
             except (Failed, PassedOver) as problem:
                 print(f"{name}: {problem}")
-    if errors:
-        sizes = [abs(error) for error in errors]
-        print(f"RSS of {len(errors)} pairs: {statistics.median(sizes):.1%} off in the median, {max(sizes):.1%} at worst")
-    return 0 if errors else 1
+    if pairs:
+        sizes = [abs(pair.error) for pair in pairs]
+        print(f"RSS of {len(pairs)} pairs: {statistics.median(sizes):.1%} off in the median, {max(sizes):.1%} at worst")
+        resolved = [pair.sign for pair in pairs if pair.real.resolved]
+        print(f"slopes that are resolved in the recording: {len(resolved)}; sign right {resolved.count('right')}, left open "
+              f"{resolved.count('left open')}, wrong {resolved.count('wrong')}")
+    return 0 if pairs or options.only_record else 1
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A steady load for a web server: pages of 400, most of them compressed, at a fixed rate.
 
 Usage: page_load.py make FOLDER                 writes the pages
-       page_load.py run PORT SECONDS RATE [SEED]    RATE: requests a second
+       page_load.py run PORT SECONDS RATE [SEED [PAGES]]    RATE: requests a second; PAGES: of how many (default: 400)
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def make(folder: Path) -> None:
         (folder / f"{number}.html").write_bytes(b" ".join(chance.choice(WORDS) for _ in range(words)))
 
 
-def ask(connection: http.client.HTTPConnection, chance: random.Random) -> None:
+def ask(connection: http.client.HTTPConnection, chance: random.Random, pages: int) -> None:
     # A few requests for pages that there are not, and a few for a part of one.
-    page = chance.randrange(PAGES + 8)
+    page = chance.randrange(pages + 8)
     headers = {"Accept-Encoding": "gzip"} if chance.random() < 0.8 else {}
     if chance.random() < 0.05:
         headers["Range"] = "bytes=0-99"
@@ -35,13 +35,13 @@ def ask(connection: http.client.HTTPConnection, chance: random.Random) -> None:
     connection.getresponse().read()
 
 
-def run(port: int, seconds: float, rate: float, seed: int = 1) -> None:
+def run(port: int, seconds: float, rate: float, seed: int = 1, pages: int = PAGES) -> None:
     chance = random.Random(seed)
     connections = [http.client.HTTPConnection("127.0.0.1", port, timeout=30) for _ in range(CONNECTIONS)]
     begun, sent = time.monotonic(), 0
     while (now := time.monotonic() - begun) < seconds:
         connection = chance.choice(connections)
-        ask(connection, chance)
+        ask(connection, chance, pages)
         if chance.random() < 0.01:
             connection.close()  # the next request opens it again
         sent += 1

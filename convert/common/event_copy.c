@@ -6,6 +6,7 @@
 #include "raw_reader.h"
 #include "slot_table.h"
 #include "talk.h"
+#include "totals_keys.h"
 #include "trace_json.h"
 
 struct block {
@@ -143,22 +144,8 @@ void event_copy_put_facts(const struct event_copy *copy) {
 }
 
 void event_copy_put_totals(const struct event_copy *copy, json_t *totals) {
-    static const char *const counted[] = {"events",
-                                          "records",
-                                          "ops",
-                                          "threads",
-                                          "slots",
-                                          "peak_live_bytes",
-                                          "peak_live_objects",
-                                          "end_live_bytes",
-                                          "end_live_objects",
-                                          "inherited_objects",
-                                          "inherited_bytes",
-                                          "foreign_frees",
-                                          "failed_calls"};
     const struct ht_raw_log none = {.fd = -1};
     json_t *now = trace_json_totals(&copy->totals, &none);
-    for (size_t i = 0; i < sizeof counted / sizeof *counted; i++)
-        json_object_set(totals, counted[i], json_object_get(now, counted[i]));
+    totals_put_counted(totals, now);
     json_decref(now);
 }

@@ -6,6 +6,7 @@
 #include "json_values.h"
 #include "site_reader.h"
 #include "stop_reason.h"
+#include "totals_keys.h"
 
 // Strings of the recorded program may be any bytes; JSON wants UTF-8.
 static json_t *any_string(const char *bytes, size_t length) {
@@ -132,11 +133,8 @@ json_t *trace_json_totals(const struct merge_totals *totals, const struct ht_raw
 json_t *trace_json_import_totals(const struct merge_totals *totals, uint64_t skipped) {
     const struct ht_raw_log none = {.fd = -1};
     json_t *object = trace_json_totals(totals, &none);
-    const char *const unknown[] = {
-        "recorded_rss_peak_bytes",  "recorded_own_peak_bytes", "recorded_heap_rss_peak_bytes",
-        "recorded_explained_bytes", "recorded_cpu_ns",         "lost_calls"};
-    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
-        json_object_set_new(object, unknown[i], json_null());
+    totals_make_unknown(object, TOTALS_RECORDED);
+    json_object_set_new(object, "lost_calls", json_null());
     json_set_number(object, "skipped", skipped);
     return object;
 }

@@ -14,6 +14,7 @@
 #include "looped_trace.h"
 #include "plan_loops.h"
 #include "steady_stretch.h"
+#include "totals_keys.h"
 #include "trace_json.h"
 
 static const uint64_t LOOPS_MAX = 100000;
@@ -176,29 +177,11 @@ static json_t *describe(const char *path, const struct extension_request *reques
 // Of the trace's totals what can be said of its extension before it is read; nothing was measured there.
 static json_t *totals_of(struct ht_trace_reader *reader, const struct loop_plan *plan,
                          struct ht_error *error) {
-    static const char *const unknown[] = {"events",
-                                          "records",
-                                          "ops",
-                                          "threads",
-                                          "slots",
-                                          "peak_live_bytes",
-                                          "peak_live_objects",
-                                          "end_live_bytes",
-                                          "end_live_objects",
-                                          "foreign_frees",
-                                          "foreign_queries",
-                                          "failed_calls",
-                                          "recorded_rss_peak_bytes",
-                                          "recorded_own_peak_bytes",
-                                          "recorded_heap_rss_peak_bytes",
-                                          "recorded_explained_bytes",
-                                          "recorded_cpu_ns"};
     char *text = ht_trace_totals_json(reader, error);
     if (!text && error->status) return NULL;
     json_t *totals = json_parsed(text);
     if (!totals) totals = json_object();
-    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
-        if (json_object_get(totals, unknown[i])) json_object_set_new(totals, unknown[i], json_null());
+    totals_make_unknown(totals, TOTALS_COUNTED | TOTALS_DROPPED | TOTALS_RECORDED);
     json_set_number(totals, "duration_ns", plan->to_ns);
     return totals;
 }

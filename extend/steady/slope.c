@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <math.h>
 
+#include "wander.h"
+
 // Student's t at 97.5 %, by the first terms of its expansion in 1/df around the normal quantile: 1 % off at 3 degrees of
 // freedom, less above.
 static double t_quantile(double df) {
@@ -12,33 +14,80 @@ static double t_quantile(double df) {
     return z + first / df + second / (df * df) + third / (df * df * df);
 }
 
+// What is less likely than the best kind of wander by this much, as a logarithm, is not.
+static const double LIKELY = 1;
+
+struct fit {
+    double step, half, likelihood;  // half the width of its interval
+};
+
+// Generalized least squares, and the restricted likelihood. The values less their mean.
+static struct fit fit_with(const struct wander *wander, const double *values, size_t count) {
+    double covariances[SLOPE_VALUES_MAX], y[SLOPE_VALUES_MAX], one[SLOPE_VALUES_MAX], x[SLOPE_VALUES_MAX];
+    double n = (double)count, xx = 0, x1 = 0, x11 = 0, xy = 0, y1 = 0, residuals = 0;
+    for (size_t i = 0; i < count; i++) {
+        y[i] = values[i];
+        one[i] = 1;
+        x[i] = (double)i - (n - 1) / 2;
+    }
+    wander_covariances(wander, covariances, count);
+    double volume = wander_whiten(covariances, count, (double *[]){y, one, x}, 3);
+    for (size_t i = 0; i < count; i++) {
+        xx += x[i] * x[i];
+        x1 += x[i] * one[i];
+        x11 += one[i] * one[i];
+        xy += x[i] * y[i];
+        y1 += y[i] * one[i];
+    }
+    double determinant = xx * x11 - x1 * x1;
+    double step = (xy * x11 - y1 * x1) / determinant, level = (y1 * xx - xy * x1) / determinant;
+    for (size_t i = 0; i < count; i++) residuals += pow(y[i] - level * one[i] - step * x[i], 2);
+    double error = sqrt(residuals / (n - 2) * x11 / determinant);
+    return (struct fit){.step = step,
+                        .half = t_quantile(n - 2) * error,
+                        .likelihood = -(volume + log(determinant) + (n - 2) * log(residuals)) / 2};
+}
+
+// Ordinary least squares. True if the line leaves nothing over.
+static bool fit_plainly(const double *values, size_t count, double mean, double *step, double *error) {
+    double middle = ((double)count - 1) / 2, cross = 0, squares = 0, residuals = 0, all = 0;
+    for (size_t i = 0; i < count; i++) {
+        cross += ((double)i - middle) * (values[i] - mean);
+        squares += ((double)i - middle) * ((double)i - middle);
+    }
+    *step = cross / squares;
+    for (size_t i = 0; i < count; i++) {
+        residuals += pow(values[i] - mean - *step * ((double)i - middle), 2);
+        all += values[i] * values[i];
+    }
+    *error = sqrt(residuals / ((double)count - 2) / squares);
+    return residuals <= 1e-20 * all;
+}
+
+// Which kind of wander there is the values hardly tell: of the kinds that are likely, the one that says least of the slope.
 struct slope slope_of(const double *values, size_t count) {
-    assert(count >= SLOPE_VALUES_MIN);
-    double n = (double)count, middle = (n - 1) / 2, sum = 0, cross = 0, squares = 0;
+    assert(count >= SLOPE_VALUES_MIN && count <= SLOPE_VALUES_MAX);
+    double sum = 0, around[SLOPE_VALUES_MAX], best = -INFINITY;
     for (size_t i = 0; i < count; i++) sum += values[i];
-    double mean = sum / n;
-    for (size_t i = 0; i < count; i++) {
-        double x = (double)i - middle;
-        cross += x * (values[i] - mean);
-        squares += x * x;
+    struct fit fits[WANDERS], widest = {0};
+    double mean = sum / (double)count, plain, plain_error;
+    bool exact = fit_plainly(values, count, mean, &plain, &plain_error);
+    widest.step = plain;
+    if (!exact) {
+        for (size_t i = 0; i < count; i++) around[i] = values[i] - mean;
+        for (size_t i = 0; i < WANDERS; i++) {
+            fits[i] = fit_with(&wanders[i], around, count);
+            best = fmax(best, fits[i].likelihood);
+        }
+        for (size_t i = 0; i < WANDERS; i++)
+            if (fits[i].likelihood >= best - LIKELY && fits[i].half > widest.half) widest = fits[i];
     }
-    double step = cross / squares, residuals = 0, neighbours = 0, last = 0;
-    for (size_t i = 0; i < count; i++) {
-        double residual = values[i] - mean - step * ((double)i - middle);
-        residuals += residual * residual;
-        if (i) neighbours += residual * last;
-        last = residual;
-    }
-    // Where neighbours are alike, there are fewer independent values than it seems. Fitting the line makes them look less alike
-    // than they are, hence the second term.
-    double alike = residuals > 0 ? neighbours / residuals + 4 / n : 0;
-    if (alike < 0) alike = 0;
-    if (alike > 0.95) alike = 0.95;
-    double independent = n * (1 - alike) / (1 + alike);
-    double df = fmax(independent - 2, 3);
-    double error = sqrt(residuals / (n - 2) / squares * (1 + alike) / (1 - alike));
-    double half = t_quantile(df) * error;
-    return (struct slope){.mean = mean, .step = step, .low = step - half, .high = step + half};
+    return (struct slope){.mean = mean,
+                          .step = widest.step,
+                          .plain = plain,
+                          .plain_error = plain_error,
+                          .low = widest.step - widest.half,
+                          .high = widest.step + widest.half};
 }
 
 bool slopes_differ(const struct slope *a, const struct slope *b) {

@@ -16,9 +16,10 @@ enum {
 
 static const double CALLS_MIN = 2000;
 static const double LIVE_CHANGE = 0.005;     // of live bytes over the stretch: less is none
+static const double LIVE_BEND = 0.10;        // the same, even if it may be a wander
 static const double SLOPE_EVEN = 0.10;       // of a slope: halves that differ from it by less are alike
-static const double LIVE_UNRESOLVED = 0.10;  // the same, of the interval's half width
-static const double BLOCKS_CHANGE = 0.03;    // the same, of the number of live blocks
+static const double LIVE_UNRESOLVED = 0.25;  // the same, of the interval's half width
+static const double BLOCKS_CHANGE = 0.01;    // the same, of the number of live blocks
 static const double RATE_SPREAD = 0.15;
 static const double SIZES_DISTANCE = 0.10;
 static const double FOREIGN_SHARE = 0.01;
@@ -53,6 +54,8 @@ static struct slope per_ns(struct slope slope, double step_ns) {
     slope.step /= step_ns;
     slope.low /= step_ns;
     slope.high /= step_ns;
+    slope.plain /= step_ns;
+    slope.plain_error /= step_ns;
     return slope;
 }
 
@@ -113,7 +116,7 @@ static bool rate_changes(struct steady_stretch *stretch, const struct series *se
     size_t half = series->count / 2;
     for (size_t i = 0; i < 2; i++) {
         struct slope slope = slope_of(series->calls + i * (series->count - half), half);
-        double least = slope.low > 0 ? slope.low : slope.high < 0 ? -slope.high : 0;
+        double least = fabs(slope.plain) - 2 * slope.plain_error;
         if (least * (double)half > RATE_SPREAD / 2 * mean) worst = 1;
     }
     if (worst <= RATE_SPREAD) return false;
@@ -140,6 +143,8 @@ static bool live_changes(struct steady_stretch *stretch, const struct series *se
     double unlike = fabs(early->step - late->step) / 2;
     bool even = unlike <= SLOPE_EVEN * fabs(live->step);
     bool apart = !even && slopes_differ(early, late) && unlike > LIVE_CHANGE * one;
+    double bend = fabs(early->plain - late->plain) / 2 - hypot(early->plain_error, late->plain_error);
+    apart |= bend > fmax(LIVE_BEND * one, SLOPE_EVEN * fabs(live->plain));
     bool material = fabs(live->step) > LIVE_CHANGE * one;
     // A step in the middle makes a slope that neither half has.
     bool both = even || (within(live->step, early) && within(live->step, late));

@@ -7,6 +7,7 @@
 
 struct ht_limit_result {
     bool known;            // a run came to an answer
+    bool searched;         // the run is a step of a search for the lowest limit
     uint64_t limit_bytes;  // of the process
     bool lives;
     uint64_t died_at_ns, died_event;  // where it did not: the last reading of RSS before, in trace time

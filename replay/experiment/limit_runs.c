@@ -88,9 +88,10 @@ static bool try_limit(struct limit_runs *runs, const struct ht_choice *choice, u
     uint64_t started_ns = ht_now_ns(CLOCK_REALTIME);
     bool out_of_memory;
     job.fixed_addresses = 1;
-    *result = (struct ht_limit_result){.limit_bytes = limit_bytes};
+    *result = (struct ht_limit_result){.limit_bytes = limit_bytes, .searched = x->plan->memory_max_search};
+    char text[HT_LIMIT_TEXT_BYTES];
     if (!x->plan->quiet && ht_progress_due(&x->progress))
-        ht_progress_draw(&x->progress, "limit of %.1f MB: %s", (double)limit_bytes / 1e6, choice->name);
+        ht_progress_draw(&x->progress, "limit of %s: %s", ht_limit_text(text, limit_bytes), choice->name);
     result->known = run_child(runs, choice, &job, limit_bytes + runs->harness_bytes, &out_of_memory, problem);
     if (result->known && runs->by_group) {
         uint64_t reached = x->channel.exchange->outcome.samples_reached;
@@ -155,6 +156,7 @@ static bool begin(struct limit_runs *runs, char why_not[PROBLEM_BYTES], char pro
     struct ht_experiment *x = runs->x;
     struct ht_memory_group probe;
     bool out_of_memory;
+    ht_memory_groups_sweep();
     runs->by_group = ht_memory_group_make(&probe, UINT64_C(1) << 50, why_not, PROBLEM_BYTES);
     if (runs->by_group) ht_memory_group_remove(&probe);
     const uint64_t *own_bytes = x->channel.own_bytes;

@@ -17,6 +17,9 @@ struct ht_memory_group {
     int stat_fd;   // what it holds; stays open in the child
 };
 
+// Removes groups that launchers which were killed have left: of our name and our user, empty, older than a minute, and of a
+// process that no longer is.
+void ht_memory_groups_sweep(void);
 // False, with problem, if there can be none.
 bool ht_memory_group_make(struct ht_memory_group *group, uint64_t limit_bytes, char *problem, size_t room);
 // The calling process joins. False with errno.

@@ -9,10 +9,14 @@ enum { CELL_BYTES = 96 };
 
 const char *ht_limit_by(bool by_group) { return by_group ? "control group" : "readings"; }
 
-static const char *megabytes(uint64_t bytes, char text[CELL_BYTES]) {
-    if (bytes) snprintf(text, CELL_BYTES, "%.2f MB", (double)bytes / 1e6);
-    else snprintf(text, CELL_BYTES, "n/a");
+const char *ht_limit_text(char text[HT_LIMIT_TEXT_BYTES], uint64_t bytes) {
+    if (bytes < 1000000) snprintf(text, HT_LIMIT_TEXT_BYTES, "%.2f kB", (double)bytes / 1e3);
+    else snprintf(text, HT_LIMIT_TEXT_BYTES, "%.2f MB", (double)bytes / 1e6);
     return text;
+}
+
+static const char *found_text(char text[HT_LIMIT_TEXT_BYTES], uint64_t bytes) {
+    return bytes ? ht_limit_text(text, bytes) : "n/a";
 }
 
 static const char *outcome_text(const struct ht_limit_result *result, char text[CELL_BYTES]) {
@@ -27,20 +31,20 @@ static const char *outcome_text(const struct ht_limit_result *result, char text[
 
 static void print_search(FILE *out, const struct ht_limit_report *report) {
     static struct ht_text_table table;
-    char text[2][CELL_BYTES];
+    char text[2][HT_LIMIT_TEXT_BYTES];
     ht_table_begin(&table, "lrr", (const char *[]){"allocator", "lives under", "dies under"});
     for (size_t i = 0; i < report->plan->choices.count; i++)
         ht_table_add(&table, (const char *[]){report->plan->choices.list[i].name,
-                                              megabytes(report->results[i].least_bytes, text[0]),
-                                              megabytes(report->results[i].dies_bytes, text[1])});
+                                              found_text(text[0], report->results[i].least_bytes),
+                                              found_text(text[1], report->results[i].dies_bytes)});
     ht_table_print(out, &table);
 }
 
 static void print_outcomes(FILE *out, const struct ht_limit_report *report) {
     static struct ht_text_table table;
-    char limit[CELL_BYTES], text[CELL_BYTES];
+    char limit[HT_LIMIT_TEXT_BYTES], text[CELL_BYTES];
     ht_table_begin(&table, "ll",
-                   (const char *[]){"allocator", megabytes(report->plan->memory_max_bytes, limit)});
+                   (const char *[]){"allocator", ht_limit_text(limit, report->plan->memory_max_bytes)});
     for (size_t i = 0; i < report->plan->choices.count; i++)
         ht_table_add(&table, (const char *[]){report->plan->choices.list[i].name,
                                               outcome_text(&report->results[i], text)});
@@ -59,8 +63,8 @@ void ht_limit_report_print(FILE *out, const struct ht_limit_report *report) {
 json_t *ht_limit_json(const struct ht_limit_result *result, const char *by) {
     if (!result || !result->known) return json_null();
     bool died = !result->lives;
-    json_t *made = json_pack("{s:s, s:I, s:b}", "by", by, "memory_max_bytes", (json_int_t)result->limit_bytes,
-                             "lives", result->lives);
+    json_t *made = json_pack("{s:s, s:b, s:I, s:b}", "by", by, "searched", result->searched,
+                             "memory_max_bytes", (json_int_t)result->limit_bytes, "lives", result->lives);
     json_set_count(made, "died_at_ns", died ? result->died_at_ns : UINT64_MAX);
     json_set_count(made, "died_at_event", died ? result->died_event : UINT64_MAX);
     json_set_count(made, "least_bytes", result->least_bytes ? result->least_bytes : UINT64_MAX);

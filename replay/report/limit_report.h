@@ -19,6 +19,10 @@ struct ht_limit_report {
 // How a limit was enforced, in results: "control group" or "readings".
 const char *ht_limit_by(bool by_group);
 
+// A limit with the unit that fits: one may be as low as a page.
+enum { HT_LIMIT_TEXT_BYTES = 32 };
+const char *ht_limit_text(char text[HT_LIMIT_TEXT_BYTES], uint64_t bytes);
+
 void ht_limit_report_print(FILE *out, const struct ht_limit_report *report);
 void ht_limit_report_json(FILE *out, const struct ht_limit_report *report);
 // Of one allocator; null without an answer.

@@ -79,7 +79,7 @@ def test_live_bytes_stay_within_one_per_cent_over_twenty_loops(
 
 
 def test_each_loop_has_the_calls_of_the_stretch(tools: Tools, services: dict[str, Path], tmp_path: Path) -> None:
-    said = extended(tools, services["plain"], tmp_path / "long.bin", "--from", 4, "--until", 8, "--to", 21)
+    said = extended(tools, services["plain"], tmp_path / "long.bin", "--from", 4, "--until", 9, "--to", 21)
     before, after = events_of(tools, services["plain"]), events_of(tools, tmp_path / "long.bin")
     end, shift = said["end_event"], said["until_ns"] - said["from_ns"]
     # What was recorded comes first, as it was.

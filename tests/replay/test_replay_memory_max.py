@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import subprocess
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import replay_traces
 from heaptape import read_results, write_report
+from heaptape.base.units import byte_count
+from heaptape.results.limits import limit_lines
 from tool_runner import Argument, Tools, clean_environment, run
+from virtual_machine import run_in_machine
+from waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 POSTGRES = ROOT / "traces" / "postgres.bin"  # has memory of its own
@@ -55,6 +64,26 @@ def test_the_lowest_limit(tools: Tools, growing: Path, alloc: str) -> None:
     assert not limited(tools, growing, str(int(0.97 * found["dies_bytes"])), alloc=alloc)[alloc]["lives"]
 
 
+def test_a_search_is_known_from_limits_that_were_asked_for(tools: Tools, growing: Path, tmp_path: Path) -> None:
+    asked, found = tmp_path / "asked.jsonl", tmp_path / "found.jsonl"
+    for size in ("10M", "30M", "40M"):
+        assert not limited(tools, growing, size, "-o", asked)["glibc"]["searched"]
+    said = limited(tools, growing, "search", "-o", found)["glibc"]
+    assert said["searched"]
+    sentences = [line for line in tools.succeed([tools.heaptape, "compare", asked]).stdout.decode().splitlines() if "nder a limit of " in line]
+    assert len(sentences) == 3 and all("Under a limit of " in line for line in sentences)
+    rows = read_results([found, asked])
+    assert [limit["searched"] for limit in rows["limit"]] == [True] * (len(rows) - 3) + [False] * 3
+    sentences = limit_lines(rows)
+    assert len(sentences) == 4 and sentences[1:] == limit_lines(read_results(asked))
+    assert sentences[0].startswith(f"glibc lives under a limit of {byte_count(said['least_bytes'])} and dies under one of {byte_count(said['dies_bytes'])} (by ")
+
+
+def test_a_low_limit_is_printed(tools: Tools, growing: Path) -> None:
+    text = tools.succeed([tools.replay_program, "--alloc", "glibc", "--pass", "limit", "--memory-max", "4K", "-q", growing]).stdout.decode()
+    assert "4.10 kB" in text and "0.00" not in text
+
+
 def test_the_programs_own_memory_counts(tools: Tools, tmp_path: Path) -> None:
     """The lowest limit is the peak of the process, as the memory pass has it."""
     found = limited(tools, POSTGRES, "search")["glibc"]
@@ -95,6 +124,90 @@ def test_no_group_is_left(tools: Tools, growing: Path) -> None:
     with subprocess.Popen(command, env=clean_environment({}), stdout=subprocess.DEVNULL) as replay:
         assert replay.wait(timeout=120) == 0
     assert not list(Path("/sys/fs/cgroup").glob(f"**/heaptape-{replay.pid}-*"))
+
+
+@pytest.fixture
+def groups() -> Iterator[Path]:
+    """Where this process's groups with a limit of memory are made."""
+    lines = dict(line.split(":")[1:] for line in Path("/proc/self/cgroup").read_text().splitlines())
+    folder = Path("/sys/fs/cgroup/memory" + lines["memory"]) if "memory" in lines else Path("/sys/fs/cgroup" + lines.get("", "/"))
+    try:
+        (folder / "heaptape-test").mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made: {error.strerror}")
+    (folder / "heaptape-test").rmdir()
+    yield folder
+
+
+def test_what_a_killed_launcher_left_is_removed(tools: Tools, growing: Path, groups: Path) -> None:
+    command = [tools.replay_program, "--alloc", "glibc", "--pass", "limit", "-q", growing, "--memory-max"]
+    with subprocess.Popen([*command, "search"], env=clean_environment({}), stdout=subprocess.DEVNULL) as replay:
+        left = wait_until(lambda: list(groups.glob(f"heaptape-{replay.pid}-*")), "a group is made")
+        replay.send_signal(signal.SIGSTOP)  # it removes none
+        left = list(groups.glob(f"heaptape-{replay.pid}-*")) or left
+        replay.kill()
+    pid, ours = replay.pid, os.getpid()
+    planted = {name: groups / name for name in (f"heaptape-{pid}-900", f"heaptape-{pid}-901", f"heaptape-{ours}-900", f"heaptape-{pid}-x", f"heaptape-{pid}")}
+    used = subprocess.Popen(["sleep", "60"])
+    try:
+        for group in planted.values():
+            group.mkdir()
+        (planted[f"heaptape-{pid}-901"] / "cgroup.procs").write_text(str(used.pid))
+        tools.succeed([*command, "40M"])
+        assert all(group.exists() for group in planted.values()), "none is a minute old"
+        for group in [*left, *planted.values()]:
+            with suppress(FileNotFoundError):
+                os.utime(group, (time.time() - 100, time.time() - 100))
+        tools.succeed([*command, "40M"])
+        assert not planted.pop(f"heaptape-{pid}-900").exists() and not any(group.exists() for group in left)
+        assert all(group.exists() for group in planted.values()), "used, of a process that is there, or of another name"
+    finally:
+        used.kill()
+        used.wait()
+        wait_until(lambda: _removed(planted.values()), "the groups are removed")
+
+
+def _removed(groups: Iterable[Path]) -> bool:
+    for group in groups:
+        with suppress(OSError):
+            group.rmdir()
+    return not any(group.exists() for group in groups)
+
+
+@pytest.mark.slow
+def test_version_2_of_control_groups(tools: Tools, growing: Path, tmp_path: Path) -> None:
+    """At the root, in a group that is not delegated, and in one that is: there beside the launcher's own."""
+    replay = f"{tools.replay_program} --alloc glibc --pass limit -q --json {growing} --memory-max"
+    status, said = run_in_machine(tmp_path, [tools.replay_program, tools.build / "replay-glibc", tools.build / "replay-null"], [growing], f"""
+set -e
+mount -t cgroup2 none /sys/fs/cgroup
+cd /sys/fs/cgroup
+echo +memory >cgroup.subtree_control
+echo at the root
+{replay} 10M
+mkdir -p a/b
+echo $$ >a/b/cgroup.procs
+echo not delegated
+{replay} 10M
+echo +memory >a/cgroup.subtree_control
+echo delegated
+{replay} 10M
+{replay} 40M
+{replay} search
+mkdir a/heaptape-4000000-1 a/b/heaptape-4000000-2 a/b/heaptape-1-1
+touch -d 2020-01-01 a/heaptape-4000000-1 a/b/heaptape-4000000-2 a/b/heaptape-1-1
+{replay} 40M >/dev/null
+echo left: a/heaptape* a/b/heaptape*
+""")
+    assert status == 0, said
+    by = re.findall('"by": "(.*)"', said)
+    assert by == ["control group", "readings", "control group", "control group", "control group"]
+    assert "no control group: groups in /sys/fs/cgroup/a/b, and beside it, have no limits of memory" in said
+    assert re.findall('"lives": (.*),', said)[:4] == ["false", "false", "false", "true"]
+    assert all(0.8 * (10 << 20) <= int(event) * BLOCK_BYTES <= 1.1 * (10 << 20) for event in re.findall(r'"died_at_event": (\d+)', said)[:3])
+    least, dies = (int(re.findall(rf'"{key}": (\d+)', said)[-1]) for key in ("least_bytes", "dies_bytes"))
+    assert dies < least <= 1.01 * dies and BLOCKS * BLOCK_BYTES < least < 1.15 * BLOCKS * BLOCK_BYTES
+    assert "left: a/heaptape* a/b/heaptape-1-1\n" in said
 
 
 @pytest.mark.parametrize(("arguments", "words"), [

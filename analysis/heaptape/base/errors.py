@@ -26,6 +26,18 @@ class UsageError(HeaptapeError):
     exit_status = EXIT_USAGE
 
 
+class BadTrace(HeaptapeError):
+    """A program that we started refuses the trace."""
+
+    exit_status = EXIT_BAD_INPUT
+
+
+class Undecided(HeaptapeError):
+    """The input does not say."""
+
+    exit_status = EXIT_UNDECIDED
+
+
 class TraceError(HeaptapeError):
     """A trace that can't be read: names the file, the offset in bytes and what was expected there."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from .errors import HeaptapeError
+from .errors import EXIT_BAD_INPUT, EXIT_UNDECIDED, EXIT_USAGE, BadTrace, HeaptapeError, Undecided, UsageError
 
 _ENDING_S = 10
 
@@ -24,6 +25,14 @@ class ToolFailed(HeaptapeError):
         super().__init__(words)
         self.exit_status = exit_status
         self.printed = printed
+
+
+_ERRORS: dict[int, type[HeaptapeError]] = {EXIT_USAGE: UsageError, EXIT_BAD_INPUT: BadTrace, EXIT_UNDECIDED: Undecided}
+
+
+def as_ours(error: ToolFailed) -> HeaptapeError:
+    """What a verb of heaptape that we started said, with its status, to be said by the verb that the user started."""
+    return _ERRORS.get(error.exit_status, HeaptapeError)(re.sub("^heaptape [a-z]+: ", "", str(error)))
 
 
 def find_replay() -> str:

@@ -69,6 +69,8 @@ class Answer:
     map: HeapMap | None = None
     command: str = ""
     sites: CallSites | None = None
+    extended: dict[str, Any] | None = None
+    """What was repeated, where the trace is one that was extended."""
 
     @property
     def allocator(self) -> str:
@@ -152,6 +154,14 @@ def when_sentence(answer: Answer) -> list[str]:
     return [f"When: RSS less live bytes grew most {when}, by {byte_count(broke.grew_bytes)}.{_cost_words(broke)}"]
 
 
+def _extended_sentence(answer: Answer) -> list[str]:
+    if answer.extended is None:
+        return []
+    start, until = (answer.extended.get(name) for name in ("from_ns", "until_ns"))
+    of_slice = " of the extension that this is a slice of" if answer.extended["of_slice"] else ""
+    return [f"Extrapolated: time after {nanoseconds(until)}{of_slice}, as if the load stayed as between {nanoseconds(start)} and then."]
+
+
 def first_sentences(answer: Answer) -> list[str]:
     """What RSS is, the verdict, when it came about, who holds it."""
     accounts, snapshot = answer.accounts, answer.snapshot
@@ -160,6 +170,7 @@ def first_sentences(answer: Answer) -> list[str]:
     why = {"peak": f"at its peak ({moment})", "end": f"at the end ({nanoseconds(answer.end_ns)})"}.get(snapshot.why, f"at {moment}")
     return [f"Under {answer.allocator} RSS is {byte_count(accounts.rss_bytes)} {why}: {byte_count(accounts.bytes['live'])} of live bytes and "
             f"{byte_count(above)} above them.",
+            *_extended_sentence(answer),
             f"Verdict: {answer.verdict} ({VERDICTS[answer.verdict]}). Along the trace {answer.trend.words}.", *when_sentence(answer), *_above(accounts),
             *_holder_sentence(answer), *_site_holder_sentence(answer), *site_sentences(answer.sites), *_rounding_sentence(accounts), *sentences(answer.lines)]
 
@@ -275,7 +286,7 @@ def object_of(answer: Answer) -> dict[str, Any]:
     """For --json. Its keys stay (docs/reference/explain.md)."""
     snapshot = answer.snapshot
     return {
-        "trace": answer.trace, "allocator": snapshot.allocator, "at": snapshot.why, "time_ns": snapshot.time_ns, "event": snapshot.event,
+        "trace": answer.trace, "extended": answer.extended, "allocator": snapshot.allocator, "at": snapshot.why, "time_ns": snapshot.time_ns, "event": snapshot.event,
         "rss_bytes": answer.accounts.rss_bytes, "accounts_bytes": answer.accounts.bytes,
         "not_resident_bytes": answer.accounts.not_resident_bytes, "blocks": len(answer.accounts.blocks), "cache_lines": answer.lines and asdict(answer.lines),
         "verdict": answer.verdict, "trend": asdict(answer.trend),

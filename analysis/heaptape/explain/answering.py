@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
@@ -43,6 +44,14 @@ def _names(trace: Trace) -> dict[int, str]:
     return {int(number): str(name) for number, name in trace.threads["name"].items()}
 
 
+def _extended(trace: Trace) -> dict[str, Any] | None:
+    """What heaptape extend says of it; a slice's times begin anew."""
+    said, cut = trace.context.get("extended"), trace.context.get("sliced_from")
+    if not isinstance(said, dict):
+        return None
+    return said | {"of_slice": isinstance(cut, dict) and cut.get("of_extension") is True}
+
+
 def answer_of(found: SnapshotFile, at: str, trace: Trace | None, cells_max: int) -> Answer:
     """at: as --at takes it. trace: None where it is not to be had: nobody knows then who allocated the blocks. cells_max: of the
     map; 0: none is wanted."""
@@ -63,4 +72,4 @@ def answer_of(found: SnapshotFile, at: str, trace: Trace | None, cells_max: int)
                   _names(trace) if trace else {}, None, lines, [*moments, *_mean(along)], along, break_of(found, along, snapshot.time_ns),
                   map_of(found.snapshots, uses, snapshot, births, cells_max) if cells_max else None,
                   str(trace.context.get("command") or "") if trace else "",
-                  call_sites(trace, blocks) if trace and blocks is not None else None)
+                  call_sites(trace, blocks) if trace and blocks is not None else None, _extended(trace) if trace else None)

@@ -26,17 +26,20 @@ def parser() -> VerbParser:
         "Show why RSS exceeds the live bytes when TRACE is replayed: the parts of resident memory, which live blocks hold the "
         "empty parts of its pages, and what other settings and allocators save.",
         notes="Accounts add up to RSS. The empty part of a page is charged in equal shares to the live blocks in it.",
-        see_also=["replay", "tune", "stats"],
+        see_also=["replay", "tune", "stats", "extend"],
         examples=[("heaptape explain app.bin", "Under the recorded allocator, at the peak of RSS"),
                   ("heaptape explain app.bin --alloc jemalloc --at end", "What is still resident at the end"),
                   ("heaptape explain app.bin --alloc glibc,jemalloc --html explain.html", "Two allocators side by side, with pictures"),
+                  ("heaptape explain app.bin --extend 24h --at end", "After a day of the same load, if that is steady"),
                   ("heaptape explain app.bin --budget 0", "Without trying cures")],
-        statuses=USUAL_STATUSES)
+        statuses=[*USUAL_STATUSES, ("5", "With --extend: the load is not steady, or too short to say")])
     explain.add_argument("trace", metavar="TRACE")
     explain.add_argument("--alloc", metavar="LIST", help="Replay under these, as heaptape replay --alloc takes them; under more than one no cures "
                          "are tried (default: the recorded one if it is built, else glibc)")
     explain.add_argument("--at", type=_moment, default="peak", metavar="peak|end|TIME",
                          help="Explain RSS at its peak, at the end, or at this time from the start, such as 90s (default: peak)")
+    explain.add_argument("--extend", type=duration, metavar="TIME", help="Explain TRACE continued up to this time since its start, such as 24h, as "
+                         "heaptape extend continues it; it is written to the temporary folder (default: the trace as it is)")
     explain.add_argument("--budget", type=_budget, default=30.0, metavar="TIME",
                          help="Try cures for TIME, such as 5m; 0: try none (default: 30s)")
     explain.add_argument("--snapshots", metavar="FOLDER", help="Keep the files of snapshots in FOLDER (default: keep none)")

@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import EXIT_BAD_INPUT, HeaptapeError, UsageError
+from ..base.errors import HeaptapeError, UsageError
 from ..base.files import refuse_inputs
 from ..base.printable import printable
-from ..base.programs import ToolFailed, find_replay, list_allocators, run_tool
+from ..base.programs import ToolFailed, as_ours, find_heaptape, find_replay, list_allocators, run_tool
 from ..base.progress import ProgressLine
 from ..base.units import listing
 from ..trace.reader import read_trace
@@ -34,12 +34,6 @@ _ALLOCATORS_MAX = 8
 
 _BLOCKS_MAX = 2_000_000
 """Live at once: of more, only the moment that is asked for is looked at."""
-
-
-class BadTrace(HeaptapeError):
-    """The replayer refuses it."""
-
-    exit_status = EXIT_BAD_INPUT
 
 
 def _allocators(replay: str, asked: str | None, context: dict[str, Any]) -> list[Candidate]:
@@ -65,9 +59,21 @@ def _take(replay: str, trace: str, alloc: str, at: str, folder: Path) -> list[Pa
     try:
         printed = run_tool(command, "surrogateescape")
     except ToolFailed as error:
-        raise (BadTrace if error.exit_status == EXIT_BAD_INPUT else UsageError if error.exit_status == 2 else HeaptapeError)(
-            str(error)) from error
+        raise as_ours(error) from error
     return [Path(line) for line in printed.removesuffix("\n").split("\n")]
+
+
+def _extended(replay: str, options: argparse.Namespace, scratch: Path, progress: ProgressLine) -> str:
+    """The trace that is explained: a file, because who allocated what is looked up in it."""
+    if options.extend is None:
+        return str(options.trace)
+    progress.show(f"extending {Path(options.trace).name}")
+    extended = str(scratch / Path(options.trace).name)
+    try:
+        run_tool([find_heaptape(replay), "extend", "-q", "--to", f"{options.extend:.9f}s", "-o", extended, "--", options.trace], "surrogateescape")
+    except ToolFailed as error:
+        raise as_ours(error) from error
+    return extended
 
 
 def _verdict(answer: Answer, cures: list[Cure] | None) -> str:
@@ -78,19 +84,19 @@ def _verdict(answer: Answer, cures: list[Cure] | None) -> str:
     return "caches" if named and above > 0 and best >= _CURED_SHARE * above else answer.verdict
 
 
-def _cures(replay: str, options: argparse.Namespace, allocator: Candidate, answer: Answer, scratch: Path, progress: ProgressLine) -> Answer:
+def _cures(replay: str, trace: str, options: argparse.Namespace, allocator: Candidate, answer: Answer, scratch: Path, progress: ProgressLine) -> Answer:
     """The answer with what was tried, where something is to be."""
     if not options.budget:
         return answer
     accounts, holders = answer.accounts, answer.holders
     figure = "rss_end_bytes" if options.at == "end" else "rss_peak_bytes"
     progress.show(f"trying settings of {allocator.name} and other allocators")
-    cures = try_cures(replay, options.trace, allocator, figure, options.budget)
+    cures = try_cures(replay, trace, allocator, figure, options.budget)
     held = holders and holders[0].holes_bytes >= _TRIED_SHARE * accounts.rss_bytes
     if held or accounts.bytes["free_pages"] >= _TRIED_SHARE * accounts.rss_bytes:
         progress.show(f"replaying under {allocator.name} as the program might be changed")
         try:
-            changed = ProgramCures(replay, options.trace, allocator, figure, scratch)
+            changed = ProgramCures(replay, trace, allocator, figure, scratch)
             cures += changed.without(holders[0], answer.snapshot.time_ns) if held else []
             cures += changed.purges(max(answer.end_ns // _PURGES, 1_000_000))
         except HeaptapeError as error:  # what is known without them stays known
@@ -107,17 +113,18 @@ def explain(options: argparse.Namespace) -> list[Answer]:
     if options.html:
         refuse_inputs(options.html, [options.trace])
     try:
-        with read_trace(options.trace) as trace, tempfile.TemporaryDirectory(prefix="heaptape-explain-") as scratch:
+        with tempfile.TemporaryDirectory(prefix="heaptape-explain-") as scratch, \
+                read_trace(_extended(replay, options, Path(scratch), progress)) as trace:
             allocators = _allocators(replay, options.alloc, trace.context)
             options.budget = options.budget if len(allocators) == 1 else 0
             progress.show(f"taking snapshots of {listing([allocator.name for allocator in allocators])}")
-            paths = _take(replay, options.trace, allocators[0].alloc, _moments(options.at, trace.totals), Path(options.snapshots or scratch))
+            paths = _take(replay, str(trace.path), allocators[0].alloc, _moments(options.at, trace.totals), Path(options.snapshots or scratch))
             cells_max = cells_each(len(allocators)) if options.html else 0
             answers = []
             for allocator, path in zip(allocators, paths, strict=True):
                 progress.show(f"taking the heap of {allocator.name} apart")
-                answer = answer_of(read_snapshots(path), options.at, trace, cells_max)
-                answers.append(_cures(replay, options, allocator, answer, Path(scratch), progress))
+                answer = replace(answer_of(read_snapshots(path), options.at, trace, cells_max), trace=str(options.trace))
+                answers.append(_cures(replay, str(trace.path), options, allocator, answer, Path(scratch), progress))
             return answers
     finally:
         progress.end()

@@ -9,21 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import EXIT_BAD_INPUT, EXIT_UNDECIDED, EXIT_USAGE, HeaptapeError, UsageError
-from ..base.programs import ToolFailed, run_tool
+from ..base.errors import EXIT_FAILED, Undecided
+from ..base.programs import ToolFailed, as_ours, run_tool
 from ..base.progress import ProgressLine
 from .estimates import rss_and_slope
 
-
-class BadTrace(HeaptapeError):
-    exit_status = EXIT_BAD_INPUT
-
-
-class Undecided(HeaptapeError):
-    exit_status = EXIT_UNDECIDED
-
-
-_ERRORS: dict[int, type[HeaptapeError]] = {EXIT_USAGE: UsageError, EXIT_BAD_INPUT: BadTrace, EXIT_UNDECIDED: Undecided}
 
 Key = tuple[int | None, str]
 """Number of processors (None: of this machine), name of the allocator."""
@@ -47,19 +37,12 @@ class Replayed:
         return {key: values for key, values in self.figures.items() if len(values) == self.parts}
 
 
-def _own_words(error: ToolFailed) -> HeaptapeError:
-    words = str(error)
-    for verb in ("heaptape extend: ", "heaptape replay: "):
-        words = words.removeprefix(verb)
-    return _ERRORS.get(error.exit_status, HeaptapeError)(words)
-
-
 def steady_stretch(heaptape: str, options: argparse.Namespace) -> dict[str, Any]:
     """What `heaptape extend --json` says."""
     try:
         said: dict[str, Any] = json.loads(run_tool([heaptape, "extend", "--json", "--to", f"{options.to:.9f}s", "--", options.trace]))
     except ToolFailed as error:
-        raise _own_words(error) from error
+        raise as_ours(error) from error
     return said
 
 
@@ -76,9 +59,10 @@ def _replay_part(command: list[str], results: Path, found: Replayed) -> list[dic
         run_tool(command)
     except ToolFailed as error:
         # A run that fails is one allocator's; the others' are in the file.
-        if error.exit_status in _ERRORS or not results.exists() or not results.stat().st_size:
-            raise _own_words(error) from error
-        words = str(_own_words(error))
+        ours = as_ours(error)
+        if ours.exit_status != EXIT_FAILED or not results.exists() or not results.stat().st_size:
+            raise ours from error
+        words = str(ours)
         if words not in found.failures:
             found.failures.append(words)
     lines = [json.loads(line) for line in results.read_text().splitlines()]

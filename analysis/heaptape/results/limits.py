@@ -17,13 +17,19 @@ def limit_lines(runs: pd.DataFrame) -> list[str]:
         limits = [limit for limit in tried["limit"] if limit.get("memory_max_bytes")]
         if not limits:
             continue
-        lives = [limit["memory_max_bytes"] for limit in limits if limit.get("lives")]
-        dies = [limit["memory_max_bytes"] for limit in limits if not limit.get("lives")]
-        if len(limits) > 2 and lives and dies and max(dies) < min(lives):
-            lines.append(f"{name} lives under a limit of {byte_count(min(lives))} and dies under one of {byte_count(max(dies))} (by {limits[0].get('by')}).")
-            continue
-        lines += [_sentence(str(name), limit) for limit in limits]
+        lines += _found([limit for limit in limits if limit.get("searched")], str(name))
+        lines += [_sentence(str(name), limit) for limit in limits if not limit.get("searched")]
     return lines
+
+
+def _found(steps: list[dict[str, object]], name: str) -> list[str]:
+    """What the steps of a search come to."""
+    if not steps:
+        return []
+    lives = [_number(step, "memory_max_bytes") for step in steps if step.get("lives")]
+    dies = [_number(step, "memory_max_bytes") for step in steps if not step.get("lives")]
+    ends = [f"lives under a limit of {byte_count(min(lives))}" if lives else "", f"dies under one of {byte_count(max(dies))}" if dies else ""]
+    return [f"{name} {' and '.join(filter(None, ends))} (by {steps[0].get('by')})."]
 
 
 def _sentence(name: str, limit: dict[str, object]) -> str:

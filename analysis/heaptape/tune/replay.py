@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..base.errors import EXIT_BAD_INPUT, HeaptapeError, UsageError
+from ..base.errors import EXIT_BAD_INPUT, BadTrace, HeaptapeError, UsageError
 from ..base.printable import printable
 from ..base.programs import ToolFailed, list_allocators, run_tool
 from ..results.comparison import MEASURES, Measure, is_control, round_table
@@ -21,12 +21,6 @@ from .options import MEASURES_BY_OBJECTIVE
 from .space import Config, config_text
 
 OBJECTIVES: dict[str, Measure] = {name: MEASURES[measure] for name, measure in MEASURES_BY_OBJECTIVE.items()}
-
-
-class BadTrace(HeaptapeError):
-    """The trace or its accesses are refused, so no configuration can help."""
-
-    exit_status = EXIT_BAD_INPUT
 
 
 @dataclass(frozen=True)
