@@ -3,8 +3,6 @@
 #include <assert.h>
 #include <math.h>
 
-#include "wander.h"
-
 // Student's t at 97.5 %, by the first terms of its expansion in 1/df around the normal quantile: 1 % off at 3 degrees of
 // freedom, less above.
 static double t_quantile(double df) {

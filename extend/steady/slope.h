@@ -5,7 +5,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { SLOPE_VALUES_MIN = 6, SLOPE_VALUES_MAX = 64 };
+#include "wander.h"
+
+enum { SLOPE_VALUES_MIN = 6, SLOPE_VALUES_MAX = WANDER_VALUES_MAX };
 
 // All per step from one value to the next.
 struct slope {

@@ -3,8 +3,6 @@
 #include <assert.h>
 #include <math.h>
 
-#include "slope.h"
-
 #define OF_TIME(steps)                                                                                       \
     {steps, 0.01}, {steps, 0.1}, {steps, 1}, { steps, INFINITY }
 const struct wander wanders[WANDERS] = {{1, 0}, OF_TIME(2), OF_TIME(8), OF_TIME(32), OF_TIME(1000)};
@@ -20,9 +18,9 @@ void wander_covariances(const struct wander *wander, double *covariances, size_t
 
 // Durbin and Levinson: each value less what those before it predict.
 double wander_whiten(const double *covariances, size_t count, double *const *columns, size_t columns_count) {
-    double weights[SLOPE_VALUES_MAX], old[SLOPE_VALUES_MAX], innovations[3][SLOPE_VALUES_MAX];
+    double weights[WANDER_VALUES_MAX], old[WANDER_VALUES_MAX], innovations[3][WANDER_VALUES_MAX];
     double variance = covariances[0], volume = 0;
-    assert(count <= SLOPE_VALUES_MAX && columns_count <= 3);
+    assert(count <= WANDER_VALUES_MAX && columns_count <= 3);
     for (size_t i = 0; i < count; i++) {
         if (i) {
             double next = covariances[i];

@@ -13,7 +13,7 @@ struct wander {
 };
 
 // Of every kind, from noise alone to a walk that does not come back.
-enum { WANDERS = 17 };
+enum { WANDERS = 17, WANDER_VALUES_MAX = 64 };
 extern const struct wander wanders[WANDERS];
 
 // Covariances of two values by their distance in steps, up to a factor. Values are means over their steps.

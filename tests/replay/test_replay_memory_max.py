@@ -163,7 +163,7 @@ def test_what_a_killed_launcher_left_is_removed(tools: Tools, growing: Path, gro
         assert all(group.exists() for group in planted.values()), "used, of a process that is there, or of another name"
     finally:
         used.kill()
-        used.wait()
+        used.wait(timeout=10)
         wait_until(lambda: _removed(planted.values()), "the groups are removed")
 
 
