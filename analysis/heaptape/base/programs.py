@@ -13,7 +13,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from .errors import EXIT_BAD_INPUT, EXIT_UNDECIDED, EXIT_USAGE, BadTrace, HeaptapeError, Undecided, UsageError
+from .errors import (
+    EXIT_BAD_INPUT,
+    EXIT_UNDECIDED,
+    EXIT_USAGE,
+    BadTrace,
+    HeaptapeError,
+    Undecided,
+    UsageError,
+)
 
 _ENDING_S = 10
 

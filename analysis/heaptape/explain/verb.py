@@ -13,7 +13,14 @@ from typing import Any
 from ..base.errors import HeaptapeError, UsageError
 from ..base.files import refuse_inputs
 from ..base.printable import printable
-from ..base.programs import ToolFailed, as_ours, find_heaptape, find_replay, list_allocators, run_tool
+from ..base.programs import (
+    ToolFailed,
+    as_ours,
+    find_heaptape,
+    find_replay,
+    list_allocators,
+    run_tool,
+)
 from ..base.progress import ProgressLine
 from ..base.units import listing
 from ..trace.reader import read_trace

@@ -14,7 +14,6 @@ from ..base.programs import ToolFailed, as_ours, run_tool
 from ..base.progress import ProgressLine
 from .estimates import rss_and_slope
 
-
 Key = tuple[int | None, str]
 """Number of processors (None: of this machine), name of the allocator."""
 

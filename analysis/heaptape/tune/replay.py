@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..base.errors import EXIT_BAD_INPUT, BadTrace, HeaptapeError, UsageError
+from ..base.errors import EXIT_BAD_INPUT, BadTrace, UsageError
 from ..base.printable import printable
 from ..base.programs import ToolFailed, list_allocators, run_tool
 from ..results.comparison import MEASURES, Measure, is_control, round_table
