@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <math.h>
+
 #define OF_TIME(steps)                                                                                       \
     {steps, 0.01}, {steps, 0.1}, {steps, 1}, { steps, INFINITY }
 const struct wander wanders[WANDERS] = {{1, 0}, OF_TIME(2), OF_TIME(8), OF_TIME(32), OF_TIME(1000)};
