@@ -184,6 +184,34 @@ bool elf_file_each_symbol(const struct elf_file *elf, uint32_t table_type,
     return true;
 }
 
+bool elf_file_each_function(const struct elf_file *elf, uint32_t table_type,
+                            void (*visit)(void *context, const struct elf_function *function),
+                            void *context) {
+    struct symbols symbols;
+    if (!read_symbols(elf, table_type, &symbols)) return false;
+    for (uint64_t i = 0; i < symbols.count; i++) {
+        const Elf64_Sym *symbol = &symbols.symbol[i];
+        unsigned type = ELF64_ST_TYPE(symbol->st_info);
+        const struct elf_function function = {
+            .name = string_at(symbols.names, symbols.name_bytes, symbol->st_name),
+            .address = symbol->st_value,
+            .bytes = symbol->st_size,
+            .chosen_later = type == STT_GNU_IFUNC};
+        if (function.name && symbol->st_shndx != SHN_UNDEF && (type == STT_FUNC || type == STT_GNU_IFUNC))
+            visit(context, &function);
+    }
+    free_symbols(&symbols);
+    return true;
+}
+
+void *elf_file_at_address(const struct elf_file *elf, uint64_t address, uint64_t bytes) {
+    uint64_t offset, last;
+    if (!bytes || address + bytes < address || !offset_of_address(elf, address, &offset) ||
+        !offset_of_address(elf, address + bytes - 1, &last) || last - offset != bytes - 1)
+        return NULL;
+    return read_piece(elf, offset, bytes);
+}
+
 bool elf_file_each_import(const struct elf_file *elf,
                           void (*visit)(void *context, const char *name, bool weak), void *context) {
     struct symbols symbols;

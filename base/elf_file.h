@@ -42,6 +42,18 @@ bool elf_file_has_section(const struct elf_file *elf, const char *name);
 bool elf_file_each_symbol(const struct elf_file *elf, uint32_t table_type,
                           void (*visit)(void *context, const char *name), void *context);
 
+// A function that a symbol table defines: where the loader puts its code, relative to the file's other addresses.
+struct elf_function {
+    const char *name;
+    uint64_t address, bytes;  // bytes 0: not stated
+    bool chosen_later;        // the code there only chooses the function
+};
+bool elf_file_each_function(const struct elf_file *elf, uint32_t table_type,
+                            void (*visit)(void *context, const struct elf_function *function), void *context);
+
+// What the loader puts at an address, as far as it comes from the file; to be freed. NULL if that is not all there.
+void *elf_file_at_address(const struct elf_file *elf, uint64_t address, uint64_t bytes);
+
 // The same for what the file takes from others (SHT_DYNSYM). Of a weak symbol it does without.
 bool elf_file_each_import(const struct elf_file *elf,
                           void (*visit)(void *context, const char *name, bool weak), void *context);

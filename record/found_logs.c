@@ -110,6 +110,8 @@ static bool add_log(struct found_logs *found, const char *path, const char *id, 
         if ((pid_t)log.header.pid == ending->pid) {
             found->of_program = true;
             found->to_the_end |= goes_to_the_end(&log, ending);
+            const char *hooks = ht_raw_context(&log, "linked_hooks");
+            if (hooks && !found->hooks) found->hooks = strdup(hooks);
         }
         count(found, &entry, &log);
         if (fits) found->log[found->count++] = entry;
@@ -161,4 +163,5 @@ void found_logs_free(struct found_logs *found) {
         free(found->log[i].bypassed_by);
     }
     free(found->log);
+    free(found->hooks);
 }

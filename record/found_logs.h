@@ -26,6 +26,7 @@ struct found_logs {
     uint64_t calls;
     size_t processes;
     bool of_program;  // one of them is of the program itself, not of a child
+    char *hooks;      // what the program's log says of the hooks of its linked-in allocator, NULL: nothing
     bool to_the_end;  // one of them holds the program as it was when it ended
 };
 

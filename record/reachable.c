@@ -245,9 +245,13 @@ static void judge_symbols(struct reach *reach, const struct elf_file *elf, const
     reach->children = true;
     all.operator_new = all.operator_new || exported.operator_new;
     judge_linked_in(reach, &all, own, allocator);
+    reach->linked = reach->level != REACH_FULL;
+    reach->allocator = allocator;
     // The text by which the program finds the recorder, to hand its calls over.
-    if (reach->level != REACH_FULL && elf_file_data_holds(elf, "heaptape_recorder"))
+    if (reach->linked && elf_file_data_holds(elf, "heaptape_recorder")) {
         verdict(reach, REACH_FULL, "%s", "");
+        reach->linked = false;
+    }
 }
 
 // Whether the file's capabilities change the rights of a caller who is not root. As the kernel hands them

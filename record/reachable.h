@@ -16,6 +16,8 @@ struct reach {
     bool children;              // programs that this one starts are reached, whatever it is itself
     char program[PATH_MAX];     // the file that the command names
     char executable[PATH_MAX];  // what runs it: itself, or a script's interpreter
+    bool linked;                // an allocator is linked into it whose calls are not handed over
+    const char *allocator;      // which, NULL: unknown
     const char *loads;          // the allocator whose shared library it asks for, NULL: none
     char why[PATH_MAX + 256];   // what follows the program's name in a sentence; empty where all is reached
 };

@@ -9,10 +9,13 @@
 struct record_talk {
     bool quiet, verbose;
     bool only_some;  // processes were to be recorded
+    bool hooks;      // were planned, of a linked-in allocator
 };
 
 void record_say_directory(const struct record_talk *talk, const char *directory);
 
+// Hooks that were planned but not set.
+void record_say_hooks(const struct record_talk *talk, const struct found_logs *found);
 // Of a run that left logs.
 void record_say_logs(const struct record_talk *talk, const struct found_logs *found,
                      const struct ending *ending);

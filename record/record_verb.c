@@ -15,6 +15,7 @@
 #include "access_run.h"
 #include "file_systems.h"
 #include "found_logs.h"
+#include "linked_plan.h"
 #include "option_values.h"
 #include "own_functions.h"
 #include "print.h"
@@ -35,7 +36,7 @@ struct options {
     uint64_t log_bytes_max;
     char start_text[32];
     struct record_talk talk;
-    bool converts, any_folder, accesses, sampled;
+    bool converts, any_folder, accesses, sampled, no_hooks;
     unsigned site_frames;  // 0: no call sites
     int command_at;        // index of the command in argv
 };
@@ -48,7 +49,8 @@ enum {
     KEY_ANY_FOLDER,
     KEY_ACCESSES,
     KEY_SAMPLED,
-    KEY_SITES
+    KEY_SITES,
+    KEY_NO_HOOKS
 };
 enum { SITE_FRAMES_DEFAULT = 64 };
 static const struct argp_option option_table[] = {
@@ -82,6 +84,8 @@ static const struct argp_option option_table[] = {
     {"sites", KEY_SITES, "FRAMES", OPTION_ARG_OPTIONAL,
      "Record the call site of each allocation too: up to FRAMES frames of its stack, 1 to 128 (default: 64)",
      0},
+    {"no-hooks", KEY_NO_HOOKS, NULL, 0,
+     "Leave the code of an allocator that is linked into PROGRAM as it is, and its calls unrecorded", 0},
     {"quiet", 'q', NULL, 0, "Print only what went wrong or was not recorded", 0},
     {"verbose", 'v', NULL, 0, "List the log of every process", 0},
     {0}};
@@ -121,6 +125,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case KEY_CONVERT: options->converts = true; return 0;
     case KEY_ACCESSES: options->accesses = true; return 0;
     case KEY_SAMPLED: options->sampled = true; return 0;
+    case KEY_NO_HOOKS: options->no_hooks = true; return 0;
     case KEY_ANY_FOLDER: options->any_folder = true; return 0;
     case KEY_SITES: return read_sites(value, options, state);
     case KEY_ONLY:
@@ -227,6 +232,7 @@ static int conclude(const struct options *options, const struct recorded_run *ru
     struct found_logs found;
     int status = status_of(ending);
     found_logs_of_run(&found, run, ending);
+    record_say_hooks(&options->talk, &found);
     if (found.calls) {
         record_say_logs(&options->talk, &found, ending);
     } else if (!never_ran(status)) {
@@ -314,6 +320,24 @@ static void choose_shim(const struct reach *reach, char shim[PATH_MAX]) {
     }
 }
 
+// An allocator that is linked into the program: its functions are hooked, all that it needs or none. True if the program's
+// calls will be recorded.
+static bool plan_hooks(const struct options *options, struct reach *reach, struct linked_plan *plan) {
+    *plan = (struct linked_plan){0};
+    if (!reach->linked || options->no_hooks) return false;
+    if (!linked_plan_make(plan, reach->executable, reach->allocator)) {
+        size_t length = strlen(reach->why);
+        snprintf(reach->why + length, sizeof reach->why - length, "; cannot be hooked: %s", plan->why);
+        return false;
+    }
+    if (!options->talk.quiet)
+        ht_print(
+            stderr,
+            "heaptape record: hooks %u functions of %s, which is linked into %s (--no-hooks leaves them)\n",
+            plan->functions, strcmp(plan->name, "own") ? plan->name : "the allocator", reach->executable);
+    return true;
+}
+
 int ht_verb_record(int argc, char **argv) {
     struct options options = {0};
     char shim[PATH_MAX], directory[PATH_MAX], id[40];
@@ -329,6 +353,9 @@ int ht_verb_record(int argc, char **argv) {
     if (options.accesses)
         return access_run(command, directory, options.sampled, &options.talk, EXIT_RECORD_FAILED);
     reach_of(&reach, command[0], shim);
+    struct linked_plan plan;
+    if (plan_hooks(&options, &reach, &plan)) reach.level = REACH_FULL;
+    options.talk.hooks = plan.text != NULL;
     if (reach.level == REACH_NONE) {
         ht_print(stderr, "heaptape record: %s %s: nothing to record\n", reach.program, reach.why);
         return EXIT_RECORD_FAILED;
@@ -345,6 +372,7 @@ int ht_verb_record(int argc, char **argv) {
                                .id = id,
                                .only = options.only,
                                .start = options.start,
+                               .hooks = plan.text,
                                .any_folder = options.any_folder,
                                .site_frames = options.site_frames,
                                .log_bytes_max = options.log_bytes_max,
@@ -359,6 +387,8 @@ int ht_verb_record(int argc, char **argv) {
         ht_print(stderr, "heaptape record: cannot start %s: %s\n", command[0], strerror(errno));
         return EXIT_RECORD_FAILED;
     }
-    return options.converts ? conclude_converted(&options, &run, &ending, &converter)
-                            : conclude(&options, &run, &ending);
+    status = options.converts ? conclude_converted(&options, &run, &ending, &converter)
+                              : conclude(&options, &run, &ending);
+    linked_plan_free(&plan);
+    return status;
 }

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "hook_plan.h"
 #include "print.h"
 #include "simulation.h"
 
@@ -52,6 +53,8 @@ static void set_environment(const struct recorded_run *run) {
     set("MALLOC_WRAP_RUN", run->id);
     set("MALLOC_WRAP_ONLY", run->only);
     set("MALLOC_WRAP_START", run->start);
+    unsetenv(HT_HOOK_VARIABLE);  // another program's, which records this one
+    set(HT_HOOK_VARIABLE, run->hooks);
     snprintf(number, sizeof number, "%" PRIu64, run->log_bytes_max);
     if (run->log_bytes_max) set("MALLOC_WRAP_MAX_BYTES", number);
     admit_sanitizers();

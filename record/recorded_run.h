@@ -11,6 +11,7 @@ struct recorded_run {
     char **command;
     const char *shim, *directory, *id;  // the id finds the logs of all its processes again
     const char *only, *start;           // NULL: all processes, at once
+    const char *hooks;                  // of a linked-in allocator (hook_plan.h), NULL: none
     uint64_t log_bytes_max;             // 0: no limit
     bool any_folder, says_how_to_resume;
     unsigned site_frames;  // 0: no call sites

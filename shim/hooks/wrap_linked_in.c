@@ -7,7 +7,7 @@
 #include <errno.h>
 
 #include "linked_allocator.h"
-#include "wrap_call.h"
+#include "linked_call.h"
 
 _Static_assert(sizeof(struct wrap_call) <= sizeof(struct heaptape_call), "a call must fit");
 #define SAME(name) _Static_assert((int)HEAPTAPE_##name == (int)HT_##name, "the numbers are the format's")
@@ -35,13 +35,6 @@ SAME(DELETE_ARRAY_SIZED_ALIGNED);
 // No hook was called, so no caller is to be judged.
 #define enter_linked() enter_from(GATE_BUSY_OWN, NULL)
 
-// Lets the allocator work. Its calls are told by the stack: of a handler that came between the note of our own and the
-// closing of the gate, the note is not ours any more.
-static inline __attribute__((always_inline)) void begin_work(struct thread_state *t) {
-    t->stack = frame_end();
-    set_gate(t, GATE_BUSY_LINKED);
-}
-
 static inline uint32_t bit(unsigned function) { return function < 32 ? UINT32_C(1) << function : 0; }
 
 static bool is_one_of(unsigned function, uint32_t functions) { return bit(function) & functions; }
@@ -54,7 +47,7 @@ static void name_allocator(const char *name) { linked_allocator_name(name); }
 static void begin_allocation(struct heaptape_call *room) {
     struct wrap_call *call = room_of(room);
     *call = (struct wrap_call){.t = enter_linked()};
-    if (likely(call->t)) begin_work(call->t);
+    if (likely(call->t)) linked_begin_work(call->t);
 }
 
 // The call site is the caller of this half, whose frame is still there.
@@ -79,7 +72,7 @@ static void begin_resize(struct heaptape_call *room, void *former, size_t size) 
     struct thread_state *t = unlikely(boot_owns(former)) ? NULL : enter_linked();
     *call = (struct wrap_call){.t = t, .function = HT_REALLOC, .count = 1, .size = size, .old = former};
     wrap_call_begin_resize(call);
-    if (likely(t)) begin_work(t);
+    if (likely(t)) linked_begin_work(t);
 }
 
 static void end_resize(struct heaptape_call *room, void *block) {
@@ -107,7 +100,7 @@ static void begin_free(struct heaptape_call *room, unsigned function, void *bloc
         wrap_put_delete(t, (enum ht_function)function, block, is_one_of(function, sized), size,
                         is_one_of(function, aligned), alignment);
     else wrap_put_free(t, block);
-    begin_work(t);
+    linked_begin_work(t);
 }
 
 static void end_free(struct heaptape_call *room) {

@@ -11,6 +11,7 @@ static struct {
     atomic_flag taken;
     _Atomic bool known;
     char name[NAME_BYTES];
+    const char *hooks;  // NULL: none were planned
 } linked = {.taken = ATOMIC_FLAG_INIT};
 
 // What is no letter, digit or one of ._+- in a name would be a program's mistake: it becomes a '?'.
@@ -19,20 +20,44 @@ static char readable(char c) {
     return letter || digit || c == '.' || c == '_' || c == '+' || c == '-' ? c : '?';
 }
 
-void linked_allocator_name(const char *name) {
-    if (!name || !*name || atomic_flag_test_and_set(&linked.taken)) return;
-    for (size_t i = 0; i + 1 < NAME_BYTES && name[i]; i++) linked.name[i] = readable(name[i]);
-    atomic_store_explicit(&linked.known, true, memory_order_release);
-    // A forked child that has made no call yet still has its parent's log here.
-    const struct recording *recording = recorder_current();
-    if (recording && epoch_now() != EPOCH_NONE) linked_allocator_note(recording->header);
+static void note_hooks(struct ht_raw_header *header) {
+    struct text text;
+    if (!linked.hooks || !context_begin_string(header, &text)) return;
+    text_string(&text, "linked_hooks=");
+    text_string(&text, linked.hooks);
+    context_end_string(header, &text, true);
 }
 
-void linked_allocator_note(struct ht_raw_header *header) {
+// The log that is there already; a forked child that has made no call yet still has its parent's.
+static struct ht_raw_header *header_now(void) {
+    const struct recording *recording = recorder_current();
+    return recording && epoch_now() != EPOCH_NONE ? recording->header : NULL;
+}
+
+void linked_allocator_hooked(const char *why_not) {
+    linked.hooks = why_not ? why_not : "set";
+    struct ht_raw_header *header = header_now();
+    if (header) note_hooks(header);
+}
+
+static void note_name(struct ht_raw_header *header) {
     struct text text;
     if (!atomic_load_explicit(&linked.known, memory_order_acquire) || !context_begin_string(header, &text))
         return;
     text_string(&text, "linked_allocator=");
     text_string(&text, linked.name);
     context_end_string(header, &text, true);
+}
+
+void linked_allocator_name(const char *name) {
+    if (!name || !*name || atomic_flag_test_and_set(&linked.taken)) return;
+    for (size_t i = 0; i + 1 < NAME_BYTES && name[i]; i++) linked.name[i] = readable(name[i]);
+    atomic_store_explicit(&linked.known, true, memory_order_release);
+    struct ht_raw_header *header = header_now();
+    if (header) note_name(header);
+}
+
+void linked_allocator_note(struct ht_raw_header *header) {
+    note_name(header);
+    note_hooks(header);
 }

@@ -1,0 +1,52 @@
+#include "branch_scan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECE_BYTES = 32 << 20, BRANCH_BYTES_MAX = 6 };
+
+struct scan {
+    struct branch_range *range;
+    unsigned count;
+    uint64_t lowest, highest;
+};
+
+static void take_target(const struct scan *scan, uint64_t target) {
+    if (target < scan->lowest || target >= scan->highest) return;
+    for (unsigned i = 0; i < scan->count; i++)
+        if (target >= scan->range[i].begin && target < scan->range[i].end) scan->range[i].entered = true;
+}
+
+// call and jmp (e8, e9), and the conditional jumps (0f 80 to 0f 8f), with four bytes of distance.
+static void scan_piece(const struct scan *scan, const uint8_t *code, uint64_t bytes, uint64_t address) {
+    for (uint64_t i = 0; i + 5 <= bytes; i++) {
+        uint64_t at = i;
+        if (code[i] == 0x0f && (code[i + 1] & 0xf0) == 0x80) at++;
+        else if ((code[i] & 0xfe) != 0xe8) continue;
+        int32_t distance;
+        if (at + 5 > bytes) return;
+        memcpy(&distance, code + at + 1, sizeof distance);
+        take_target(scan, address + at + 5 + (uint64_t)(int64_t)distance);
+    }
+}
+
+bool branch_scan(const struct elf_file *elf, struct branch_range *ranges, unsigned count) {
+    struct scan scan = {.range = ranges, .count = count, .lowest = UINT64_MAX};
+    for (unsigned i = 0; i < count; i++) {
+        if (ranges[i].begin < scan.lowest) scan.lowest = ranges[i].begin;
+        if (ranges[i].end > scan.highest) scan.highest = ranges[i].end;
+    }
+    for (unsigned i = 0; i < elf->segments; i++) {
+        const Elf64_Phdr *segment = &elf->segment[i];
+        if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_X)) continue;
+        for (uint64_t from = 0; from < segment->p_filesz; from += PIECE_BYTES) {
+            uint64_t left = segment->p_filesz - from, most = PIECE_BYTES + BRANCH_BYTES_MAX;
+            uint64_t bytes = left < most ? left : most;
+            uint8_t *code = elf_file_at_address(elf, segment->p_vaddr + from, bytes);
+            if (!code) return false;
+            scan_piece(&scan, code, bytes, segment->p_vaddr + from);
+            free(code);
+        }
+    }
+    return true;
+}

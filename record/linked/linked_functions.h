@@ -1,0 +1,28 @@
+// The functions by which programs call an allocator that is linked into them, under all names that are known.
+#ifndef HEAPTAPE_LINKED_FUNCTIONS_H
+#define HEAPTAPE_LINKED_FUNCTIONS_H
+
+#include <stdbool.h>
+
+#include "hook_plan.h"
+
+// Whose a function is. Of the last two there is no prefix and no allocator by which to name it.
+enum linked_family {
+    LINKED_JEMALLOC,
+    LINKED_MIMALLOC,
+    LINKED_TCMALLOC,
+    LINKED_RPMALLOC,
+    LINKED_SNMALLOC,
+    LINKED_PLAIN,
+    LINKED_OPERATORS,
+    LINKED_RUST,
+    LINKED_FAMILIES
+};
+
+// As `heaptape replay --alloc` names it; NULL if the family does not say.
+const char *linked_family_name(enum linked_family family);
+
+// Whether a symbol is such a function, and then what it does.
+bool linked_function(const char *name, enum linked_family *family, struct ht_hook_shape *shape);
+
+#endif
