@@ -272,6 +272,7 @@ EXPORT void *reallocarray(void *block, size_t count, size_t size) {
     size_t bytes;
     bool overflows = __builtin_mul_overflow(count, size, &bytes);
     if (unlikely(boot_owns(block))) return overflows ? NULL : boot_realloc(block, bytes);
+    if (unlikely(real.passed_by)) return overflows ? (errno = ENOMEM, NULL) : realloc(block, bytes);
     struct thread_state *t = enter_record_first();
     if (!t && !real.realloc) return overflows ? NULL : boot_allocate(bytes, 16);
     struct extras extras = {HT_REALLOCARRAY, .has_count = true, .count = count};
@@ -360,6 +361,10 @@ EXPORT void *pvalloc(size_t size) {
 // Gone from glibc since 2.26; old programs' cfree was free under another name.
 EXPORT void cfree(void *block) {
     if (unlikely(boot_owns(block))) return;
+    if (unlikely(real.passed_by)) {
+        free(block);
+        return;
+    }
     struct thread_state *t = enter_record_first();
     if (t) wrap_put_delete(t, HT_CFREE, block, false, 0, false, 0);
     if (real.free) real.free(block);
@@ -368,6 +373,10 @@ EXPORT void cfree(void *block) {
 
 EXPORT void free_sized(void *block, size_t size) {
     if (unlikely(boot_owns(block))) return;
+    if (unlikely(real.passed_by)) {
+        free(block);
+        return;
+    }
     struct thread_state *t = enter_record_first();
     if (t) wrap_put_delete(t, HT_FREE_SIZED, block, true, size, false, 0);
     if (real.free_sized) real.free_sized(block, size);
@@ -377,6 +386,10 @@ EXPORT void free_sized(void *block, size_t size) {
 
 EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size) {
     if (unlikely(boot_owns(block))) return;
+    if (unlikely(real.passed_by)) {
+        free(block);
+        return;
+    }
     struct thread_state *t = enter_record_first();
     if (t) wrap_put_delete(t, HT_FREE_ALIGNED_SIZED, block, true, size, true, alignment);
     if (real.free_aligned_sized) real.free_aligned_sized(block, alignment, size);

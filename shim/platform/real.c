@@ -118,7 +118,7 @@ static bool is_aligned(unsigned form) { return strstr(operator_names[form], "St1
 // another, of a size that is rounded or not, as the library's version has it: they pass through.
 static bool are_malloc_and_free(void *const found[OPERATORS]) {
     struct object_search library = object_of(found[0]), own = object_of(&real);
-    bool all = library.is_cxx;
+    bool all = library.is_cxx && !real.passed_by;
     for (unsigned i = 0; all && i < OPERATORS; i++)
         all = is_aligned(i) || (is_in(&library, found[i]) && is_in(&own, symbol_anywhere(operator_names[i])));
     return all;
@@ -167,5 +167,7 @@ void real_resolve(void) {
     void *found = symbol_behind_us("malloc");
     real.malloc = found;
     find_objects();
+    struct object_search own = object_of(&real);
+    real.passed_by = !is_in(&own, symbol_anywhere("malloc")) || !is_in(&own, symbol_anywhere("free"));
     real_resolve_cxx();
 }

@@ -41,6 +41,9 @@ struct real_functions {
     // a libc whose allocator makes none: then what libc calls is the program's. And the shim's own: where an
     // allocator's function ends in a jump to a public one, that returns to us.
     uintptr_t object_start, object_end, own_start, own_end;
+    // The loader gives everybody a malloc or free that comes before ours, as a program's own: blocks are that one's, which
+    // the functions here know nothing of. What we have beyond it is made of its functions.
+    bool passed_by;
 };
 // Where an allocator's operator new gets its memory decides who records it. Its forms differ: jemalloc's
 // aligned ones call aligned_alloc, the others do not.

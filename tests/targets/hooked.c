@@ -145,8 +145,8 @@ FUNCTION("je_free", "je_free_near: mov %rdi, %rcx\n jrcxz 1f\n " SOUND_FREE "\n 
 FUNCTION("je_free", "je_free_near: " SOUND_FREE)
 #endif
 
-// Across two pages, with a number behind the address that is relative to the instruction's end.
-__asm__(".section .text.far, \"ax\", @progbits\n.p2align 12\n.skip 4093, 0xcc\n"
+// Across two pages, away from all others, with a number behind the address that is relative to the instruction's end.
+__asm__(".section .text.far, \"ax\", @progbits\n.p2align 12\n.skip 8192 + 4093, 0xcc\n"
         ".globl je_posix_memalign\n.type je_posix_memalign, @function\nje_posix_memalign:\n"
         "cmpl $5, planted(%rip)\n jg 1f\n jmp posix_memalign_body\n 1: ud2\n"
         ".size je_posix_memalign, . - je_posix_memalign\n.previous\n");
