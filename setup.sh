@@ -12,7 +12,8 @@ for_build="gcc g++ make cmake ninja-build pkg-config git libzstd-dev libxxhash-d
     python3 python3-jinja2 python3-pandas python3-rich python3-xxhash python3-zstandard"
 # An allocator to replay against, and further versions of it for the tests, 40 MB each; taken where the release of
 # Debian has them.
-for_build_if_known="libclang-rt-19-dev"
+# Zydis: without it, allocators that are linked into programs are not hooked.
+for_build_if_known="libclang-rt-19-dev libzydis-dev"
 for_tests_if_known="libclang-rt-14-dev libclang-rt-16-dev"
 # redis-tools has the server too (redis-check-rdb is the same file); the package redis-server would
 # only add a daemon that starts by itself.

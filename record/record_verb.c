@@ -335,6 +335,11 @@ static bool plan_hooks(const struct options *options, struct reach *reach, struc
             stderr,
             "heaptape record: hooks %u functions of %s, which is linked into %s (--no-hooks leaves them)\n",
             plan->functions, strcmp(plan->name, "own") ? plan->name : "the allocator", reach->executable);
+    if (plan->uncalled)
+        ht_print(
+            stderr,
+            "heaptape record: warning: no code in %s calls them: what is inlined there is not recorded\n",
+            reach->executable);
     return true;
 }
 

@@ -6,15 +6,18 @@
 enum { PIECE_BYTES = 32 << 20, BRANCH_BYTES_MAX = 6 };
 
 struct scan {
-    struct branch_range *range;
+    struct branch_target *target;
     unsigned count;
     uint64_t lowest, highest;
 };
 
 static void take_target(const struct scan *scan, uint64_t target) {
     if (target < scan->lowest || target >= scan->highest) return;
-    for (unsigned i = 0; i < scan->count; i++)
-        if (target >= scan->range[i].begin && target < scan->range[i].end) scan->range[i].entered = true;
+    for (unsigned i = 0; i < scan->count; i++) {
+        struct branch_target *one = &scan->target[i];
+        if (target == one->entry) one->called = true;
+        else if (target >= one->begin && target < one->end) one->entered = true;
+    }
 }
 
 // call and jmp (e8, e9), and the conditional jumps (0f 80 to 0f 8f), with four bytes of distance.
@@ -30,11 +33,11 @@ static void scan_piece(const struct scan *scan, const uint8_t *code, uint64_t by
     }
 }
 
-bool branch_scan(const struct elf_file *elf, struct branch_range *ranges, unsigned count) {
-    struct scan scan = {.range = ranges, .count = count, .lowest = UINT64_MAX};
+bool branch_scan(const struct elf_file *elf, struct branch_target *targets, unsigned count) {
+    struct scan scan = {.target = targets, .count = count, .lowest = UINT64_MAX};
     for (unsigned i = 0; i < count; i++) {
-        if (ranges[i].begin < scan.lowest) scan.lowest = ranges[i].begin;
-        if (ranges[i].end > scan.highest) scan.highest = ranges[i].end;
+        if (targets[i].entry < scan.lowest) scan.lowest = targets[i].entry;
+        if (targets[i].end > scan.highest) scan.highest = targets[i].end;
     }
     for (unsigned i = 0; i < elf->segments; i++) {
         const Elf64_Phdr *segment = &elf->segment[i];

@@ -158,23 +158,25 @@ static void find_unneeded(struct search *search) {
     }
 }
 
-// Somebody else's jump between the displaced instructions.
-static void find_intruders(struct search *search, const struct elf_file *elf) {
-    struct branch_range range[HT_HOOK_FUNCTIONS_MAX];
+// Somebody else's jump between the displaced instructions; and whether anybody calls a function at all.
+static void find_callers(struct linked_plan *plan, struct search *search, const struct elf_file *elf) {
+    struct branch_target target[HT_HOOK_FUNCTIONS_MAX];
     for (unsigned i = 0; i < search->functions; i++) {
         const struct function *function = &search->function[i];
-        range[i] = (struct branch_range){function->at.address + function->moved.patch + 1,
-                                         function->at.address + function->moved.end, false};
+        uint64_t entry = function->at.address, begin = entry + function->moved.patch + 1;
+        uint64_t end = entry + function->moved.end;
+        target[i] = (struct branch_target){entry, begin, end > begin ? end : begin, false, false};
     }
-    bool read = branch_scan(elf, range, search->functions);
+    bool read = branch_scan(elf, target, search->functions);
+    plan->uncalled = true;
     for (unsigned i = 0; i < search->functions; i++) {
         struct function *function = &search->function[i];
-        if (function->why) continue;
         const struct function *next = i + 1 < search->functions ? &search->function[i + 1] : NULL;
+        if (target[i].called && function->shape.kind == HT_HOOK_ALLOCATES) plan->uncalled = false;
+        if (function->why) continue;
         if (!read) function->why = "is in code that could not be read";
-        else if (next && next->at.address < function->at.address + function->moved.end)
-            function->why = "is too short";
-        else if (range[i].entered) function->why = "is entered behind its beginning";
+        else if (next && next->at.address < target[i].end) function->why = "is too short";
+        else if (target[i].entered) function->why = "is entered behind its beginning";
     }
 }
 
@@ -283,7 +285,7 @@ static void make(struct linked_plan *plan, struct search *search, const struct e
     search->base = lowest_address(elf) - GAP_BYTES - HT_HOOK_REGION_BYTES_MAX;
     for (unsigned i = 0; i < search->functions; i++)
         search->function[i].why = prepare(search, &search->function[i], elf);
-    find_intruders(search, elf);
+    find_callers(plan, search, elf);
     find_unneeded(search);
     if (say_refused(plan, search)) return;
     for (unsigned i = 0; i < search->functions; i++) plan->functions += !search->function[i].why;

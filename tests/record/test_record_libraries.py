@@ -162,13 +162,18 @@ def test_program_that_looks_malloc_up(tools: Tools, tmp_path: Path) -> None:
 
 
 def test_program_with_a_malloc_of_its_own(tools: Tools, tmp_path: Path) -> None:
-    """It is never disturbed, and never recorded; `record` says that there was nothing."""
+    """No preloaded library sees its calls; `record` hooks them, or says that there was nothing."""
     command = with_counts(tools, "own_malloc")
     alone = outcome_of(run(command(tmp_path / "alone")))
     assert (alone.status, alone.stdout) == (0, b"all served\n")
     preloaded = tools.preload(command(tmp_path / "counts"), tmp_path / "logs")
     assert preloaded.outcome == alone
-    recording = tools.record(command(tmp_path / "counts"), tmp_path / "logs-of-record")
+    hooked = tools.record(command(tmp_path / "hooked"), tmp_path / "logs-of-hooks")
+    assert (hooked.outcome.status, hooked.outcome.stdout) == (alone.status, alone.stdout)
+    # The compiler has put its functions where main calls them.
+    assert b"no code in " in hooked.outcome.stderr or \
+        recorded_tallies(tools, hooked.logs, tmp_path) == read_tallies(tmp_path / "hooked")
+    recording = tools.record(command(tmp_path / "counts"), tmp_path / "logs-of-record", "--no-hooks")
     assert recording.outcome.status != 0
     assert re.search(rb"own_malloc.*(no call|own|itself)", recording.outcome.stderr)
     for log in [*preloaded.logs, *recording.logs]:

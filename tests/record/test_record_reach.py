@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -79,14 +80,14 @@ def compile_c(folder: Path, source: str, *flags: str, compiler: str = "gcc",
     return program
 
 
-def record(tools: Tools, folder: Path, *command: Argument,
+def record(tools: Tools, folder: Path, *command: Argument, words: Sequence[str] = (),
            env: dict[str, str] | None = None) -> tuple[Recording, str]:
-    recording = tools.record(command, folder / "logs", env=env)
+    recording = tools.record(command, folder / "logs", *words, env=env)
     return recording, recording.outcome.stderr.decode()
 
 
-def assert_refused(tools: Tools, folder: Path, program: Path, words: str) -> None:
-    recording, said = record(tools, folder, program)
+def assert_refused(tools: Tools, folder: Path, program: Path, words: str, *options: str) -> None:
+    recording, said = record(tools, folder, program, words=options)
     assert recording.outcome.status == 125
     assert said == f"heaptape record: {program} {words}: nothing to record\n"
     assert recording.logs == []
@@ -126,14 +127,14 @@ def test_sanitizer(tools: Tools, tmp_path: Path, compiler: str, kind: str) -> No
 def test_malloc_of_its_own(tools: Tools, tmp_path: Path) -> None:
     assert_refused(tools, tmp_path, compile_c(tmp_path, OWN_MALLOC, "-fno-builtin"),
                    "has a malloc of its own linked in, whose calls no preloaded library sees "
-                   "(heaptape/recorder.h hands its calls to the recorder)")
+                   "(heaptape/recorder.h hands its calls to the recorder)", "--no-hooks")
 
 
 def test_jemalloc_linked_statically(tools: Tools, tmp_path: Path) -> None:
     program = compile_c(tmp_path, CALLS, "-Wl,--whole-archive", "-l:libjemalloc_pic.a",
                         "-Wl,--no-whole-archive", "-lpthread", "-ldl", "-lm", "-lstdc++")
     assert_refused(tools, tmp_path, program, "has a malloc of its own linked in (jemalloc), whose calls no preloaded "
-                   "library sees (heaptape/recorder.h hands its calls to the recorder)")
+                   "library sees (heaptape/recorder.h hands its calls to the recorder)", "--no-hooks")
 
 
 def test_allocator_under_a_prefix(tools: Tools, tmp_path: Path) -> None:
@@ -150,7 +151,7 @@ def test_operator_new_of_its_own(tools: Tools, tmp_path: Path, memory: str, warn
     (tmp_path / "new.cpp").write_text(OWN_NEW.replace("MEMORY", memory).replace("#include <stddef.h>",
                                                                                "#include <stddef.h>\n#include <stdlib.h>"))
     tools.succeed(["g++", "-O0", "-o", tmp_path / "program", tmp_path / "new.cpp"])
-    _, said = record(tools, tmp_path, tmp_path / "program")
+    _, said = record(tools, tmp_path, tmp_path / "program", words=["--no-hooks"])
     assert ("has an operator new of its own linked in that does not call malloc" in said) == warns, said
 
 

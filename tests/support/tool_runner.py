@@ -96,11 +96,11 @@ class Tools:
         done = run(command, env=wanted, **options)
         return Recording(outcome_of(done), logs_in(logs))
 
-    def record(self, command: Sequence[Argument], logs: Path, *,
+    def record(self, command: Sequence[Argument], logs: Path, *words: Argument,
                env: Mapping[str, str] | None = None, **options) -> Recording:
-        """The program under the record verb."""
+        """The program under the record verb, which is given those words."""
         logs.mkdir(exist_ok=True)
-        done = run([self.heaptape, "record", "-o", logs, "--", *command], env=env, **options)
+        done = run([self.heaptape, "record", *words, "-o", logs, "--", *command], env=env, **options)
         return Recording(outcome_of(done), logs_in(logs))
 
     def convert(self, log: Path, trace: Path, *more: Argument) -> Path:
