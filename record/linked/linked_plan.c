@@ -244,8 +244,8 @@ static char *text_of(const struct linked_plan *plan, const struct search *search
         returns |= function->moved.returns;
         slot += (unsigned)sizeof(struct ht_hook_slot);
     }
-    fprintf(out, "%x:%s:%" PRIx64 ":%x:%zx:%x:", HT_HOOK_VERSION, plan->name, search->base, code_pages, bytes,
-            returns);
+    fprintf(out, "%x:%s:%" PRIx64 ":%x:%zx:%x:", (unsigned)HT_HOOK_VERSION, plan->name, search->base,
+            code_pages, bytes, returns);
     for (unsigned i = 0; i < search->code_bytes; i++) fprintf(out, "%02x", code[i]);
     fputc(':', out);
     for (unsigned i = 0; i < search->functions; i++)

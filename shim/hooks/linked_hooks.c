@@ -158,6 +158,11 @@ static uint8_t *map_region(const struct plan *plan) {
     return NULL;
 }
 
+// NOLINTNEXTLINE(bugprone-casting-through-void): behind whole pages of code
+static struct ht_hook_slot *slots_of(const struct plan *plan) {
+    return (void *)(plan->region + plan->code_bytes);
+}
+
 static bool add_to_field(uint8_t *field, int64_t difference) {
     int32_t value;
     memcpy(&value, field, sizeof value);
@@ -179,17 +184,17 @@ static bool fill_region(const struct plan *plan) {
     for (const char *at = plan->fields; *at != ':';)
         if (!number(&at, ',', &field) || field + 4 > bytes || !add_to_field(plan->region + field, difference))
             return false;
-    struct ht_hook_slot *slot = (struct ht_hook_slot *)(void *)(plan->region + plan->code_bytes);
+    struct ht_hook_slot *slot = slots_of(plan);
     for (unsigned i = 0; i < plan->functions; i++) {
-        uintptr_t real = (uintptr_t)plan->region + plan->function[i].trampoline;
-        slot[i] = (struct ht_hook_slot){real, real, plan->function[i].shape, 0};
+        uintptr_t itself = (uintptr_t)plan->region + plan->function[i].trampoline;
+        slot[i] = (struct ht_hook_slot){itself, itself, plan->function[i].shape, 0};
     }
     return true;
 }
 
 // From now on calls are recorded.
 static void let_in(const struct plan *plan) {
-    struct ht_hook_slot *slot = (struct ht_hook_slot *)(void *)(plan->region + plan->code_bytes);
+    struct ht_hook_slot *slot = slots_of(plan);
     for (unsigned i = 0; i < plan->functions; i++)
         slot[i].hook = linked_hook((enum ht_hook_kind)plan->function[i].shape.kind);
     sys_mprotect(slot, plan->bytes - plan->code_bytes, PROT_READ);
