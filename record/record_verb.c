@@ -338,7 +338,7 @@ static bool plan_hooks(const struct options *options, struct reach *reach, struc
     if (plan->uncalled)
         ht_print(
             stderr,
-            "heaptape record: warning: no code in %s calls them: what is inlined there is not recorded\n",
+            "heaptape record: warning: no code in %s calls those that allocate, or those that free: what is inlined there is not recorded\n",
             reach->executable);
     return true;
 }

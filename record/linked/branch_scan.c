@@ -21,7 +21,7 @@ static void take_target(const struct scan *scan, uint64_t target) {
 }
 
 // call and jmp (e8, e9), and the conditional jumps (0f 80 to 0f 8f), with four bytes of distance.
-static void scan_piece(const struct scan *scan, const uint8_t *code, uint64_t bytes, uint64_t address) {
+static void scan_code(const struct scan *scan, const uint8_t *code, uint64_t bytes, uint64_t address) {
     for (uint64_t i = 0; i + 5 <= bytes; i++) {
         uint64_t at = i;
         if (code[i] == 0x0f && (code[i + 1] & 0xf0) == 0x80) at++;
@@ -30,6 +30,30 @@ static void scan_piece(const struct scan *scan, const uint8_t *code, uint64_t by
         if (at + 5 > bytes) return;
         memcpy(&distance, code + at + 1, sizeof distance);
         take_target(scan, address + at + 5 + (uint64_t)(int64_t)distance);
+    }
+}
+
+// Addresses, in tables and in the relocations of such: by them functions are called, too.
+static void scan_data(const struct scan *scan, const uint8_t *data, uint64_t bytes) {
+    uint64_t word;
+    for (uint64_t at = 0; at + sizeof word <= bytes; at += sizeof word) {
+        memcpy(&word, data + at, sizeof word);
+        for (unsigned i = 0; word >= scan->lowest && word < scan->highest && i < scan->count; i++)
+            if (word == scan->target[i].entry) scan->target[i].called = true;
+    }
+}
+
+// The names that the program exports are no calls.
+static void scan_sections(const struct scan *scan, const struct elf_file *elf) {
+    for (unsigned i = 0; i < elf->sections; i++) {
+        const Elf64_Shdr *section = &elf->section[i];
+        if (!(section->sh_flags & SHF_ALLOC) || (section->sh_flags & SHF_EXECINSTR) ||
+            section->sh_type == SHT_DYNSYM || section->sh_type == SHT_NOBITS ||
+            section->sh_addr % sizeof(uint64_t))
+            continue;
+        uint8_t *data = elf_file_at_address(elf, section->sh_addr, section->sh_size);
+        if (data) scan_data(scan, data, section->sh_size);
+        free(data);
     }
 }
 
@@ -47,9 +71,10 @@ bool branch_scan(const struct elf_file *elf, struct branch_target *targets, unsi
             uint64_t bytes = left < most ? left : most;
             uint8_t *code = elf_file_at_address(elf, segment->p_vaddr + from, bytes);
             if (!code) return false;
-            scan_piece(&scan, code, bytes, segment->p_vaddr + from);
+            scan_code(&scan, code, bytes, segment->p_vaddr + from);
             free(code);
         }
     }
+    scan_sections(&scan, elf);
     return true;
 }

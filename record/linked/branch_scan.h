@@ -1,4 +1,4 @@
-// Which functions of a program's code are the target of some jump or call in it, and whether behind their beginnings.
+// Which functions of a program are called or named by its code and data, and which are entered behind their beginnings.
 #ifndef HEAPTAPE_BRANCH_SCAN_H
 #define HEAPTAPE_BRANCH_SCAN_H
 
@@ -12,7 +12,7 @@ struct branch_target {
     bool called, entered;
 };
 
-// Looks at every byte, whether an instruction begins there or not: what is no branch but reads like one is taken for one,
+// Looks at every byte of code, whether an instruction begins there or not: what is no branch but reads like one is taken for one,
 // which hardly ever falls into a few bytes of a program. Jumps of up to 127 bytes are left out. False if code could not be
 // read.
 bool branch_scan(const struct elf_file *elf, struct branch_target *targets, unsigned count);

@@ -6,7 +6,7 @@
 
 #include "hook_plan.h"
 
-// Whose a function is. Of the last two there is no prefix and no allocator by which to name it.
+// Whose a function is. Of the last three there is no allocator by which to name it.
 enum linked_family {
     LINKED_JEMALLOC,
     LINKED_MIMALLOC,

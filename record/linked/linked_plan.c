@@ -39,6 +39,7 @@ struct search {
     struct function function[HT_HOOK_FUNCTIONS_MAX];
     unsigned functions;
     bool too_many;
+    bool only_rust;       // functions were found, but all of them are Rust's own
     uint64_t base;        // of the region
     unsigned code_bytes;  // used so far
 };
@@ -94,14 +95,16 @@ static bool has_both(const struct search *search, unsigned family) {
 }
 
 // A family of which a program has only a part is something else of that name, unless the part is an allocator's that has
-// its other functions under other names as well. Rust's own functions lead to one of the others, if there is one.
+// its other functions under other names as well. Of Rust's own functions (__rust_alloc) some are called and others are
+// inlined into their callers, with what is behind them: they are half a family, always.
 static void choose(struct search *search) {
     bool counts[LINKED_FAMILIES], any = false;
-    for (unsigned f = 0; f < LINKED_FAMILIES; f++) {
-        counts[f] = f == LINKED_RUST ? !any && has_both(search, f)
-                                     : has_both(search, f) || (any && f >= LINKED_PLAIN);
+    for (unsigned f = 0; f < LINKED_RUST; f++) {
+        counts[f] = has_both(search, f) || (any && f >= LINKED_PLAIN);
         any |= counts[f];
     }
+    counts[LINKED_RUST] = false;
+    search->only_rust = !any && has_both(search, LINKED_RUST);
     for (unsigned i = search->functions; i-- > 0;)
         if (!counts[search->function[i].family]) drop(search, i);
 }
@@ -168,16 +171,18 @@ static void find_callers(struct linked_plan *plan, struct search *search, const 
         target[i] = (struct branch_target){entry, begin, end > begin ? end : begin, false, false};
     }
     bool read = branch_scan(elf, target, search->functions);
-    plan->uncalled = true;
+    bool allocates = false, releases = false;
     for (unsigned i = 0; i < search->functions; i++) {
         struct function *function = &search->function[i];
         const struct function *next = i + 1 < search->functions ? &search->function[i + 1] : NULL;
-        if (target[i].called && function->shape.kind == HT_HOOK_ALLOCATES) plan->uncalled = false;
+        allocates |= target[i].called && function->shape.kind == HT_HOOK_ALLOCATES;
+        releases |= target[i].called && function->shape.kind == HT_HOOK_RELEASES;
         if (function->why) continue;
         if (!read) function->why = "is in code that could not be read";
         else if (next && next->at.address < target[i].end) function->why = "is too short";
         else if (target[i].entered) function->why = "is entered behind its beginning";
     }
+    plan->uncalled = !allocates || !releases;
 }
 
 static bool say_refused(struct linked_plan *plan, const struct search *search) {
@@ -245,7 +250,7 @@ static char *text_of(const struct linked_plan *plan, const struct search *search
         slot += (unsigned)sizeof(struct ht_hook_slot);
     }
     fprintf(out, "%x:%s:%" PRIx64 ":%x:%zx:%x:", (unsigned)HT_HOOK_VERSION, plan->name, search->base,
-            code_pages, bytes, returns);
+            code_pages, bytes, (unsigned)returns);
     for (unsigned i = 0; i < search->code_bytes; i++) fprintf(out, "%02x", code[i]);
     fputc(':', out);
     for (unsigned i = 0; i < search->functions; i++)
@@ -278,7 +283,8 @@ static void make(struct linked_plan *plan, struct search *search, const struct e
         return;
     }
     if (!search->functions) {
-        refuse(plan, "no function of it is known by its symbols");
+        refuse(plan, search->only_rust ? "rustc compiles parts of it into its callers"
+                                       : "no function of it is known by its symbols");
         return;
     }
     // The region's size is not known yet, and need not be: it ends below the program.

@@ -11,8 +11,8 @@ struct linked_plan {
     char *text;                    // for HT_HOOK_VARIABLE; to be freed. NULL: nothing is to be hooked
     char name[LINKED_NAME_BYTES];  // of the allocator
     unsigned functions;            // to be hooked
-    bool uncalled;                 // no code calls those that allocate: it may have them inlined
-    char why[LINKED_WHY_BYTES];    // in half a sentence, where there is no text
+    bool uncalled;  // no code calls those that allocate, or those that free: it may have them inlined
+    char why[LINKED_WHY_BYTES];  // in half a sentence, where there is no text
 };
 
 // For an executable's file. `allocator`: what it is known to have linked in, NULL: unknown. False where a function cannot
