@@ -101,11 +101,7 @@ def make_inputs(folder: Path) -> None:
     (folder / "new.c").write_text(code.replace("reach->level", "reach->degree").replace("static bool", "static int"))
     (folder / "page.md").write_text("".join((REPOSITORY / "docs/reference" / name).read_text()
                                             for name in ("commands.md", "safety.md", "trace-format.md")))
-    (folder / "query.sql").write_text("".join(f"select a.id, b.name from t{i} as a join u{i} as b on a.id = b.id where a.x > {i}\n;\n"
-                                              for i in range(60)))
-    (folder / "code.js").write_text("let seen = new Map();\nfor (let i = 0; i < 20000; i++) {\n  const key = 'k' + i % 997;\n"
-                                    "  seen.set(key, [...(seen.get(key) || []).slice(-5), { i, text: 'v' + i }]);\n}\n"
-                                    "console.log(seen.size, JSON.stringify(seen.get('k5')));\n")
+    shutil.copytree(REPOSITORY / "rust/heaptape-alloc", folder / "crate", ignore=shutil.ignore_patterns("target"))
     (folder / "objects").mkdir()
     for name, text in (("main", "int other(int); int main(void) { return other(3); }"), ("other", "int other(int n) { return n * n; }")):
         source = folder / f"objects/{name}.c"
@@ -161,6 +157,8 @@ def measure(program: dict, heaptape: Path, binary: Path) -> Row:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         make_inputs(folder)
+        if "prepare" in program:
+            run([binary, *program["prepare"]], folder)
 
         def made(status: int, output: bytes) -> tuple[int, str]:
             lines = sorted(output.splitlines()) if program.get("unordered") else [output]
