@@ -82,13 +82,13 @@ static void warn_about_early_ends(const struct found_logs *found) {
                      found->log[i].path, why);
 }
 
-void record_say_hooks(const struct record_talk *talk, const struct found_logs *found) {
-    if (!talk->hooks || !found->of_program || (found->hooks && !strcmp(found->hooks, "set"))) return;
+void record_say_hooks(const struct record_talk *talk, const char *hooks) {
+    if (!talk->hooks || !strcmp(hooks, "set")) return;
     ht_print(
         stderr,
         "heaptape record: warning: the calls of the linked-in allocator are not recorded, since its functions could "
         "not be hooked: %s\n",
-        found->hooks ? found->hooks : "the file that ran is not the one that was read");
+        *hooks ? hooks : "the file that ran is not the one that was read");
 }
 
 // ---- the result ----

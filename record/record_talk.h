@@ -14,8 +14,8 @@ struct record_talk {
 
 void record_say_directory(const struct record_talk *talk, const char *directory);
 
-// Hooks that were planned but not set.
-void record_say_hooks(const struct record_talk *talk, const struct found_logs *found);
+// Hooks that were planned but not set, as the program's log says; empty: it says nothing.
+void record_say_hooks(const struct record_talk *talk, const char *hooks);
 // Of a run that left logs.
 void record_say_logs(const struct record_talk *talk, const struct found_logs *found,
                      const struct ending *ending);

@@ -232,7 +232,7 @@ static int conclude(const struct options *options, const struct recorded_run *ru
     struct found_logs found;
     int status = status_of(ending);
     found_logs_of_run(&found, run, ending);
-    record_say_hooks(&options->talk, &found);
+    if (found.of_program) record_say_hooks(&options->talk, found.hooks ? found.hooks : "");
     if (found.calls) {
         record_say_logs(&options->talk, &found, ending);
     } else if (!never_ran(status)) {
@@ -256,7 +256,13 @@ static int conclude_converted(const struct options *options, const struct record
         return or_failed(status);
     }
     bool incomplete = false;
-    for (size_t i = 0; i < count; i++) incomplete |= !results[i].complete && !results[i].running;
+    const char *hooks = NULL;
+    for (size_t i = 0; i < count; i++) {
+        incomplete |= !results[i].complete && !results[i].running;
+        // A program that becomes another has several.
+        if ((pid_t)results[i].pid == ending->pid && (!hooks || !*hooks)) hooks = results[i].hooks;
+    }
+    if (hooks) record_say_hooks(&options->talk, hooks);
     if (count) record_say_traces(&options->talk, results, count);
     if (!count && !never_ran(status)) {
         ht_print(stderr, "heaptape record: %s made no call that could be recorded: %s has no trace\n",

@@ -154,6 +154,9 @@ static void meet(struct watch *watch, const char *name) {
     if (job) {
         name_trace(watch, &result);
         result.shell = shell_log_name(&log) != NULL;
+        result.pid = log.header.pid;
+        const char *hooks = ht_raw_context(&log, "linked_hooks");
+        snprintf(result.hooks, sizeof result.hooks, "%s", hooks ? hooks : "");
         job->result = result;
         job->start_realtime_ns = log.header.start_realtime_ns;
     }

@@ -15,10 +15,12 @@ struct converted {
     char raw[PATH_MAX], trace[PATH_MAX];
     uint64_t events, file_bytes;
     struct ht_heap_share share;
-    bool shell;     // it is of one
-    bool complete;  // else the log is still there
-    bool empty;     // there was no call in it
-    bool running;   // its process was, when the program ended
+    uint32_t pid;
+    char hooks[64];  // what the log says of the hooks of a linked-in allocator; empty: nothing
+    bool shell;      // it is of one
+    bool complete;   // else the log is still there
+    bool empty;      // there was no call in it
+    bool running;    // its process was, when the program ended
 };
 
 struct run_converter {

@@ -196,9 +196,9 @@ def refusing(tools: Tools, folder: Path, what: str, start: int) -> list[Argument
     return [compile_c(folder, REFUSES), what, f"{start:x}", shutil.which("env") or "env"]
 
 
-@pytest.mark.parametrize("what,words", [("protect", "the kernel refuses memory for code"),
-                                        ("replace", "the kernel refuses to replace code")])
-def test_kernel_refuses(tools: Tools, tmp_path: Path, what: str, words: str) -> None:
+@pytest.mark.parametrize("what,words,options", [("protect", "the kernel refuses memory for code", ["--convert"]),
+                                                ("replace", "the kernel refuses to replace code", [])])
+def test_kernel_refuses(tools: Tools, tmp_path: Path, what: str, words: str, options: list[str]) -> None:
     """At once, or when some pages are replaced already: the program works as alone, and `record` gives the reason."""
     (tmp_path / "refuses").mkdir()
     program = built(tools, tmp_path)
@@ -208,7 +208,8 @@ def test_kernel_refuses(tools: Tools, tmp_path: Path, what: str, words: str) -> 
     logs = tmp_path / "logs"
     logs.mkdir()
     filtered = refusing(tools, tmp_path / "refuses", what, pages[-1] * 4096)[:-1]
-    done = run([*filtered, tools.heaptape, "record", "-o", logs, "--", program, "lines", tmp_path / "printed", "2000"])
+    done = run([*filtered, tools.heaptape, "record", *options, "-o", logs, "--", program, "lines", tmp_path / "printed",
+                "2000"])
     assert done.returncode == 52, done
     assert f"could not be hooked: {words}\n" in done.stderr.decode()
     run([program, "lines", tmp_path / "alone", "2000"])
