@@ -124,6 +124,17 @@ def test_a_library_by_its_path(tools: Tools, catalogue: list[dict]) -> None:
     assert one["name"] == "null"
 
 
+@pytest.mark.parametrize(("number", "version"), [(209, "2.0.9"), (3206, "3.2.6"), (20303, "2.3.3")])
+def test_every_form_of_mimallocs_version(tools: Tools, tmp_path: Path, number: int, version: str) -> None:
+    """Its number had three digits, then four, then five."""
+    source, library = tmp_path / "numbered.c", tmp_path / "numbered.so"
+    allocator = ROOT / "bench" / "programs" / "power_of_two_malloc.c"
+    source.write_text(f'#include "{allocator}"\nint mi_version(void) {{ return {number}; }}\nvoid mi_process_info(void) {{}}\n')
+    subprocess.run(["gcc", "-O2", "-fPIC", "-shared", "-fno-builtin", "-o", library, source], check=True, timeout=60)
+    one, = listed(tools, "--alloc", f"mine={library}")
+    assert (one["kind"], one["version"]) == ("mimalloc", version)
+
+
 def test_the_pages_are_what_the_catalogue_says(tools: Tools, tmp_path: Path) -> None:
     program = ROOT / "bench" / "figures" / "allocators_page.py"
     subprocess.run([sys.executable, program, "--replay", tools.replay_program, "-o", tmp_path], check=True, timeout=120, env=clean_environment())
