@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WORKERS = 8, LOADED = 3000, KEPT = 600, PER_REQUEST = 24, IDLE_S = 4, BETWEEN_NS = 20000000 };
+enum { WORKERS = 8, LOADED = 3000, KEPT = 600, PER_REQUEST = 100, IDLE_S = 4, BETWEEN_NS = 20000000 };
 
 static unsigned drawn(unsigned *state) {
     *state = *state * 1103515245U + 12345U;
