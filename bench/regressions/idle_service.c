@@ -27,7 +27,7 @@ static void allocate(void **blocks, int count, unsigned *state) {
     for (int i = 0; i < count; i++) {
         size_t size = drawn_size(state);
         blocks[i] = malloc(size);
-        if (!blocks[i]) abort();
+        if (!blocks[i]) exit(1);
         memset(blocks[i], 1, size);
     }
 }
@@ -55,7 +55,7 @@ int main(void) {
     for (unsigned i = 0; i < WORKERS; i++) {
         pthread_t thread;
         numbers[i] = i;
-        if (pthread_create(&thread, NULL, work, &numbers[i])) abort();
+        if (pthread_create(&thread, NULL, work, &numbers[i])) exit(1);
     }
     nanosleep(&(struct timespec){.tv_sec = IDLE_S}, NULL);
     _exit(0);

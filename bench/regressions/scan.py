@@ -29,6 +29,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "analysis")]
 from bench.regressions.builds import LIBRARY, Failed, Release, Releases, default_cache, read_release  # noqa: E402
 from bench.regressions.dating import Real, date, run_real  # noqa: E402
 from bench.validity import run as programs  # noqa: E402
+
 from heaptape.results.comparison import compare, experiments  # noqa: E402
 from heaptape.results.conditions import Condition, judge, parse_condition  # noqa: E402
 from heaptape.results.counted import counted_figure, counts_by_allocator  # noqa: E402
@@ -126,16 +127,17 @@ def _interval(row: Row) -> str:
 
 def table(rows: list[Row], condition: Condition, real: dict[str, float]) -> list[str]:
     """Markdown. real: the real program's figure, as a ratio to that of the first release."""
-    title = condition.figure
-    lines = [f"| release | crate | peak RSS, MB | mean | end | time in malloc, ms | instructions, millions | {title}, to {rows[0].release.number} | to the one before | "
-             f"`{condition.text}` |" + (" real program |" if real else ""),
-             "| --- | --- | --: | --: | --: | --: | --: | --: | --: | --- |" + (" --: |" if real else "")]
+    faults = condition.measure == "faults"
+    titles = ["release", "crate", "peak RSS, MB", "mean", "end", "time in malloc, ms", "instructions, millions", *(["page faults"] if faults else []),
+              f"{condition.figure}, to {rows[0].release.number}", "to the one before", f"`{condition.text}`", *(["real program"] if real else [])]
+    lines = [f"| {' | '.join(titles)} |", f"| --- | --- |{' --: |' * (len(titles) - 3 - bool(real))} --- |{' --: |' * bool(real)}"]
     before = math.nan
     for row in rows:
-        values, now = row.values, row.values[condition.measure]
+        values, now = row.values, row.values.get(condition.measure, math.nan)
         crate = f"{row.release.crate} {row.release.version.split('-')[0]}"
         cells = [row.release.number, crate, *(_number(values[measure], MB) for measure in MEASURES[:3]), _number(values["time"], 1e6),
-                 _number(values["instructions"], 1e6, 2), _interval(row), _number(now / before, 1, 2), row.outcome]
+                 _number(values["instructions"], 1e6, 2), *([_number(values["faults"], 1, 0)] if faults else []), _interval(row),
+                 _number(now / before, 1, 2), row.outcome]
         if real:
             cells.append(_number(real.get(row.release.number, math.nan), 1, 2))
         lines.append(f"| {' | '.join(cells)} |")
