@@ -62,7 +62,8 @@ static enum ht_knob_state read_knob(const struct ht_server *server, const struct
         if (mallctl(name, &value, &asked, NULL, 0) == 0) bytes = narrow[i];
     }
     if (!bytes) return HT_KNOB_MISSING;
-    if (knob->words) snprintf(text, room, "%s", value.word);
+    // A word in one release may be yes or no in another: thp of 4.5.
+    if (knob->words && bytes == sizeof value.word) snprintf(text, room, "%s", value.word ? value.word : "");
     else if (bytes == sizeof value.yes) snprintf(text, room, "%d", value.yes);
     else if (bytes == sizeof value.number) snprintf(text, room, "%u", value.number);
     else snprintf(text, room, "%" PRId64, value.whole);

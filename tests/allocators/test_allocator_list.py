@@ -135,6 +135,23 @@ def test_every_form_of_mimallocs_version(tools: Tools, tmp_path: Path, number: i
     assert (one["kind"], one["version"]) == ("mimalloc", version)
 
 
+def test_a_word_that_an_older_jemalloc_has_as_yes_or_no(tools: Tools, tmp_path: Path) -> None:
+    """thp, until 4.5: its address was taken for a word's."""
+    source, library = tmp_path / "older.c", tmp_path / "older.so"
+    source.write_text(f"""#include "{ROOT / "bench" / "programs" / "power_of_two_malloc.c"}"
+int mallctl(const char *name, void *value, size_t *bytes, void *set, size_t set_bytes) {{
+    (void)set; (void)set_bytes;
+    if (strcmp(name, "opt.thp") || *bytes != 1) return 2;
+    memset(value, 1, 1);
+    return 0;
+}}
+""")
+    subprocess.run(["gcc", "-O2", "-fPIC", "-shared", "-fno-builtin", "-include", "string.h", "-o", library, source], check=True, timeout=60)
+    one, = listed(tools, "--alloc", f"mine={library}")
+    knob, = [knob for knob in one["knobs"] if knob["name"] == "thp"]
+    assert (one["kind"], knob["value"]) == ("jemalloc", "1")
+
+
 def test_the_pages_are_what_the_catalogue_says(tools: Tools, tmp_path: Path) -> None:
     program = ROOT / "bench" / "figures" / "allocators_page.py"
     subprocess.run([sys.executable, program, "--replay", tools.replay_program, "-o", tmp_path], check=True, timeout=120, env=clean_environment())
