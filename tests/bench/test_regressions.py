@@ -60,7 +60,7 @@ def test_what_is_listed() -> None:
     for regression in LISTED["regressions"].values():
         releases = [read_release(LISTED["allocators"], regression["allocator"], number) for number in regression["releases"]]
         numbers = [tuple(int(part) for part in release.number.split(".")) for release in releases]
-        assert len(releases) >= 4 and numbers == sorted(set(numbers))
+        assert len(releases) >= 5 and numbers == sorted(set(numbers))
         assert passes(parse_condition(regression["condition"])) and regression["real"] in ("peak", "end", "cpu", "faults")
         words = " ".join([regression["setup"], *regression["command"]])
         assert all((ROOT / "bench" / name).is_file() for name in re.findall(r"\$BENCH/(\S+)", words))
