@@ -107,6 +107,10 @@ def make_inputs(folder: Path) -> None:
         source = folder / f"objects/{name}.c"
         source.write_text(text)
         run(["gcc", "-c", "-o", f"objects/{name}.o", source], folder)
+    for name in ("crt1.o", "crti.o", "crtn.o", "libc.a", "libm.a", "libcrypto.a", "libgcc.a", "libgcc_eh.a"):
+        found = Path(run(["gcc", f"-print-file-name={name}"], folder).stdout.decode().strip())
+        if found.is_absolute():
+            shutil.copy(found, folder / "objects")
 
 
 # ---- counting ----
