@@ -40,6 +40,7 @@ def lines(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> list[dict[s
         tools.convert(accesses, folder / "a.bin")
         tools.succeed([*replay, "--pass", "count", "--alloc", "glibc", "--splice", accesses, folder / "a.bin"])
         tools.succeed([*replay, "--pass", "count", "--alloc", "glibc", folder / "a.bin"])
+        tools.succeed([*replay, "--pass", "count", "--instructions", "--profile", "--alloc", "glibc", folder / "a.bin"])
     return [json.loads(line) for line in results.read_text().splitlines()]
 
 
