@@ -86,6 +86,9 @@ static inline int sys_fstatfs(int fd, struct statfs *status) {
 static inline long sys_pwrite(int fd, const void *from, size_t bytes, uint64_t offset) {
     return raw_syscall(SYS_pwrite64, fd, (long)from, (long)bytes, (long)offset, 0, 0);
 }
+static inline long sys_pwritev(int fd, const struct iovec *from, int pieces, uint64_t offset) {
+    return raw_syscall(SYS_pwritev, fd, (long)from, pieces, (long)offset, 0, 0);
+}
 static inline int sys_ftruncate(int fd, uint64_t bytes) {
     return (int)raw_syscall(SYS_ftruncate, fd, (long)bytes, 0, 0, 0, 0);
 }

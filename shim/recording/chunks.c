@@ -10,8 +10,8 @@
 
 enum {
     CHUNK_BYTES_FIRST = 4096,      // what a short-lived thread costs
-    CHUNK_BYTES_LAST = 256 << 10,  // about 0.1 ms of the kernel's work at once
-    DOUBLINGS = 6
+    CHUNK_BYTES_LAST = 512 << 10,  // about 0.2 ms of the kernel's work at once
+    DOUBLINGS = 7
 };
 
 uint8_t *recorder_append_end(const struct thread_state *t) { return t->chunk_end - HT_APPEND_ROOM_BYTES; }

@@ -13,7 +13,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-enum { WRITABLE_STEP_BYTES = 4 << 20, SEQUENCE_MAX = 10000, READ_AHEAD_BYTES_MIN = 64 << 10 };
+enum { WRITABLE_STEP_BYTES = 4 << 20, SEQUENCE_MAX = 10000, AT_ONCE_BYTES_MIN = 128 << 10 };
 static const uint64_t RESERVE_BYTES_MAX = UINT64_C(256) << 30, RESERVE_BYTES_MIN = UINT64_C(64) << 10;
 
 // An open descriptor, or an errno negated.
@@ -90,18 +90,42 @@ static int give_blocks(const struct recording *recording, uint64_t offset, uint6
     return run_apart(give_blocks_apart, &work, sizeof work) ? -work.failed : EAGAIN;
 }
 
-// Reading ahead makes many pages of the file at once, each for a third of the work. A process that records
-// little is better off without.
-static void read_ahead(struct recording *recording, uint64_t offset, uint64_t bytes) {
-    if (bytes < READ_AHEAD_BYTES_MIN || atomic_exchange(&recording->reads_ahead, true)) return;
+// Zeros by the system call that writes, not by the faults of a mapping: the kernel makes many pages at once, for a
+// third of the work, and does not take huge pages that the machine must first find.
+static void write_zeros_apart(void *argument) {
+    enum { PIECE_BYTES = 4096, PIECES_MAX = 128 };
+    static const char zeros[PIECE_BYTES];
+    struct iovec piece[PIECES_MAX];
+    for (unsigned i = 0; i < PIECES_MAX; i++) piece[i] = (struct iovec){(void *)zeros, PIECE_BYTES};
+    struct file_work *work = argument;
+    int fd = reopen(work->recording);
+    work->failed = fd < 0 ? fd : 0;
+    for (uint64_t done = 0; done < work->bytes && !work->failed;) {
+        uint64_t left = (work->bytes - done) / PIECE_BYTES;
+        long written =
+            sys_pwritev(fd, piece, left < PIECES_MAX ? (int)left : PIECES_MAX, work->offset + done);
+        // A part of a piece, after which the device is full: the fault says so.
+        if (written < PIECE_BYTES) work->failed = written < 0 ? (int)written : -ENOSPC;
+        else done += (uint64_t)written / PIECE_BYTES * PIECE_BYTES;
+    }
+    if (fd >= 0) sys_close(fd);
+}
+
+// The pages of a large chunk, in which nothing is written yet. Where the file cannot be opened once more, the kernel
+// reads ahead instead, from then on: it makes 2 MiB of pages at the first fault.
+static void make_pages_at_once(struct recording *recording, uint64_t offset, uint64_t bytes) {
+    if (bytes < AT_ONCE_BYTES_MIN || recording->reads_ahead) return;
+    struct file_work work = {recording, offset, bytes, 0};
+    if (run_apart(write_zeros_apart, &work, sizeof work) && !work.failed) return;
+    if (atomic_exchange(&recording->reads_ahead, true)) return;
     sys_madvise((char *)recording->header + offset, recording->reserve_bytes - offset, MADV_NORMAL);
 }
 
-int log_make_real(struct recording *recording, uint64_t offset, uint64_t bytes) {
+// By the mapping, which changes nothing that other threads may have written there. 0, or an errno.
+static int populate(struct recording *recording, uint64_t offset, uint64_t bytes) {
     char *at = (char *)recording->header + offset;
     int failed = make_writable(recording, offset + bytes);
     if (failed) return failed;
-    read_ahead(recording, offset, bytes);
     uint64_t faults = faults_of_thread();
     do failed = sys_madvise(at, bytes, MADV_POPULATE_WRITE);
     while (failed == -EINTR || failed == -EAGAIN);
@@ -112,6 +136,11 @@ int log_make_real(struct recording *recording, uint64_t offset, uint64_t bytes) 
     return give_blocks(recording, offset, bytes);  // Linux before 5.14
 }
 
+int log_make_real(struct recording *recording, uint64_t offset, uint64_t bytes) {
+    make_pages_at_once(recording, offset, bytes);
+    return populate(recording, offset, bytes);
+}
+
 void log_prepare_ahead(struct recording *recording, uint64_t bytes) {
     uint64_t start = __atomic_load_n(&recording->header->chunks_end, __ATOMIC_SEQ_CST);
     uint64_t room = start < recording->reserve_bytes ? recording->reserve_bytes - start : 0;
@@ -120,7 +149,7 @@ void log_prepare_ahead(struct recording *recording, uint64_t bytes) {
     while (bytes >= HT_CHUNK_ALIGN && !log_has_room_in_memory(recording, start + bytes))
         bytes = (bytes / 2) & ~UINT64_C(4095);
     for (; bytes >= HT_CHUNK_ALIGN && !end; bytes = (bytes / 2) & ~UINT64_C(4095)) {
-        if (give_blocks(recording, start, bytes) && log_make_real(recording, start, bytes)) continue;
+        if (give_blocks(recording, start, bytes) && populate(recording, start, bytes)) continue;
         if (!make_writable(recording, start + bytes)) end = start + bytes;
     }
     atomic_store(&recording->real_bytes, end);
@@ -187,8 +216,7 @@ static bool map(struct recording *recording, int fd, uint64_t bytes, bool any_fo
     recording->header = mapping;
     sys_madvise(mapping, recording->reserve_bytes, MADV_DONTFORK);
     sys_madvise(mapping, recording->reserve_bytes, MADV_DONTDUMP);
-    // Without this the kernel reads ahead of every first touch, and fills 2 MiB with zeros in a millisecond, which
-    // is too much at the start (read_ahead).
+    // Without this the kernel reads ahead of every first touch, and fills 2 MiB with zeros in a millisecond or more.
     sys_madvise(mapping, recording->reserve_bytes, MADV_RANDOM);
     if (!log_make_real(recording, 0, HT_RAW_HEADER_BYTES)) return true;
     sys_munmap(mapping, recording->reserve_bytes);

@@ -16,7 +16,8 @@ HIDDEN struct recording *log_create(const char *directory, uint32_t pid, uint32_
 // Leaves a log that is a header, which holds the reason why there is no more.
 HIDDEN void log_refuse(struct recording *recording);
 
-// Gives the file blocks (or pages) for [offset, offset + bytes). 0, or the errno of the reason why not.
+// Gives the file blocks (or pages) for [offset, offset + bytes), which is to be the caller's alone: what is there is
+// lost. 0, or the errno of the reason why not.
 HIDDEN int log_make_real(struct recording *recording, uint64_t offset, uint64_t bytes);
 
 // May a log that lies in memory grow so far? What it takes, the program can't have.

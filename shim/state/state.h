@@ -75,7 +75,7 @@ struct recording {
     bool refused, in_memory;
     _Atomic uint64_t memory_end;  // of a log in memory: how far it may grow before memory is asked for
     _Atomic bool pair_taken;      // a thread writes a clock pair into the header
-    _Atomic bool reads_ahead;     // the kernel reads ahead in the log
+    _Atomic bool reads_ahead;     // the kernel reads ahead in the log, because zeros cannot be written to it
     _Atomic bool has_stream;      // one has begun, or is about to
     _Atomic uint64_t most_resident_bytes;  // when it was last checked for a peak
     uint64_t device, inode;

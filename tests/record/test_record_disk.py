@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from errno import ENOSPC
@@ -140,6 +141,34 @@ def test_link_under_the_name_of_a_log(tools: Tools, tmp_path: Path) -> None:
     [log] = [path for path in logs_in(logs) if not path.is_symlink()]
     assert log.name == f"malloc-footprint.{pid}.2.mraw"
     assert recorded_tallies(tools, [log], tmp_path) == read_tallies(tmp_path / "counts")
+
+
+SIZE_FIRST, SIZE_LATER = 7900, 7901
+MANY_BLOCKS = """
+import os, pathlib, sys
+folder, other = map(pathlib.Path, sys.argv[1:])
+for _ in range(100_000): bytes(7900 - 33)
+if other != folder:
+    [log] = folder.glob(f"malloc-footprint.{os.getpid()}*.mraw")
+    log.rename(other / log.name)
+for _ in range(200_000): bytes(7901 - 33)
+"""
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_large_chunks(tools: Tools, tmp_path: Path, moves: bool) -> None:
+    """Their pages are written in advance by the log's name; where that is gone, the mapping makes them."""
+    logs = tmp_path / "logs"
+    other = tmp_path / "other" if moves else logs
+    logs.mkdir()
+    other.mkdir(exist_ok=True)
+    done = run([sys.executable, "-c", MANY_BLOCKS, logs, other],
+               env={"LD_PRELOAD": str(tools.shim), "MALLOC_WRAP_OUT": str(logs), "PYTHONMALLOC": "malloc"})
+    assert outcome_of(done) == Outcome(0, b"", b"")
+    log = max(logs_in(other), key=lambda path: path.stat().st_blocks)
+    recorded = recorded_tallies(tools, [log], tmp_path)
+    assert recorded[SIZE_FIRST] == 100_000 and recorded[SIZE_LATER] == 200_000
+    assert log.stat().st_blocks * 512 > 1 << 20  # several chunks of more than 128 KiB
 
 
 def test_logs_are_private_whatever_the_umask(tools: Tools, tmp_path: Path) -> None:
