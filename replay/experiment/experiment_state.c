@@ -4,14 +4,16 @@
 
 static const uint64_t time_window_ns = 10000000, memory_window_ns = 1000000;
 // An extension has as many windows at most, unless they would be longer than that: threads wait for each other at the end of
-// each, which would take longer than all calls. RSS of a steady load is the same.
+// each, which would take longer than all calls. RSS of a steady load is the same, unless threads live so briefly that ones which
+// never met would be there together.
 static const uint64_t extended_windows = 20000, extended_window_ns_max = 100000000;
 
 static uint64_t usual_window_ns(const struct ht_experiment *x, bool of_memory) {
     uint64_t usual_ns = of_memory ? memory_window_ns : time_window_ns;
     if (!x->extended || !x->extended->to_ns) return usual_ns;
-    uint64_t extended_ns = x->extended->to_ns / extended_windows;
-    if (extended_ns > extended_window_ns_max) return extended_window_ns_max;
+    uint64_t extended_ns = x->extended->to_ns / extended_windows, lives_ns = x->extended->thread_lives_ns;
+    if (extended_ns > extended_window_ns_max) extended_ns = extended_window_ns_max;
+    if (lives_ns && extended_ns > lives_ns) extended_ns = lives_ns;
     return extended_ns > usual_ns ? extended_ns : usual_ns;
 }
 

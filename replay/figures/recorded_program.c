@@ -70,6 +70,28 @@ static int take_totals(struct ht_trace_reader *reader, const struct ht_trace_fac
     return 0;
 }
 
+static int in_order(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+// 0 for want of memory too: it is not worth failing for.
+static uint64_t median_life_ns(const struct ht_trace_facts *facts) {
+    uint64_t *lives_ns = malloc((facts->threads_count + 1) * sizeof *lives_ns), median_ns = 0;
+    size_t count = 0;
+    for (size_t i = 0; lives_ns && i < facts->threads_count; i++) {
+        const struct ht_thread *thread = &facts->threads[i];
+        if (thread->ended && thread->end_ns >= thread->start_ns)
+            lives_ns[count++] = thread->end_ns - thread->start_ns;
+    }
+    if (count) {
+        qsort(lives_ns, count, sizeof *lives_ns, in_order);
+        median_ns = lives_ns[count / 2];
+    }
+    free(lives_ns);
+    return median_ns;
+}
+
 static void take_extended(const json_t *context, struct ht_extended_part *extended) {
     const json_t *part = json_object_get(context, "extended");
     if (!extended_words(context, extended->words)) return;
@@ -96,6 +118,7 @@ int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_
     struct ht_trace_facts facts = {0};
     if (ht_trace_facts(reader, &facts, error)) return -1;
     take_samples(&facts, program);
+    program->extended.thread_lives_ns = median_life_ns(&facts);
     int failed = take_totals(reader, &facts, program, error);
     if (!failed && !ht_own_memory_take(&facts, &program->own)) {
         errno = ENOMEM;
