@@ -16,9 +16,9 @@ enum loop_thread_kind {
 
 struct loop_thread {
     enum loop_thread_kind kind;
-    uint32_t
-        partner;  // of one that leaves: the one that arrived in the last repetition and plays it; of one that arrives: the
-    // one that it plays then. MATCH_NONE: a thread of its own, which begins and ends in the repetition
+    // Of one that is there at the beginning: whose thread plays it in the next repetition, itself or another. Of one that is
+    // there at the end: which it plays then. MATCH_NONE: a thread of its own plays it, which begins and ends in the repetition.
+    uint32_t player, plays;
     uint64_t head_calls;        // up to the end of the stretch
     uint64_t head_end_ns;       // its last event there
     uint64_t calls, calls_cut;  // of a repetition, and of the last one, which is cut off

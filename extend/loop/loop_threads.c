@@ -1,5 +1,6 @@
 #include "loop_threads.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,25 +16,69 @@ static enum loop_thread_kind kind_of(const struct loop_plan *plan, const struct 
     return ends ? LOOP_THREAD_INSIDE : LOOP_THREAD_ARRIVES;
 }
 
-// Threads of one name are alike: the oldest of those that leave is played by the oldest of those that have arrived.
-void loop_threads_plan(struct loop_plan *plan, const struct ht_trace_facts *facts) {
-    uint32_t count = plan->head_threads;
+static int by_name(const void *a, const void *b, void *context) {
+    const struct ht_thread *threads = context;
+    uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+    int order = strcmp(threads[left].name, threads[right].name);
+    return order ? order : (left > right) - (left < right);
+}
+
+// Those of one name, by age, of one end of the stretch: they stay, or are one of the first so many that leave or arrive.
+struct group {
+    const struct loop_plan *plan;
+    const uint32_t *thread;
+    size_t count, at;
+    enum loop_thread_kind kind;
+    size_t left;
+};
+
+static uint32_t next_of(struct group *group) {
+    while (group->at < group->count) {
+        uint32_t i = group->thread[group->at++];
+        enum loop_thread_kind kind = group->plan->threads[i].kind;
+        if (kind == LOOP_THREAD_STAYS) return i;
+        if (kind != group->kind || !group->left) continue;
+        group->left--;
+        return i;
+    }
+    return MATCH_NONE;
+}
+
+static void plan_name(struct loop_plan *plan, const uint32_t *thread, size_t count) {
+    size_t leave = 0, arrive = 0;
+    for (size_t i = 0; i < count; i++) {
+        leave += plan->threads[thread[i]].kind == LOOP_THREAD_LEAVES;
+        arrive += plan->threads[thread[i]].kind == LOOP_THREAD_ARRIVES;
+    }
+    size_t both = leave < arrive ? leave : arrive;
+    struct group before = {plan, thread, count, 0, LOOP_THREAD_LEAVES, both};
+    struct group after = {plan, thread, count, 0, LOOP_THREAD_ARRIVES, both};
+    for (uint32_t role; (role = next_of(&before)) != MATCH_NONE;) {
+        uint32_t player = next_of(&after);
+        assert(player != MATCH_NONE);
+        plan->threads[role].player = player;
+        plan->threads[player].plays = role;
+    }
+}
+
+// Threads of one name are alike: those that are there at the beginning are played by those that are there at the end, by rank of age,
+// as blocks are. So a thread ends at the age at which one ended in the stretch, and none lives for ever beside those that do not.
+bool loop_threads_plan(struct loop_plan *plan, const struct ht_trace_facts *facts) {
+    uint32_t count = plan->head_threads, *order = malloc(((size_t)count + 1) * sizeof *order);
+    if (!order) return false;
     for (uint32_t i = 0; i < count; i++) {
         plan->threads[i].kind = kind_of(plan, &facts->threads[i], &plan->threads[i]);
-        plan->threads[i].partner = MATCH_NONE;
+        plan->threads[i].player = plan->threads[i].plays = MATCH_NONE;
+        order[i] = i;
     }
-    for (uint32_t i = 0; i < count; i++) {
-        if (plan->threads[i].kind != LOOP_THREAD_LEAVES) continue;
-        for (uint32_t k = i + 1; k < count; k++) {
-            struct loop_thread *other = &plan->threads[k];
-            if (other->kind != LOOP_THREAD_ARRIVES || other->partner != MATCH_NONE ||
-                strcmp(facts->threads[i].name, facts->threads[k].name))
-                continue;
-            other->partner = i;
-            plan->threads[i].partner = k;
-            break;
-        }
+    if (count) qsort_r(order, count, sizeof *order, by_name, facts->threads);
+    for (uint32_t first = 0, end = 0; first < count; first = end) {
+        const char *name = facts->threads[order[first]].name;
+        while (end < count && !strcmp(facts->threads[order[end]].name, name)) end++;
+        plan_name(plan, order + first, end - first);
     }
+    free(order);
+    return true;
 }
 
 struct extending {
@@ -41,7 +86,7 @@ struct extending {
     const struct ht_trace_facts *facts;
     struct ht_thread *list;
     size_t count, room;
-    uint32_t *number;  // by thread of the stretch: who plays it in this repetition
+    uint32_t *number;  // by thread of the stretch: who plays it in this repetition; MATCH_NONE: nobody yet
     uint32_t *before;  // and who did in the last
     uint32_t *order;   // those that call in a repetition, by their first event there
     size_t order_count;
@@ -85,7 +130,7 @@ static bool put_part(struct extending *extending, uint32_t i, uint64_t first_eve
     uint64_t calls = cut ? known->calls_cut : known->calls;
     uint64_t last_ns = (cut ? known->last_cut_ns : known->last_ns) + shift_ns;
     if (cut && known->first_row >= plan->rows_cut) return true;
-    if (loop_thread_is_new(known)) {
+    if (extending->number[i] == MATCH_NONE) {
         struct ht_thread thread = extending->facts->threads[i];
         thread.first_event = first_event + known->first_row;
         thread.start_ns = known->first_ns + shift_ns;
@@ -110,12 +155,13 @@ static bool put_loop(struct extending *extending, uint64_t loop) {
     memcpy(extending->before, extending->number, plan->head_threads * sizeof *extending->before);
     for (uint32_t i = 0; i < plan->head_threads; i++) {
         const struct loop_thread *known = &plan->threads[i];
-        if (known->kind != LOOP_THREAD_LEAVES || known->partner == MATCH_NONE) continue;
-        extending->number[i] = extending->before[known->partner];
+        extending->number[i] = known->player == MATCH_NONE ? MATCH_NONE : extending->before[known->player];
         // It ends without a further call.
         uint64_t end_ns = extending->facts->threads[i].end_ns + loop * (plan->until_ns - plan->from_ns);
+        if (known->kind != LOOP_THREAD_LEAVES || extending->number[i] == MATCH_NONE ||
+            known->first_row != UINT64_MAX || end_ns > plan->to_ns)
+            continue;
         struct ht_thread *thread = &extending->list[extending->number[i]];
-        if (known->first_row != UINT64_MAX || end_ns > plan->to_ns) continue;
         thread->ended = true;
         thread->end_ns = end_ns;
     }

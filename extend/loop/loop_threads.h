@@ -5,19 +5,13 @@
 #include "loop_plan.h"
 #include "trace_reader.h"
 
-// Finds out what becomes of each thread, and who plays whom. plan->threads[].head_calls are known.
-void loop_threads_plan(struct loop_plan *plan, const struct ht_trace_facts *facts);
+// Finds out what becomes of each thread, and who plays whom. plan->threads[].head_calls are known. False for want of memory.
+bool loop_threads_plan(struct loop_plan *plan, const struct ht_trace_facts *facts);
 
-// Does the thread end in each repetition? So do those that begin in it and that nobody plays in the next.
+// Does the thread end in each repetition? So do those that begin in it and play none in the next.
 static inline bool loop_thread_ends(const struct loop_thread *thread) {
     return thread->kind == LOOP_THREAD_INSIDE || thread->kind == LOOP_THREAD_LEAVES ||
-           (thread->kind == LOOP_THREAD_ARRIVES && thread->partner == MATCH_NONE);
-}
-
-// Has the thread a number of its own in each repetition?
-static inline bool loop_thread_is_new(const struct loop_thread *thread) {
-    return thread->kind == LOOP_THREAD_INSIDE || thread->kind == LOOP_THREAD_ARRIVES ||
-           (thread->kind == LOOP_THREAD_LEAVES && thread->partner == MATCH_NONE);
+           (thread->kind == LOOP_THREAD_ARRIVES && thread->plays == MATCH_NONE);
 }
 
 // The threads of the extended trace, *count of them, to be freed by the caller. NULL for want of memory, or where there are more

@@ -197,8 +197,7 @@ static void begin_threads(struct looped *looped) {
         const struct loop_thread *thread = &plan->threads[i];
         if (looped->thread[i] && loop_thread_ends(thread))
             slots_thread_ended(&looped->slots, looped->thread[i] - 1);
-        if (loop_thread_is_new(thread)) looped->thread[i] = 0;
-        else if (thread->kind == LOOP_THREAD_LEAVES) looped->thread[i] = looped->former[thread->partner];
+        looped->thread[i] = thread->player == MATCH_NONE ? 0 : looped->former[thread->player];
     }
 }
 

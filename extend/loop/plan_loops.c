@@ -192,10 +192,25 @@ static int count_loop(struct ht_trace_reader *reader, const char *path, const st
 
 // ---- all of it ----
 
+// Blocks are matched within what their threads are in the next repetition; those whose threads are gone by then, among themselves.
+static void know_threads(const struct loop_plan *plan, struct matching *matching) {
+    for (size_t i = 0; i < matching->before_count; i++) {
+        struct match_block *block = &matching->before[i];
+        enum loop_thread_kind kind = plan->threads[block->thread].kind;
+        if (kind != LOOP_THREAD_STAYS && kind != LOOP_THREAD_LEAVES) block->thread = MATCH_NONE;
+    }
+    for (size_t i = 0; i < matching->after_count; i++) {
+        struct match_block *block = &matching->after[i];
+        block->thread = plan->threads[block->thread].plays;
+    }
+}
+
 static int plan_blocks(struct ht_trace_reader *reader, const char *path, const struct steady_stretch *stretch,
-                       struct loop_plan *plan, struct ht_error *error) {
+                       const struct ht_trace_facts *facts, struct loop_plan *plan, struct ht_error *error) {
     struct matching matching = {0};
     int status = stretch_blocks_read(reader, path, plan, &matching, error);
+    if (!status && !loop_threads_plan(plan, facts)) status = no_memory(path, error);
+    if (!status) know_threads(plan, &matching);
     if (!status && !match_blocks(&matching)) status = no_memory(path, error);
     if (!status && stretch->grows) {
         double bytes = stretch->live.step * (double)(plan->until_ns - plan->from_ns);
@@ -226,8 +241,8 @@ int loop_plan_make(struct ht_trace_reader *reader, const char *path, const struc
     plan->loops = (to_ns - plan->until_ns + length_ns - 1) / length_ns;
     plan->cut_ns = plan->from_ns + (to_ns - plan->until_ns - (plan->loops - 1) * length_ns);
     plan->threads = calloc((size_t)plan->threads_count + 1, sizeof *plan->threads);
-    int status = plan->threads ? plan_blocks(reader, path, stretch, plan, error) : no_memory(path, error);
-    if (!status) loop_threads_plan(plan, facts);
+    int status =
+        plan->threads ? plan_blocks(reader, path, stretch, facts, plan, error) : no_memory(path, error);
     if (!status) status = count_loop(reader, path, facts, plan, error);
     if (status) loop_plan_free(plan);
     return status;
