@@ -13,7 +13,7 @@
 // What heaptape extend made of the recording: it ends at until_ns, all later time repeats what lies between.
 struct ht_extended_part {
     uint64_t from_ns, until_ns, to_ns;
-    uint64_t thread_lives_ns;  // the median of the threads that end; 0: none does
+    uint64_t thread_lives_ns;          // the median of the threads that end; 0: none does
     char words[EXTENDED_WORDS_BYTES];  // empty: nothing
 };
 

@@ -75,6 +75,15 @@ def exported(library: Path) -> set[str]:
     return {word[-1].partition("@")[0] for word in words if word[-2] in "TW"}
 
 
+@pytest.mark.parametrize("library", ["libmalloc_wrap.so", "libmalloc_wrap_full.so"])
+def test_other_names_are_the_programs(tools: Tools, library: str) -> None:
+    """A debugger that is asked to stop in a function finds the program's alone: ours have no names, unless the build is for debugging."""
+    if "CMAKE_BUILD_TYPE:STRING=Debug" in (tools.build / "CMakeCache.txt").read_text():
+        pytest.skip("a build for debugging has names")
+    assert {"malloc", "free"} <= exported(tools.build / library)
+    assert not tools.succeed(["nm", "--defined-only", tools.build / library]).stdout
+
+
 def installed(name: str) -> Path:
     """A library of the system, or the test is skipped."""
     done = run(["gcc", f"-print-file-name={name}"])
