@@ -27,6 +27,7 @@ enum { PROBLEM_BYTES = 512 };
 static struct ht_job count_job(const struct ht_experiment *x) {
     struct ht_job job = ht_experiment_job(x, HT_PASS_FLAT);
     job.repeats = 1;
+    job.by_turns = 1;
     if (x->plan->splice_path) {
         job.touch = HT_TOUCH_NONE;
         job.touch_free = HT_TOUCH_FREE_NONE;

@@ -35,6 +35,7 @@ struct ht_window {
     uint64_t width_ns;        // nobody passes low_ns + width_ns
     uint64_t base_ns;         // where time 0 of the trace is: not at 0 once it has been replayed before
     bool alone;               // one lane: nothing to wait for
+    bool by_turns;            // under simulation (lane_turns.h)
     uint32_t lanes_count;
     struct ht_lane *lanes, *initial;  // initial: the lane on the initial thread, or NULL
     struct ht_wait_costs costs;
@@ -50,6 +51,7 @@ struct ht_window {
     uint32_t started;                                    // how many of start_order exist
     uint32_t running;                                    // lanes that have not executed all their ops
     struct ht_lane *leavers;  // lanes whose threads have ended and are to be joined
+    struct ht_lane *in_turn;  // by turns: who has started and not left
     void **stacks;            // that nobody uses
     uint32_t stacks_count;
     _Atomic uint32_t stage;  // futex: enum ht_window_stage
@@ -123,6 +125,9 @@ struct ht_lane {
     pid_t tid;
     void *stack;
     struct ht_lane *next_leaver;
+    struct ht_lane *next_in_turn;
+    _Atomic uint32_t *awaited;  // by turns: the slot's word that it waits for, or NULL
+    uint32_t awaited_dependency;
 
     // What other threads read.
     _Alignas(HT_LANE_APART_BYTES) _Atomic uint64_t place_ns;  // trace time of its next pending op

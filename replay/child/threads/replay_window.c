@@ -22,6 +22,7 @@
 #include "background_threads.h"
 #include "futex_word.h"
 #include "lane_threads.h"
+#include "lane_turns.h"
 #include "lane_wait.h"
 
 // Keys in the heap are places as they were when last read. Places only grow, so the earliest key that is
@@ -58,6 +59,7 @@ static void *run_thread(void *argument) {
     ht_background_not_this_thread();
     lane->tid = gettid();
     ht_lane_replaying(window, true);
+    if (window->by_turns) ht_turn_await(lane);
     lane->run(lane);
     ht_window_leave(lane);
     ht_lane_replaying(window, false);
@@ -78,6 +80,7 @@ static void rouse(struct ht_window *window, uint64_t low_ns) {
     }
     while (is_due(window, low_ns)) {
         struct ht_lane *lane = &window->lanes[window->start_order[window->started++]];
+        if (window->by_turns) ht_turn_enter(lane);
         if (lane != window->initial) ht_lane_thread_start(lane, run_thread);
     }
 }
@@ -140,13 +143,14 @@ void ht_window_advance_slowly(struct ht_lane *lane, uint64_t time_ns, uint64_t p
     assert(place_before_ns <= time_ns);
     lock(lane);
     uint64_t low_ns = raise_low(window, lane);
-    bool wait = time_ns > low_ns && time_ns - low_ns > window->width_ns;
+    bool wait = !window->by_turns && time_ns > low_ns && time_ns - low_ns > window->width_ns;
     if (wait) {
         atomic_store(&lane->wake, 0);
         ht_lane_heap_put(&window->sleepers, wanted_ns(window, time_ns), lane->number);
     }
     pthread_mutex_unlock(&window->lock);
     if (wait) sleep_until_woken(lane);
+    if (window->by_turns) ht_turn_pass(lane);
 }
 
 void ht_window_report_place(struct ht_lane *lane, uint64_t trace_ns) {
@@ -176,6 +180,7 @@ void ht_window_leave(struct ht_lane *lane) {
         window->leavers = lane;
     }
     pthread_mutex_unlock(&window->lock);
+    if (window->by_turns) ht_turn_leave(lane);
 }
 
 static void order_by_start(struct ht_window *window) {
@@ -192,6 +197,7 @@ static void begin(struct ht_window *window, uint64_t base_ns) {
     window->base_ns = base_ns;
     window->running = window->lanes_count;
     window->started = window->places.count = 0;
+    window->in_turn = NULL;
     atomic_store(&window->stage, HT_WINDOW_RUNS);
     for (uint32_t i = 0; i < window->lanes_count; i++) {
         struct ht_lane *lane = &window->lanes[window->start_order[i]];
@@ -236,7 +242,9 @@ void ht_window_run(struct ht_window *window) {
     pthread_mutex_lock(&window->lock);
     raise_low(window, NULL);
     pthread_mutex_unlock(&window->lock);
+    if (window->by_turns) ht_turn_begin(window);
     if (window->initial) {
+        if (window->by_turns) ht_turn_await(window->initial);
         window->initial->run(window->initial);
         ht_window_leave(window->initial);
     }

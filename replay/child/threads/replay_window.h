@@ -50,7 +50,7 @@ static inline void ht_window_advance(struct ht_lane *lane, uint64_t trace_ns) {
     atomic_store(&lane->place_ns, time_ns);
     uint64_t low_ns = atomic_load(&window->low_ns);
     // Nobody but the slowest can hold the others up.
-    if (before_ns <= low_ns || time_ns > low_ns + window->width_ns) {
+    if (before_ns <= low_ns || time_ns > low_ns + window->width_ns || window->by_turns) {
         ht_window_advance_slowly(lane, time_ns, before_ns);
     }
     if (__builtin_expect(window->real_ns_per_trace_ns > 0, 0)) ht_pace_wait(lane, time_ns);

@@ -1,5 +1,6 @@
 #include "slot_dependency.h"
 
+#include "lane_turns.h"
 #include "lane_wait.h"
 
 static void sleep_until(_Atomic uint32_t *word, uint32_t dependency) {
@@ -15,6 +16,10 @@ static void sleep_until(_Atomic uint32_t *word, uint32_t dependency) {
 }
 
 void ht_dependency_wait_slowly(struct ht_lane *lane, _Atomic uint32_t *word, uint32_t dependency) {
+    if (lane->window->by_turns) {
+        ht_turn_pass_until(lane, word, dependency);
+        return;
+    }
     uint32_t turns_max = lane->window->costs.turns_max;
     uint32_t turns = ht_dependency_spin(word, dependency, turns_max);
     lane->turns += turns;
