@@ -12,7 +12,7 @@
 #include "replay_job.h"
 
 #define FORMAT "heaptape-baseline"
-enum { VERSION = 1, TEXT_BYTES = 128 };
+enum { VERSION = 1, TEXT_BYTES = 128, ROUNDS_MAX = 4096, APART_MAX = 4 };
 
 // What libraries choose their code by, as far as valgrind shows it to them.
 static const char *instruction_set(void) {
@@ -108,6 +108,42 @@ static int check_condition(const char *path, const char *name, const json_t *ent
     return refuse(error, path, what, "figures for it", "none");
 }
 
+// Rounds of one run are within percents of each other: one that is far off was not measured.
+static int check_median(const char *path, const char *what, const json_t *list, struct ht_error *error) {
+    static double sorted[ROUNDS_MAX];
+    char expected[TEXT_BYTES], found[TEXT_BYTES];
+    const json_t *value;
+    size_t i, count = json_array_size(list) < ROUNDS_MAX ? json_array_size(list) : ROUNDS_MAX;
+    for (i = 0; i < count; i++) sorted[i] = json_number_value(json_array_get(list, i));
+    double median = count ? ht_median(sorted, count) : 0;
+    snprintf(expected, sizeof expected, "rounds within %d times of their median, %.0f", APART_MAX, median);
+    json_array_foreach(list, i, value) {
+        double bytes = json_number_value(value);
+        if (bytes > median * APART_MAX || bytes * APART_MAX < median)
+            return refuse(error, path, what, expected, value_text(value, found));
+    }
+    return 0;
+}
+
+// What is less the null replayer's ("time") may be below 0, all else is counted.
+static int check_counts(const char *path, const char *what, const json_t *value, struct ht_error *error) {
+    char inner[2 * TEXT_BYTES], found[TEXT_BYTES];
+    const char *key;
+    const json_t *item;
+    size_t i;
+    if (json_is_number(value) && json_number_value(value) < 0)
+        return refuse(error, path, what, "a count", value_text(value, found));
+    json_object_foreach((json_t *)value, key, item) {
+        snprintf(inner, sizeof inner, "%.150s.%.80s", what, key);
+        if (strcmp(key, "time") && check_counts(path, inner, item, error)) return -1;
+    }
+    json_array_foreach(value, i, item) {
+        snprintf(inner, sizeof inner, "%.150s.%zu", what, i);
+        if (check_counts(path, inner, item, error)) return -1;
+    }
+    return 0;
+}
+
 // Of no use or a trap otherwise: a text would count as 0, and halve a median.
 static int check_rounds(const char *path, const char *name, const json_t *entry, struct ht_error *error) {
     char what[2 * TEXT_BYTES], found[TEXT_BYTES];
@@ -121,8 +157,10 @@ static int check_rounds(const char *path, const char *name, const json_t *entry,
                                                json_number_value(value) <
                                                    0) return refuse(error, path, what, "numbers of bytes",
                                                                     value_text(value, found));
+        if (check_median(path, what, list, error)) return -1;
     }
-    return 0;
+    snprintf(what, sizeof what, "allocators.%.100s.counts", name);
+    return check_counts(path, what, json_object_get(entry, "counts"), error);
 }
 
 static int check_allocators(const char *path, const struct ht_earlier *earlier, const struct ht_plan *plan,
