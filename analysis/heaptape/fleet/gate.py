@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Any
 
 import pandas as pd
 
 from ..base.errors import UsageError
-from ..results.comparison import MEASURES, compare
+from ..results.comparison import MEASURES, Floats, compare
 from ..results.conditions import HOLDS, REFUTED, UNDECIDED, Condition, Judged, judge
-from ..results.counted import WHOLE, counted_figure, counts_by_allocator
+from ..results.counted import WHOLE
 from ..results.geometric_mean import geometric_mean
-from .plan import Configuration, Plan
+from .baselines import BaselineError, judge_by_file, ratios_to_file
+from .plan import Configuration, Plan, PlanError, TraceFile
 from .summary import paired_by_allocator
 
 ROUNDS_GROW = 1.5
@@ -26,10 +28,23 @@ def check_conditions(plan: Plan, conditions: list[Condition]) -> None:
     for condition in conditions:
         for configuration in plan.configurations:
             expected = _expected(condition, configuration)
-            if len(plan.allocators) < 2:
+            if plan.baseline_files and condition.measure == "time":
+                expected = "no baseline files in the plan: times of another run say nothing"
+            elif len(plan.allocators) < 2 and not plan.baseline_files:
                 expected = "another allocator than the baseline in the plan"
             if expected:
                 raise UsageError(f"--fail-if {condition.text}: expected {expected} (configuration {configuration.name})")
+    _check_files(plan, conditions)
+
+
+def _check_files(plan: Plan, conditions: list[Condition]) -> None:
+    for trace in plan.traces if plan.baseline_files else []:
+        try:
+            for condition in conditions:
+                for name in plan.names:
+                    plan.baseline_files[trace.sha256].check(condition, name)
+        except BaselineError as error:
+            raise PlanError(plan.path, f"baseline-files.{trace.name}", str(error)) from error
 
 
 def _expected(condition: Condition, configuration: Configuration) -> str:
@@ -53,28 +68,29 @@ def judge_fleet(plan: Plan, conditions: list[Condition], rows: list[dict[str, An
     for configuration in plan.configurations:
         mine = frame[frame["configuration"] == configuration.name]
         where = f", configuration {configuration.name}" if len(plan.configurations) > 1 else ""
-        counts = {}
+        of_traces: list[Judged] = []
         for trace in plan.traces:
-            runs = mine[mine["trace_sha256"] == trace.sha256]
-            counts[trace.name] = counts_by_allocator(runs)
-            found += [(trace.name + where, item) for item in _of_trace(plan, conditions, runs, seed)]
+            judged = _of_trace(plan, trace, conditions, mine[mine["trace_sha256"] == trace.sha256], seed)
+            found += [(trace.name + where, item) for item in judged]
+            of_traces += judged
         if len(plan.traces) > 1:
             title = f"the geometric mean of {len(plan.traces)} traces{where}"
             found += [(title, item) for condition in conditions
-                      for item in (_mean_of_counts(plan, condition, counts) if condition.counted
+                      for item in (_mean_of_counts(plan, condition, of_traces) if condition.counted
                                    else _mean_of_rounds(plan, condition, mine, seed))]
     return found
 
 
-def _of_trace(plan: Plan, conditions: list[Condition], runs: pd.DataFrame, seed: int) -> list[Judged]:
+def _of_trace(plan: Plan, trace: TraceFile, conditions: list[Condition], runs: pd.DataFrame, seed: int) -> list[Judged]:
     """Failed runs, which leave nothing to judge, are reported anyway."""
     judged: list[Judged] = []
-    comparison = compare(runs, plan.baseline, seed) if plan.baseline in set(runs["allocator"]) else None
-    for condition in conditions if comparison is not None else []:
-        try:
-            judged += judge(comparison, [condition], runs, plan.baseline)
-        except UsageError:
-            continue
+    if trace.sha256 in plan.baseline_files:
+        judged = judge_by_file(plan.baseline_files[trace.sha256], conditions, runs, plan.names, seed)
+    elif plan.baseline in set(runs["allocator"]):
+        comparison = compare(runs, plan.baseline, seed)
+        for condition in conditions:
+            with suppress(UsageError):
+                judged += judge(comparison, [condition], runs, plan.baseline)
     return [item for item in judged if not _is_of_nothing(item)]
 
 
@@ -83,31 +99,34 @@ def _is_of_nothing(item: Judged) -> bool:
     return item.condition.part != WHOLE and item.value == 0 == item.base_value
 
 
+def _title_of_baseline(plan: Plan) -> str:
+    return "the baseline files" if plan.baseline_files else plan.baseline
+
+
 def _mean_of_rounds(plan: Plan, condition: Condition, frame: pd.DataFrame, seed: int) -> list[Judged]:
     measure = MEASURES[condition.measure]
-    pairs = [paired_by_allocator(frame[frame["trace_sha256"] == trace.sha256], measure, plan.baseline) for trace in plan.traces]
+    pairs: list[dict[str, Floats]] = []
+    for trace in plan.traces:
+        runs, file = frame[frame["trace_sha256"] == trace.sha256], plan.baseline_files.get(trace.sha256)
+        pairs.append({name: ratios_to_file(file, measure, runs, name) for name in plan.names} if file
+                     else paired_by_allocator(runs, measure, plan.baseline))
     judged = []
     for name in plan.names:
         ratios = [found[name] for found in pairs if len(found.get(name, ()))]
-        if name == plan.baseline or not ratios:
-            continue
-        mean, low, high = geometric_mean(ratios, seed)
-        judged.append(Judged(condition, name, plan.baseline, mean, low, high, min(map(len, ratios))))
+        if ratios and (name != plan.baseline or plan.baseline_files):
+            mean, low, high = geometric_mean(ratios, seed)
+            judged.append(Judged(condition, name, _title_of_baseline(plan), mean, low, high, min(map(len, ratios))))
     return judged
 
 
-def _mean_of_counts(plan: Plan, condition: Condition, counts: dict[str, dict[str, dict[str, Any]]]) -> list[Judged]:
+def _mean_of_counts(plan: Plan, condition: Condition, of_traces: list[Judged]) -> list[Judged]:
     judged = []
     for name in plan.names:
-        logs = []
-        for of_trace in counts.values():
-            now, then = (counted_figure(of_trace.get(who, {}), condition.measure, condition.part) for who in (name, plan.baseline))
-            if now > 0 and then > 0:
-                logs.append(math.log(now / then))
-        if name == plan.baseline or not logs:
-            continue
-        mean = math.exp(sum(logs) / len(logs))
-        judged.append(Judged(condition, name, plan.baseline, mean, mean, mean, 1))
+        logs = [math.log(item.ratio) for item in of_traces
+                if (item.condition, item.allocator) == (condition, name) and math.isfinite(item.ratio) and item.ratio > 0]
+        if logs:
+            mean = math.exp(sum(logs) / len(logs))
+            judged.append(Judged(condition, name, _title_of_baseline(plan), mean, mean, mean, 1))
     return judged
 
 

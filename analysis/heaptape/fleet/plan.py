@@ -5,12 +5,13 @@ from __future__ import annotations
 import glob
 import os
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..base.errors import EXIT_BAD_INPUT, HeaptapeError
 from ..base.files import sha256_of
+from .baselines import BaselineError, BaselineFile, read_baseline
 
 ROUNDS = 10
 SEED = 1
@@ -23,7 +24,7 @@ OPTIONS: dict[str, tuple[type, ...]] = {
     "repeats": _TEXT, "window-ns": _TEXT, "pollute": _TEXT, "points": _TEXT, "timeout": _TEXT, "max-live": _TEXT,
     "decoded-memory": _TEXT, "wrap": _TEXT, "thp": _TEXT, "cpus": _TEXT, "instructions": _FLAG, "verify": _FLAG,
 }
-_KEYS = ("traces", "allocators", "rounds", "baseline", "seed", "options", "configurations")
+_KEYS = ("traces", "allocators", "rounds", "baseline", "baseline-files", "seed", "options", "configurations")
 
 
 class PlanError(HeaptapeError):
@@ -70,6 +71,8 @@ class Plan:
     rounds: int
     baseline: str
     seed: int
+    baseline_files: dict[str, BaselineFile] = field(default_factory=dict)
+    """By the trace's sha256: of every trace or of none."""
 
     @property
     def names(self) -> list[str]:
@@ -100,9 +103,12 @@ def read_plan(path: Path, built: list[str], rounds: int | None = None) -> Plan:
     baseline = table.get("baseline", "glibc" if "glibc" in names else names[0])
     if baseline not in names:
         raise PlanError(path, "baseline", f"expected one of the allocators {', '.join(names)}, found {baseline!r}")
+    traces, configurations = _traces(path, table.get("traces")), _configurations(path, table)
+    if "baseline-files" in table and ("baseline" in table or len(configurations) > 1):
+        raise PlanError(path, "baseline-files", "expected it without " + ("baseline" if "baseline" in table else "several configurations"))
     return Plan(
-        path=path, traces=_traces(path, table.get("traces")), allocators=allocators, baseline=baseline,
-        configurations=_configurations(path, table),
+        path=path, traces=traces, allocators=allocators, baseline=baseline, configurations=configurations,
+        baseline_files=_baseline_files(path, table["baseline-files"], traces, names) if "baseline-files" in table else {},
         rounds=rounds or _whole(path, "rounds", table.get("rounds", ROUNDS), 1),
         seed=_whole(path, "seed", table.get("seed", SEED), 0))
 
@@ -157,6 +163,24 @@ def _sha256(file: str) -> str | None:
             raise FileNotFoundError(2, os.strerror(2), file)
         return None
     return sha256_of(file)
+
+
+def _baseline_files(path: Path, value: Any, traces: list[TraceFile], names: list[str]) -> dict[str, BaselineFile]:
+    """A text with {trace} in it, or a table by the trace's name."""
+    if isinstance(value, str) and "{trace}" in value:
+        value = {trace.name: value.replace("{trace}", Path(trace.path).stem) for trace in traces}
+    if not isinstance(value, dict) or not all(isinstance(file, str) and file for file in value.values()):
+        raise PlanError(path, "baseline-files", "expected a table of files by the traces' names, or a text with {trace} for the name")
+    if odd := sorted(set(value) ^ {trace.name for trace in traces}):
+        raise PlanError(path, "baseline-files", f"expected a file for each trace and no other, {'found' if odd[0] in value else 'missing'}: {odd[0]}")
+    found = {}
+    for trace in traces:
+        file = value[trace.name]
+        try:
+            found[trace.sha256] = read_baseline(file, path.parent.resolve() / os.path.expanduser(file), trace.sha256, names)
+        except BaselineError as error:
+            raise PlanError(path, f"baseline-files.{trace.name}", str(error)) from error
+    return found
 
 
 def _allocators(path: Path, value: Any, built: list[str]) -> list[str]:

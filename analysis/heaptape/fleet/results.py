@@ -97,9 +97,8 @@ class FleetResults:
         return open(self.path, "rb")
 
     def _read(self, plan: Plan, retry_failed: bool) -> None:
-        terms = {configuration.name: terms_of(configuration, plan.allocators, plan.baseline)
-                 for configuration in plan.configurations}
-        traces = {trace.sha256 for trace in plan.traces}
+        terms = {(trace.sha256, configuration.name): terms_of(configuration, plan.allocators, plan.baseline, plan.baseline_files.get(trace.sha256))
+                 for configuration in plan.configurations for trace in plan.traces}
         counts: Counter[Key] = Counter()
         expected: dict[Key, int] = {}
         failed: set[Key] = set()
@@ -112,8 +111,8 @@ class FleetResults:
                 expected[key] = row["fleet"]["lines"]
                 if row.get("problem"):
                     failed.add(key)
-                if row["trace"]["sha256"] in traces and row["configuration"] in terms:
-                    self._check_terms(number, row, terms[row["configuration"]])
+                if key[:2] in terms:
+                    self._check_terms(number, row, terms[key[:2]])
                     builds.check(self.path, number, row)
                     kept.append((key, _light(row)))
         for key, count in counts.items():

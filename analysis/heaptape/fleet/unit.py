@@ -21,6 +21,7 @@ from typing import Any
 from ..base.errors import EXIT_BAD_INPUT, EXIT_FAILED, HeaptapeError
 from ..base.files import sha256_of
 from ..base.programs import find_replay
+from .baselines import BaselineFile
 from .plan import Configuration, Plan, PlanError, TraceFile, allocator_name
 
 _PR_SET_PDEATHSIG = 1
@@ -37,6 +38,7 @@ class Unit:
     allocators: list[str]
     baseline: str
     seed: int
+    file: BaselineFile | None = None
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -46,7 +48,7 @@ class Unit:
     @property
     def terms(self) -> dict[str, Any]:
         """All that must be the same where rounds are to be compared."""
-        return terms_of(self.configuration, self.allocators, self.baseline)
+        return terms_of(self.configuration, self.allocators, self.baseline, self.file)
 
     def __str__(self) -> str:
         return f"{self.trace.name}, {self.configuration.name}, round {self.round + 1}"
@@ -62,16 +64,16 @@ class Outcome:
     refused: str | None = None
 
 
-def terms_of(configuration: Configuration, allocators: list[str], baseline: str) -> dict[str, Any]:
-    """See Unit.terms; also what a line of results is held against when a fleet is resumed."""
-    return {"options": configuration.options, "allocators": allocators, "baseline": baseline}
+def terms_of(configuration: Configuration, allocators: list[str], baseline: str, file: BaselineFile | None) -> dict[str, Any]:
+    """See Unit.terms; also what a line of results is held against when a fleet is resumed: replay has checked that very file."""
+    return {"options": configuration.options, "allocators": allocators, "baseline": baseline, "baseline_file": file and file.sha256}
 
 
 def units_of(plan: Plan) -> list[Unit]:
     """Every unit of a plan: the first round of everything, then the second. What has been done when a fleet is ended early
     is then spread over all traces."""
     return [Unit(trace, configuration, number, plan.allocators, plan.baseline,
-                 _seed(plan.seed, trace.sha256, configuration.name, number))
+                 _seed(plan.seed, trace.sha256, configuration.name, number), plan.baseline_files.get(trace.sha256))
             for number in range(plan.rounds) for configuration in plan.configurations for trace in plan.traces]
 
 
@@ -130,7 +132,7 @@ def run_unit(unit: Unit, worker: str) -> Outcome:
         results = Path(folder) / "results.jsonl"
         try:
             done = _call([find_replay(), "--quiet", *_allocator_arguments(unit.allocators),
-                          f"--baseline={unit.baseline}", "--rounds=1", f"--seed={unit.seed}", f"--output={results}",
+                          f"--baseline-file={unit.file.path}" if unit.file else f"--baseline={unit.baseline}", "--rounds=1", f"--seed={unit.seed}", f"--output={results}",
                           *unit.configuration.arguments(unit.round), unit.trace.path])
         except HeaptapeError as error:
             return Outcome([], [], f"{socket.gethostname()}: {error}")
