@@ -117,15 +117,89 @@ def test_a_build_that_removes_what_git_has_there(tools: Tools, repository: Path,
     check_untouched(repository)
 
 
-def test_ended_while_it_builds(tools: Tools, repository: Path, trace: Path, tmp_path: Path) -> None:
+def end_while_it_builds(tools: Tools, repository: Path, trace: Path, folder: Path, number: signal.Signals) -> int:
+    """The process id of the build. Temporary files are in folder/tmp."""
+    (folder / "tmp").mkdir()
+    os.mkfifo(folder / "building")
+    build = f"sh -c 'echo $$ >{folder}/building; exec sleep 600'; true"
+    with subprocess.Popen(command(tools, trace, "--good", "v1", build=build), cwd=repository,
+                          env=clean_environment() | {"TMPDIR": str(folder / "tmp")}, stderr=subprocess.DEVNULL) as process:
+        pid = int((folder / "building").read_text())
+        process.send_signal(number)
+        assert process.wait(timeout=60) == -number
+    return pid
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_ended_while_it_builds(tools: Tools, repository: Path, trace: Path, tmp_path: Path, number: signal.Signals) -> None:
+    pid = end_while_it_builds(tools, repository, trace, tmp_path, number)
+    wait_until(lambda: not Path(f"/proc/{pid}").exists() or "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text(), "the build has ended")
+    assert not os.listdir(tmp_path / "tmp")
+    check_untouched(repository)
+
+
+@pytest.mark.parametrize("gone", [False, pytest.param(True, marks=pytest.mark.thorough)])
+def test_killed_and_run_again(tools: Tools, repository: Path, trace: Path, tmp_path: Path, gone: bool) -> None:
+    """The next run removes what is left, also where somebody has removed the files."""
+    os.kill(end_while_it_builds(tools, repository, trace, tmp_path, signal.SIGKILL), signal.SIGKILL)
+    (left,) = (tmp_path / "tmp").iterdir()
+    assert str(left) in git(repository, "worktree", "list")
+    if gone:
+        shutil.rmtree(left)
+    done = bisect(tools, repository, trace, "--good", "v9")
+    assert done.returncode == 2 and f"removed {left}, which a search that was killed had left".encode() in done.stderr
+    assert not left.exists() and git(repository, "worktree", "prune", "--dry-run", "--verbose") == ""
+    check_untouched(repository)
+
+
+def test_another_search_that_goes_on_is_left_alone(tools: Tools, repository: Path, trace: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "building")
     build = f"sh -c 'echo $$ >{tmp_path}/building; exec sleep 600'; true"
     with subprocess.Popen(command(tools, trace, "--good", "v1", build=build), cwd=repository, env=clean_environment()) as process:
-        pid = int((tmp_path / "building").read_text())
+        (tmp_path / "building").read_text()
+        done = bisect(tools, repository, trace, "--good", "v9")
+        assert done.returncode == 2 and b"removed" not in done.stderr
+        assert git(repository, "worktree", "list").count("heaptape-bisect-") == 1
         process.terminate()
-        assert process.wait(timeout=60) == -signal.SIGTERM
-    wait_until(lambda: not Path(f"/proc/{pid}").exists() or "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text(), "the build has ended")
+        process.wait(timeout=60)
     check_untouched(repository)
+
+
+@pytest.mark.thorough
+def test_the_first_bad_commit_is_a_root(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    """Of another history, which was merged."""
+    repository = made_of(tmp_path, [PLAIN, PLAIN])
+    git(repository, "checkout", "-q", "--force", "--orphan", "other")
+    root = commit(repository, "Another beginning", SLOWER)
+    git(repository, "checkout", "-q", "main")
+    git(repository, "merge", "-q", "-m", "Both", "--allow-unrelated-histories", "-X", "theirs", "other")
+    (repository / "toy.c").write_text("not committed")
+    done = bisect(tools, repository, trace, "--good", "v1")
+    assert done.returncode == 0, done.stderr
+    first, before, *_, row = done.stdout.decode().splitlines()
+    assert first == f"first bad commit: {root[:12]} Another beginning" and before == "before it: nothing, it has no parent"
+    assert "  n/a  " in row
+    said = json.loads(bisect(tools, repository, trace, "--good", "v1", "--json").stdout)
+    assert (said["first_bad"]["commit"], said["before"]) == (root, None)
+    check_untouched(repository)
+
+
+@pytest.mark.thorough
+def test_a_bare_repository(tools: Tools, repository: Path, trace: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "-q", "--bare", str(repository), "bare.git")
+    done = bisect(tools, tmp_path / "bare.git", trace, "--good", "v1")
+    assert done.returncode == 0 and b"Change 3" in done.stdout.splitlines()[0], done.stderr
+    assert git(tmp_path / "bare.git", "worktree", "list").count("\n") == 0 and "bisect" not in git(tmp_path / "bare.git", "for-each-ref")
+
+
+@pytest.mark.thorough
+def test_files_of_the_build_before(tools: Tools, repository: Path, trace: Path, tmp_path: Path) -> None:
+    """A build that makes nothing anew finds the first commit's objects in the later ones, unless they are cleaned away."""
+    build = "mkdir -p build && { [ -e toy.o ] || gcc -O2 -fPIC -fno-builtin -c toy.c; } && gcc -shared -o build/lib.so toy.o"
+    kept = bisect(tools, repository, trace, "--good", "v1", build=build)
+    assert kept.returncode == 1 and b"expected it to be bad, found good" in kept.stderr
+    cleaned = bisect(tools, repository, trace, "--good", "v1", "--clean", build=build)
+    assert cleaned.returncode == 0 and b"Change 3" in cleaned.stdout.splitlines()[0], cleaned.stderr
 
 
 @pytest.mark.thorough

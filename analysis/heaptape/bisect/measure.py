@@ -86,7 +86,7 @@ class Bench:
 
     def keep_good(self, commit: Commit) -> None:
         """Builds the commit that others are compared with. Raises HeaptapeError where that fails."""
-        self._history.check_out(commit)
+        self._history.check_out(commit, self._options.clean)
         why = self._build()
         if why:
             raise HeaptapeError(f"the good commit {commit}: {why}")
@@ -117,7 +117,8 @@ class Bench:
         return ""
 
     def test(self, commit: Commit) -> Tested:
-        """The commit that is checked out."""
+        """The commit, which is checked out first."""
+        self._history.check_out(commit, self._options.clean)
         why = self._build()
         if why:
             return Tested(commit, SKIP, why)

@@ -12,7 +12,8 @@ def parser() -> VerbParser:
         "Find the first commit at which an allocator meets a condition: run git bisect, build each commit, and replay TRACE against it and against the "
         "good commit.",
         notes="Run it in the allocator's repository. The commits are checked out in a temporary work tree: the one at hand is not touched. A commit that does "
-              "not build, whose replay fails or that stays undecided is skipped.",
+              "not build, whose replay fails or that stays undecided is skipped. Files that git does not know, such as those of the build before, stay "
+              "from commit to commit (--clean removes them).",
         see_also=["replay", "compare", "fleet"],
         examples=[("heaptape bisect --good v2.0 --build 'make -s' --alloc build/libmine.so --fail-if 'instructions>1.01' app.bin",
                    "Which commit since v2.0 takes 1 % more instructions?"),
@@ -27,6 +28,8 @@ def parser() -> VerbParser:
     bisect.add_argument("--fail-if", action="append", required=True, metavar="CONDITION",
                         help="A commit is bad if CONDITION, as of replay, holds for a trace, with the good commit as baseline, such as "
                              "'instructions>1.01'. May be repeated (required)")
+    bisect.add_argument("--clean", action="store_true",
+                        help="Remove what the build before has left (git clean -ffdx), before each build: slower, and no commit depends on another's files")
     bisect.add_argument("--rounds", default="auto", metavar="auto|N", help="Rounds of replays of time or memory, as of replay (default: auto)")
     bisect.add_argument("--json", action="store_true", help="Print what was found as JSON")
     bisect.add_argument("-q", "--quiet", action="store_true", help="Print only the answer, and what went wrong")

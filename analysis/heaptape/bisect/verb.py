@@ -28,7 +28,6 @@ class _Search:
     def test(self, commit: Commit) -> Tested:
         """The commit, which is checked out first."""
         if commit.sha not in self.tested:
-            self._history.check_out(commit)
             self.tested[commit.sha] = self._bench.test(commit)
             self._say(self.tested[commit.sha])
         return self.tested[commit.sha]
@@ -65,11 +64,17 @@ def _ratio_text(figure: Figure) -> str:
     return f"{figure.ratio:.4f} {interval(figure.low, figure.high) if figure.low != figure.high else ''}".strip()
 
 
-def _print(first: Tested, before: Tested, good: Commit) -> None:
+def _before_text(before: Tested | None) -> str:
+    if before is None:
+        return "nothing, it has no parent"
+    return f"{printable(str(before.commit))}{f' ({before.outcome}: {printable(before.why)})' if before.outcome == SKIP else ''}"
+
+
+def _print(first: Tested, before: Tested | None, good: Commit) -> None:
     print(f"first bad commit: {printable(str(first.commit))}")
-    print(f"before it: {printable(str(before.commit))}{f' ({before.outcome}: {printable(before.why)})' if before.outcome == SKIP else ''}")
+    print(f"before it: {_before_text(before)}")
     print(f"ratios are to the good commit, {printable(str(good))}\n")
-    earlier = {(one.trace, one.figure): one for one in before.figures}
+    earlier = {(one.trace, one.figure): one for one in (before.figures if before else [])}
     rows = [["trace", "figure", "before it", "ratio", "at it", "ratio"]]
     for one in first.figures:
         was = earlier.get((one.trace, one.figure))
@@ -93,6 +98,8 @@ def run_bisect(options: argparse.Namespace) -> int:
     """heaptape bisect"""
     conditions = [parse_condition(text) for text in options.fail_if]
     with History() as history:
+        for left in history.swept:
+            print(f"heaptape bisect: removed {printable(str(left))}, which a search that was killed had left", file=sys.stderr, flush=True)
         bench = Bench(find_replay(), history, options, conditions)
         good, bad = history.commit(options.good), history.commit(options.bad)
         history.check_order(good, bad)
@@ -108,7 +115,8 @@ def run_bisect(options: argparse.Namespace) -> int:
             else:
                 print("only skipped commits are left; the first bad one is among:\n" + "\n".join(printable(str(commit)) for commit in possible))
             return EXIT_UNDECIDED
-        first, before = search.test(found), search.test(history.parent(found))
+        parent = history.parent(found)
+        first, before = search.test(found), search.test(parent) if parent else None
         if options.json:
             _print_json(good, search, first, before, [])
         else:
