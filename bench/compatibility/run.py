@@ -69,7 +69,7 @@ def kill_descendants() -> int:
             return len(killed)
 
 
-def wait_for_all(main_pid: int) -> tuple[int, int, bool]:
+def wait_for_all(main_pid: int, limit_s: float) -> tuple[int, int, bool]:
     """Reaps the program and its orphans: its wait status, how many were killed, whether it hung."""
 
     class TimeIsUp(Exception):
@@ -80,7 +80,7 @@ def wait_for_all(main_pid: int) -> tuple[int, int, bool]:
 
     status = None
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, TIMEOUT_S)
+    signal.setitimer(signal.ITIMER_REAL, limit_s)
     try:
         while True:
             pid, one = os.waitpid(-1, 0)
@@ -105,8 +105,8 @@ def free_port() -> int:
 class Bench:
     """The temporary folder of one program, and how it is run there."""
 
-    def __init__(self, program: Program, build: Path, folder: Path, sites: bool = False) -> None:
-        self.program = program
+    def __init__(self, program: Program, build: Path, folder: Path, sites: bool = False, limit_s: float = TIMEOUT_S) -> None:
+        self.program, self.limit_s = program, limit_s
         self.sites = sites
         self.folder = folder
         self.work, self.input, self.logs = folder / "work", folder / "input", folder / "logs"
@@ -166,7 +166,7 @@ class Bench:
                 command, cwd=self.work, env=environment, stdin=subprocess.DEVNULL, stdout=stdout,
                 stderr=stderr, start_new_session=True, user=self.user and self.user.pw_uid,
                 group=self.user and self.user.pw_gid, extra_groups=[] if self.user else None)
-            status, killed, hung = wait_for_all(started.pid)
+            status, killed, hung = wait_for_all(started.pid, self.limit_s)
             started.returncode = status  # reaped here, not by the Popen object
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

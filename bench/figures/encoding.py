@@ -5,7 +5,7 @@
     bench/figures/encoding.py settings LOG...       levels and time units: raw logs converted with each
     bench/figures/encoding.py candidates TRACE...   other ways to encode the same events, block by block
 
-bench/figures/corpus.py records what docs/method/encoding.md is made of. The tables are Markdown.
+bench/corpus/record_corpus.py records what docs/method/encoding.md is made of. The tables are Markdown.
 """
 
 from __future__ import annotations
