@@ -32,7 +32,6 @@ from bench.compatibility.compatibility import PROGRAMS  # noqa: E402
 from bench.compatibility.run import Bench, find_program, orphans_become_ours  # noqa: E402
 from bench.programs.workloads import FULL, Unavailable, make_group  # noqa: E402
 from bench.validity.run import Failed, PassedOver, last_line, prepare, run_to_end  # noqa: E402
-from traces.record_traces import RECIPES  # noqa: E402
 
 from heaptape.base.files import write_whole  # noqa: E402
 from heaptape.base.text_table import table_lines  # noqa: E402
@@ -121,7 +120,6 @@ def run_own(name: str, program: dict[str, Any], build: Path, scratch: Path) -> M
 
 def run_recipe(name: str, build: Path, scratch: Path) -> Made:
     """One of the recipes that the traces of this tree are made by."""
-    check_needs([RECIPES[name].program] if RECIPES[name].program != "cc1" else ["gcc"])
     status, _, said = run_to_end([sys.executable, ROOT / "traces" / "record_traces.py", "--build", build, "-o", scratch / "made", name], LIMIT_S,
                                  {"stdin": subprocess.DEVNULL})
     if status:
@@ -141,6 +139,7 @@ def record(command: list[str], build: Path, who: dict[str, Any]) -> Made:
 
 
 def run_one(name: str, program: dict[str, Any], build: Path, scratch: Path) -> Made:
+    check_needs(program.get("needs", []))
     if program["kind"] == "command":
         return run_own(name, program, build, scratch)
     how: dict[str, Callable[[str, Path, Path], Made]] = {
