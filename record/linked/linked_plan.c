@@ -118,11 +118,14 @@ static int by_address(const void *a, const void *b) {
     return (left->at.address > right->at.address) - (left->at.address < right->at.address);
 }
 
-static void find_functions(struct search *search, const struct elf_file *elf) {
-    elf_file_each_function(elf, SHT_SYMTAB, take, search);
+// False where there are symbols that cannot be read: what is exported would be a part only.
+static bool find_functions(struct search *search, const struct elf_file *elf) {
+    if (!elf_file_each_function(elf, SHT_SYMTAB, take, search) && elf_file_has_section(elf, ".symtab"))
+        return false;
     elf_file_each_function(elf, SHT_DYNSYM, take, search);
     choose(search);
     qsort(search->function, search->functions, sizeof *search->function, by_address);
+    return true;
 }
 
 // ---- their code ----
@@ -286,7 +289,10 @@ static void name_plan(struct linked_plan *plan, const struct search *search, con
 
 static void make(struct linked_plan *plan, struct search *search, const struct elf_file *elf,
                  const char *allocator) {
-    find_functions(search, elf);
+    if (!find_functions(search, elf)) {
+        refuse(plan, "its symbols cannot be read");
+        return;
+    }
     if (search->too_many) {
         refuse(plan, "it has more than %d functions that allocate", HT_HOOK_FUNCTIONS_MAX);
         return;

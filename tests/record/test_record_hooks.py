@@ -240,6 +240,19 @@ def test_function_of_six_arguments(tools: Tools, tmp_path: Path, calls: bool) ->
         assert "hooks 2 functions of mimalloc" in said
 
 
+def test_symbols_that_cannot_be_read(tools: Tools, tmp_path: Path) -> None:
+    """The functions that are exported would be a part of them."""
+    program = built(tools, tmp_path, "-rdynamic")
+    content = bytearray(program.read_bytes())
+    start, count = int.from_bytes(content[40:48], "little"), int.from_bytes(content[60:62], "little")
+    [table] = [at for at in range(start, start + 64 * count, 64) if content[at + 4] == 2]  # SHT_SYMTAB
+    content[table + 32:table + 40] = (1 << 40).to_bytes(8, "little")
+    program.write_bytes(content)
+    recording, said = record(tools, tmp_path, program, "lines", tmp_path / "printed", "100")
+    assert recording.outcome.status == 52
+    assert "cannot be hooked: its symbols cannot be read" in said and "hooks " not in said
+
+
 def test_stripped_program(tools: Tools, tmp_path: Path) -> None:
     tools.succeed(["strip", "-o", tmp_path / "stripped", tools.target("hooked")])
     recording, said = record(tools, tmp_path, tmp_path / "stripped", "lines", tmp_path / "printed", "100")
