@@ -11,11 +11,12 @@
 
 #include "read_at.h"
 
-static const uint64_t TABLE_BYTES_MAX = UINT64_C(64) << 20;
+// Large programs in C++ have some hundred megabytes of names.
+static const uint64_t TABLE_BYTES_MAX = UINT64_C(64) << 20, SYMBOL_BYTES_MAX = UINT64_C(1) << 30;
 
 // A piece of the file with a zero byte behind it, or NULL.
-static void *read_piece(const struct elf_file *elf, uint64_t offset, uint64_t bytes) {
-    if (bytes == 0 || bytes > TABLE_BYTES_MAX || offset > elf->bytes || bytes > elf->bytes - offset)
+static void *read_large_piece(const struct elf_file *elf, uint64_t offset, uint64_t bytes) {
+    if (bytes == 0 || bytes > SYMBOL_BYTES_MAX || offset > elf->bytes || bytes > elf->bytes - offset)
         return NULL;
     char *piece = malloc(bytes + 1);
     if (piece && ht_read_at(elf->fd, piece, bytes, offset)) {
@@ -24,6 +25,10 @@ static void *read_piece(const struct elf_file *elf, uint64_t offset, uint64_t by
     }
     free(piece);
     return NULL;
+}
+
+static void *read_piece(const struct elf_file *elf, uint64_t offset, uint64_t bytes) {
+    return bytes > TABLE_BYTES_MAX ? NULL : read_large_piece(elf, offset, bytes);
 }
 
 // A string of a table: its end is the table's at the latest, because read_piece puts a zero there.
@@ -153,8 +158,8 @@ static bool read_symbols(const struct elf_file *elf, uint32_t table_type, struct
         const Elf64_Shdr *table = &elf->section[i];
         if (table->sh_type != table_type || table->sh_link >= elf->sections) continue;
         const Elf64_Shdr *strings = &elf->section[table->sh_link];
-        symbols->symbol = read_piece(elf, table->sh_offset, table->sh_size);
-        symbols->names = symbols->symbol ? read_piece(elf, strings->sh_offset, strings->sh_size) : NULL;
+        symbols->symbol = read_large_piece(elf, table->sh_offset, table->sh_size);
+        symbols->names = symbols->symbol ? read_large_piece(elf, strings->sh_offset, strings->sh_size) : NULL;
         symbols->count = table->sh_size / sizeof *symbols->symbol;
         symbols->name_bytes = strings->sh_size;
         if (!symbols->names) free(symbols->symbol);

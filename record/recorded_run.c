@@ -53,14 +53,15 @@ static void set_environment(const struct recorded_run *run) {
     set("MALLOC_WRAP_RUN", run->id);
     set("MALLOC_WRAP_ONLY", run->only);
     set("MALLOC_WRAP_START", run->start);
-    unsetenv(HT_HOOK_VARIABLE);  // another program's, which records this one
-    set(HT_HOOK_VARIABLE, run->hooks);
     snprintf(number, sizeof number, "%" PRIu64, run->log_bytes_max);
     if (run->log_bytes_max) set("MALLOC_WRAP_MAX_BYTES", number);
     admit_sanitizers();
     snprintf(number, sizeof number, "%u", run->site_frames);
     if (run->site_frames) set("MALLOC_WRAP_SITES", number);
     if (run->any_folder) set("MALLOC_WRAP_ANY_FOLDER", "1");
+    // Long, so behind the others: before libc has an environment, the library reads only the beginning of it.
+    unsetenv(HT_HOOK_VARIABLE);  // another program's, which records this one
+    set(HT_HOOK_VARIABLE, run->hooks);
     free(preload);
 }
 

@@ -15,9 +15,14 @@ static void take_target(const struct scan *scan, uint64_t target) {
     if (target < scan->lowest || target >= scan->highest) return;
     for (unsigned i = 0; i < scan->count; i++) {
         struct branch_target *one = &scan->target[i];
-        if (target == one->entry) one->called = true;
+        if (target == one->entry) one->called = one->branched = true;
         else if (target >= one->begin && target < one->end) one->entered = true;
     }
+}
+
+static void take_pointer(const struct scan *scan, uint64_t word) {
+    for (unsigned i = 0; word >= scan->lowest && word < scan->highest && i < scan->count; i++)
+        if (word == scan->target[i].entry) scan->target[i].called = true;
 }
 
 // call and jmp (e8, e9), and the conditional jumps (0f 80 to 0f 8f), with four bytes of distance.
@@ -33,13 +38,23 @@ static void scan_code(const struct scan *scan, const uint8_t *code, uint64_t byt
     }
 }
 
+// lea of an address: a pointer to a function is made by it.
+static void scan_pointers(const struct scan *scan, const uint8_t *code, uint64_t bytes, uint64_t address) {
+    enum { LEA = 0x8d, LEA_BYTES = 7 };
+    int32_t distance;
+    for (uint64_t i = 0; i + LEA_BYTES <= bytes; i++) {
+        if ((code[i] & 0xfb) != 0x48 || code[i + 1] != LEA || (code[i + 2] & 0xc7) != 5) continue;
+        memcpy(&distance, code + i + 3, sizeof distance);
+        take_pointer(scan, address + i + LEA_BYTES + (uint64_t)(int64_t)distance);
+    }
+}
+
 // Addresses, in tables and in the relocations of such: by them functions are called, too.
 static void scan_data(const struct scan *scan, const uint8_t *data, uint64_t bytes) {
     uint64_t word;
     for (uint64_t at = 0; at + sizeof word <= bytes; at += sizeof word) {
         memcpy(&word, data + at, sizeof word);
-        for (unsigned i = 0; word >= scan->lowest && word < scan->highest && i < scan->count; i++)
-            if (word == scan->target[i].entry) scan->target[i].called = true;
+        take_pointer(scan, word);
     }
 }
 
@@ -72,6 +87,7 @@ bool branch_scan(const struct elf_file *elf, struct branch_target *targets, unsi
             uint8_t *code = elf_file_at_address(elf, segment->p_vaddr + from, bytes);
             if (!code) return false;
             scan_code(&scan, code, bytes, segment->p_vaddr + from);
+            scan_pointers(&scan, code, bytes, segment->p_vaddr + from);
             free(code);
         }
     }

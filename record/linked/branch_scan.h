@@ -10,6 +10,7 @@
 struct branch_target {
     uint64_t entry, begin, end;  // addresses: where calls are meant to go, and between which none must
     bool called, entered;
+    bool branched;  // called by an instruction that names the place
 };
 
 // Looks at every byte of code, whether an instruction begins there or not: what is no branch but reads like one is taken for one,

@@ -206,6 +206,9 @@ static const struct ht_hook_shape *find_row(const struct row *rows, const char *
     return NULL;
 }
 
+// Of mimalloc's functions that take a heap, those that take six arguments with it.
+static bool takes_six(const char *name) { return !strcmp(name, "recalloc_aligned_at"); }
+
 // The same function with an argument before the others. One that is given a block needs no heap to free it.
 static bool shift(struct ht_hook_shape *shape) {
     uint8_t *places[] = {&shape->block, &shape->count, &shape->size, &shape->alignment};
@@ -220,7 +223,7 @@ static const char *without_mangling(const char *name) {
     return plain ? plain + 1 : name;
 }
 
-bool linked_function(const char *name, enum linked_family *family, struct ht_hook_shape *shape) {
+bool linked_function(const char *name, enum linked_family *family, struct ht_hook_shape *shape, bool *fits) {
     name = without_mangling(name);
     for (size_t i = 0; i < sizeof namings / sizeof *namings; i++) {
         const struct naming *naming = &namings[i];
@@ -233,6 +236,7 @@ bool linked_function(const char *name, enum linked_family *family, struct ht_hoo
         if (!found) continue;
         *shape = *found;
         *family = naming->family;
+        *fits = !naming->names_heap || !takes_six(name + length);
         return !naming->names_heap || shift(shape);
     }
     return false;

@@ -22,7 +22,7 @@ enum linked_family {
 // As `heaptape replay --alloc` names it; NULL if the family does not say.
 const char *linked_family_name(enum linked_family family);
 
-// Whether a symbol is such a function, and then what it does.
-bool linked_function(const char *name, enum linked_family *family, struct ht_hook_shape *shape);
+// Whether a symbol is such a function, and then what it does. fits: it takes no more than HT_HOOK_ARGUMENTS.
+bool linked_function(const char *name, enum linked_family *family, struct ht_hook_shape *shape, bool *fits);
 
 #endif

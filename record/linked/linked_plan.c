@@ -14,6 +14,7 @@
 #include "elf_file.h"
 #include "linked_functions.h"
 #include "moved_code.h"
+#include "register_use.h"
 
 enum {
     STUB_BYTES = 16,
@@ -32,7 +33,9 @@ struct function {
     struct moved_code moved;
     unsigned stub, trampoline;
     const char *why;  // it cannot be hooked
-    bool unneeded;    // but the calls that matter are seen without it
+    bool fits;        // by the number of its arguments
+    bool called;
+    bool unneeded;  // the calls that matter are seen without it
 };
 
 struct search {
@@ -58,7 +61,7 @@ static void refuse(struct linked_plan *plan, const char *format, ...) {
 static void take(void *context, const struct elf_function *found) {
     struct search *search = context;
     struct function function = {.at = *found};
-    if (!linked_function(found->name, &function.family, &function.shape)) return;
+    if (!linked_function(found->name, &function.family, &function.shape, &function.fits)) return;
     for (unsigned i = 0; i < search->functions; i++) {
         struct function *known = &search->function[i];
         if (known->at.address != found->address) continue;
@@ -68,6 +71,7 @@ static void take(void *context, const struct elf_function *found) {
         known->name = function.name;
         known->family = function.family;
         known->shape = function.shape;
+        known->fits &= function.fits;
         return;
     }
     if (search->functions == HT_HOOK_FUNCTIONS_MAX || !(function.name = strdup(found->name))) {
@@ -114,11 +118,14 @@ static int by_address(const void *a, const void *b) {
     return (left->at.address > right->at.address) - (left->at.address < right->at.address);
 }
 
-static void find_functions(struct search *search, const struct elf_file *elf) {
-    elf_file_each_function(elf, SHT_SYMTAB, take, search);
+// False where there are symbols that cannot be read: what is exported would be a part only.
+static bool find_functions(struct search *search, const struct elf_file *elf) {
+    if (!elf_file_each_function(elf, SHT_SYMTAB, take, search) && elf_file_has_section(elf, ".symtab"))
+        return false;
     elf_file_each_function(elf, SHT_DYNSYM, take, search);
     choose(search);
     qsort(search->function, search->functions, sizeof *search->function, by_address);
+    return true;
 }
 
 // ---- their code ----
@@ -134,6 +141,7 @@ static uint64_t lowest_address(const struct elf_file *elf) {
 static const char *prepare(struct search *search, struct function *function, const struct elf_file *elf) {
     const struct elf_function *at = &function->at;
     if (at->chosen_later) return "is chosen by the loader";
+    if (!function->fits) return "takes more arguments than can be passed on";
     if (!at->bytes || at->bytes > FUNCTION_BYTES_MAX) return "has a symbol without a size";
     function->code = elf_file_at_address(elf, at->address, at->bytes);
     if (!function->code) return "is not in the file";
@@ -147,12 +155,13 @@ static const char *prepare(struct search *search, struct function *function, con
     return NULL;
 }
 
-// One that is no more than a jump to another one needs no hook, nor one that only asks.
+// One that is no more than a jump to another one needs no hook, nor one that only asks, nor one of too many arguments that
+// came with the others.
 static void find_unneeded(struct search *search) {
     uint64_t to;
     for (unsigned i = 0; i < search->functions; i++) {
         struct function *function = &search->function[i];
-        function->unneeded = function->shape.kind == HT_HOOK_ASKS;
+        function->unneeded = function->shape.kind == HT_HOOK_ASKS || (!function->fits && !function->called);
         if (!function->why || !function->code ||
             !moved_code_is_jump(function->code, function->at.bytes, function->at.address, &to))
             continue;
@@ -168,7 +177,7 @@ static void find_callers(struct linked_plan *plan, struct search *search, const 
         const struct function *function = &search->function[i];
         uint64_t entry = function->at.address, begin = entry + function->moved.patch + 1;
         uint64_t end = entry + function->moved.end;
-        target[i] = (struct branch_target){entry, begin, end > begin ? end : begin, false, false};
+        target[i] = (struct branch_target){.entry = entry, .begin = begin, .end = end > begin ? end : begin};
     }
     bool read = branch_scan(elf, target, search->functions);
     bool allocates = false, releases = false;
@@ -177,10 +186,13 @@ static void find_callers(struct linked_plan *plan, struct search *search, const 
         const struct function *next = i + 1 < search->functions ? &search->function[i + 1] : NULL;
         allocates |= target[i].called && function->shape.kind == HT_HOOK_ALLOCATES;
         releases |= target[i].called && function->shape.kind == HT_HOOK_RELEASES;
+        function->called = target[i].called;
         if (function->why) continue;
         if (!read) function->why = "is in code that could not be read";
         else if (next && next->at.address < target[i].end) function->why = "is too short";
         else if (target[i].entered) function->why = "is entered behind its beginning";
+        else if (target[i].branched && register_use_may_be_known(elf, function->at.address))
+            function->why = "changes few registers, which its callers may rely on";
     }
     plan->uncalled = !allocates || !releases;
 }
@@ -277,7 +289,10 @@ static void name_plan(struct linked_plan *plan, const struct search *search, con
 
 static void make(struct linked_plan *plan, struct search *search, const struct elf_file *elf,
                  const char *allocator) {
-    find_functions(search, elf);
+    if (!find_functions(search, elf)) {
+        refuse(plan, "its symbols cannot be read");
+        return;
+    }
     if (search->too_many) {
         refuse(plan, "it has more than %d functions that allocate", HT_HOOK_FUNCTIONS_MAX);
         return;

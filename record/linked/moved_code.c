@@ -3,46 +3,17 @@
 #ifdef HEAPTAPE_ZYDIS
 
 #include <string.h>
-#include <Zydis/Zydis.h>
 
 #include "hook_plan.h"
+#include "instruction.h"
 
 bool moved_code_can(void) { return true; }
 
 static const uint8_t endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
 
-static bool decode(const uint8_t *code, size_t bytes, ZydisDecodedInstruction *instruction) {
-    ZydisDecoder decoder;
-    ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
-    ZydisDecoderEnableMode(&decoder, ZYDIS_DECODER_MODE_MINIMAL, ZYAN_FALSE);
-    return ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&decoder, NULL, code, bytes, instruction));
-}
-
-static bool has_relative_target(const ZydisDecodedInstruction *instruction) {
-    return instruction->raw.imm[0].is_relative;
-}
-
-// Of an instruction at that address.
-static uint64_t target_of(const ZydisDecodedInstruction *instruction, uint64_t address) {
-    return address + instruction->length + (uint64_t)instruction->raw.imm[0].value.s;
-}
-
 static bool is_relative_to_itself(const ZydisDecodedInstruction *instruction) {
     return (instruction->attributes & ZYDIS_ATTRIB_HAS_MODRM) && instruction->raw.modrm.mod == 0 &&
            instruction->raw.modrm.rm == 5;
-}
-
-// Control never comes behind it.
-static bool is_last(const ZydisDecodedInstruction *instruction) {
-    switch (instruction->mnemonic) {
-    case ZYDIS_MNEMONIC_JMP:
-    case ZYDIS_MNEMONIC_RET:
-    case ZYDIS_MNEMONIC_UD0:
-    case ZYDIS_MNEMONIC_UD1:
-    case ZYDIS_MNEMONIC_UD2:
-    case ZYDIS_MNEMONIC_HLT: return true;
-    default: return false;
-    }
 }
 
 // ---- writing ----
@@ -92,7 +63,7 @@ static const char immovable[] = "begins with an instruction that works in its pl
 // A jump or call to an address that the instruction names.
 static const char *put_branch(struct moved_code *moved, const ZydisDecodedInstruction *instruction,
                               uint64_t from, uint64_t to) {
-    uint64_t target = target_of(instruction, from);
+    uint64_t target = instruction_target(instruction, from);
     bool fits = false;
     if (instruction->attributes & ZYDIS_ATTRIB_HAS_OPERANDSIZE) return immovable;
     if (instruction->mnemonic == ZYDIS_MNEMONIC_JMP) {
@@ -128,7 +99,7 @@ static const char *put_indirect_call(struct moved_code *moved, const uint8_t *co
 
 static const char *put_instruction(struct moved_code *moved, const uint8_t *code,
                                    const ZydisDecodedInstruction *instruction, uint64_t from, uint64_t to) {
-    if (has_relative_target(instruction)) return put_branch(moved, instruction, from, to);
+    if (instruction_has_relative_target(instruction)) return put_branch(moved, instruction, from, to);
     if (instruction->mnemonic == ZYDIS_MNEMONIC_CALL)
         return put_indirect_call(moved, code, instruction, from, to);
     unsigned begin = moved->length;
@@ -145,9 +116,10 @@ static const char *put_instruction(struct moved_code *moved, const uint8_t *code
 static const char *goes_back(const uint8_t *code, size_t bytes, uint64_t from, size_t at, size_t end) {
     ZydisDecodedInstruction instruction;
     for (; at < bytes; at += instruction.length) {
-        if (!decode(code + at, bytes - at, &instruction)) return "has bytes that are no instructions";
-        if (!has_relative_target(&instruction)) continue;
-        uint64_t offset = target_of(&instruction, from + at) - from;
+        if (!instruction_decode(code + at, bytes - at, &instruction))
+            return "has bytes that are no instructions";
+        if (!instruction_has_relative_target(&instruction)) continue;
+        uint64_t offset = instruction_target(&instruction, from + at) - from;
         if (offset < end && (offset != 0 || instruction.mnemonic != ZYDIS_MNEMONIC_CALL))
             return "jumps back to its beginning";
     }
@@ -163,11 +135,12 @@ const char *moved_code(struct moved_code *moved, const uint8_t *code, size_t byt
     size_t at = moved->patch;
     for (; at < moved->patch + HT_HOOK_PATCH_BYTES; at += instruction.length) {
         if (last || at >= bytes) return "is too short";
-        if (!decode(code + at, bytes - at, &instruction)) return "has bytes that are no instructions";
+        if (!instruction_decode(code + at, bytes - at, &instruction))
+            return "has bytes that are no instructions";
         const char *why = put_instruction(moved, code + at, &instruction, from + at, to);
         if (why) return why;
         // Behind a call control comes back to the function itself.
-        last = is_last(&instruction) || instruction.mnemonic == ZYDIS_MNEMONIC_CALL;
+        last = instruction_is_last(&instruction) || instruction.mnemonic == ZYDIS_MNEMONIC_CALL;
     }
     moved->end = (unsigned)at;
     if (!last && !put_jump(moved, to, from + at)) return too_far;
@@ -177,10 +150,10 @@ const char *moved_code(struct moved_code *moved, const uint8_t *code, size_t byt
 bool moved_code_is_jump(const uint8_t *code, size_t bytes, uint64_t from, uint64_t *to) {
     ZydisDecodedInstruction instruction;
     size_t at = bytes >= sizeof endbr64 && !memcmp(code, endbr64, sizeof endbr64) ? sizeof endbr64 : 0;
-    if (at >= bytes || !decode(code + at, bytes - at, &instruction) || !has_relative_target(&instruction) ||
-        instruction.mnemonic != ZYDIS_MNEMONIC_JMP)
+    if (at >= bytes || !instruction_decode(code + at, bytes - at, &instruction) ||
+        !instruction_has_relative_target(&instruction) || instruction.mnemonic != ZYDIS_MNEMONIC_JMP)
         return false;
-    *to = target_of(&instruction, from + at);
+    *to = instruction_target(&instruction, from + at);
     return true;
 }
 

@@ -69,5 +69,7 @@ HIDDEN long wrap_limit_by_number(long number, long a, long b, long c, long d);
 
 // Before the process asks for a notice of messages in a queue.
 HIDDEN void wrap_before_notification(void);
+// Does this system call make a descriptor by which the process watches files? Then the log is to stay closed.
+HIDDEN bool wrap_is_watch(long number);
 
 #endif

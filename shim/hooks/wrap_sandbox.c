@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <sched.h>
 
+#include "log_file.h"
 #include "sys.h"
 #include "wrap.h"
 
@@ -70,6 +71,7 @@ long wrap_syscall(long number, long a, long b, long c, long d, long e, long f) {
     if (unlikely(is_fork(number, a, b))) return fork_noticed(number, a, b, c, d, e);
     if (unlikely(wrap_is_limit(number))) return wrap_limit_by_number(number, a, b, c, d);
     if (unlikely(number == SYS_mq_notify && b)) wrap_before_notification();
+    if (unlikely(wrap_is_watch(number))) log_stays_closed(number == SYS_fanotify_init);
     if (likely(!strict && !filter)) return call(number, a, b, c, d, e, f);
     bool sealed_now = prepare(strict);
     long result = call(number, a, b, c, d, e, f);

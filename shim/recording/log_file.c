@@ -1,5 +1,6 @@
 #include "log_file.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "apart.h"
@@ -45,10 +46,21 @@ static uint64_t reserve_limit(uint64_t bytes_max) {
     return bytes & ~UINT64_C(4095);
 }
 
-// The file once more, by its name; an errno negated if that is no longer our file.
+static _Atomic bool files_are_watched, opens_are_asked_for;
+
+void log_stays_closed(bool is_asked) {
+    // The first log begins while it may.
+    if (epoch_now() == EPOCH_NONE) free(malloc(1));
+    atomic_store(&files_are_watched, true);
+    if (is_asked) atomic_store(&opens_are_asked_for, true);
+}
+
+// The file once more, by its name; an errno negated if that is no longer our file. What has its name now is opened without
+// waiting, and never becomes the program's terminal.
 static int reopen(const struct recording *recording) {
     struct stat status;
-    int fd = sys_open(recording->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
+    if (files_are_watched) return -EBUSY;
+    int fd = sys_open(recording->path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0);
     if (fd < 0) return fd;
     if (!sys_fstat(fd, &status) && (uint64_t)status.st_dev == recording->device &&
         (uint64_t)status.st_ino == recording->inode)
@@ -225,6 +237,7 @@ static bool map(struct recording *recording, int fd, uint64_t bytes, bool any_fo
 
 struct recording *log_create(const char *directory, uint32_t pid, uint32_t sequence, uint64_t bytes_max,
                              bool any_folder) {
+    if (opens_are_asked_for) return NULL;
     // Never unmapped: a thread may read it at any time.
     struct recording *recording = sys_map_memory(sizeof *recording);
     if (!recording) return NULL;

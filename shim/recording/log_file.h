@@ -29,6 +29,10 @@ HIDDEN void log_prepare_ahead(struct recording *recording, uint64_t bytes);
 // The written pages stay in the file and leave the program's resident set.
 HIDDEN void log_release_pages(struct ht_raw_chunk *chunk);
 
+// The log's file is not opened any more by its name, only by what is mapped of it: the program watches files, in its folder
+// too perhaps, and would be told of it. Where it would even be asked, and waited for, no other log begins.
+HIDDEN void log_stays_closed(bool is_asked);
+
 // Cuts the sparse file, and its mapping, `room` bytes behind the last chunk. Only at an orderly end.
 HIDDEN void log_shorten(struct recording *recording, uint64_t room);
 

@@ -48,6 +48,16 @@ def test_an_allocator_that_a_trace_lacks_has_no_mean(tmp_path: Path) -> None:
     assert time.allocators == ["jemalloc", "mimalloc"] and time.mean[1] == "" and time.rows[1][2][1] == ""
 
 
+def test_a_trace_without_a_ratio_leaves_no_mean(tmp_path: Path) -> None:
+    """Where all its runs of an allocator failed, a mean of the other traces would pass for that of all."""
+    rows = rows_of({"/t/a.bin": ("glibc", "mimalloc", "jemalloc"), "/t/b.bin": ("glibc", "mimalloc", "jemalloc")})
+    for row in rows:
+        if row["trace"]["path"] == "/t/b.bin" and row["allocator"]["name"] == "mimalloc":
+            row["alloc_time_ns"] = None
+    time, _ = overview(summaries_of(tmp_path, rows))
+    assert time.allocators == ["jemalloc", "mimalloc"] and time.mean[0] and time.mean[1] == "" and time.rows[1][2][1] == ""
+
+
 def test_names_tell_experiments_apart(tmp_path: Path) -> None:
     rows = rows_of({"/one/a.bin": ("glibc", "mimalloc"), "/two/a.bin": ("glibc", "mimalloc"), "/two/c.bin": ("glibc", "mimalloc")})
     rows += [row | {"touch": "none"} for row in rows if row["trace"]["path"] == "/two/c.bin"]

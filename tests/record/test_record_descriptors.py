@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from quick_tier import quick
-from safety_checks import compare, compare_mode, must_work
+from safety_checks import compare, compare_mode, must_work, need_root
 from tool_runner import Tools, clean_environment
 
 
@@ -78,3 +78,15 @@ def test_no_descriptor_is_seen_from_outside(tools: Tools, tmp_path: Path) -> Non
     assert {name for name in seen if name != "/dev/null"} <= {counts}, seen
     trace = tools.convert(next(logs.iterdir()), tmp_path / "trace")
     assert tools.info(trace)["ops"]
+
+
+@pytest.mark.parametrize("mode,status", [("told", 90), ("asked", 91)])
+def test_program_that_watches_files(tools: Tools, tmp_path: Path, mode: str, status: int) -> None:
+    """It is told of no change in the log's folder; and what only it can allow is not waited for."""
+    if mode == "asked":
+        need_root()
+    (tmp_path / "logs").mkdir()
+    compared = compare_mode(tools, tmp_path, "watches_files", mode, tmp_path / "logs", status=status)
+    compared.assert_whole(processes=1)
+    [log] = compared.recording.logs
+    assert log.stat().st_blocks * 512 > 1 << 20  # several large chunks

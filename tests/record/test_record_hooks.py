@@ -62,10 +62,59 @@ __attribute__((constructor)) static void start(void) { pthread_t t; pthread_crea
 """
 # It replaces this program, whose hooks it must not take for its own.
 BECOMES = """
+#include <stdlib.h>
 #include <unistd.h>
-void *je_malloc(unsigned long size) { static char room[1 << 20]; static unsigned long used; return room + (used += size); }
-void je_free(void *block) { *(volatile char *)block = 1; }
+void *je_malloc(unsigned long size) {
+    static char room[1 << 20];
+    static unsigned long used;
+    if (!size) abort();
+    return room + (used += size);
+}
+void je_free(void *block) {
+    if (!block) abort();
+    *(volatile char *)block = 1;
+}
 int main(int argc, char **argv) { je_free(je_malloc(50)); execvp(argv[1], argv + 1); return argc; }
+"""
+
+# gcc knows which registers these functions leave alone, and keeps values there.
+RELIES_ON_REGISTERS = """
+#include <stdio.h>
+#include <stdlib.h>
+static char room[64 << 20];
+static size_t used, frees;
+__attribute__((noinline)) void *je_malloc(size_t size) { char *at = room + used; used += (size + 15) & ~15ul; return at; }
+__attribute__((noinline)) void je_free(void *block) { frees++; if (block) *(volatile char *)block = 1; }
+int main(void) {
+    long x = 1, y = 3, z = 5;
+    free(malloc(77));
+    for (long i = 0; i < 100000; i++) {
+        void *block = je_malloc(32 + (i & 31));
+        x += i ^ y;
+        y = y * 3 + z;
+        z ^= x;
+        je_free(block);
+    }
+    printf("%ld %ld %ld %zu %zu\\n", x, y, z, used, frees);
+}
+"""
+# One function takes six arguments, as mimalloc's does; the program calls it, or not.
+SIX_ARGUMENTS = """
+#include <stdio.h>
+#include <stdlib.h>
+void *mi_malloc(size_t size) { return malloc(size); }
+void mi_free(void *block) { free(block); }
+__attribute__((noinline))
+void *mi_heap_recalloc_aligned_at(void *heap, void *block, size_t count, size_t size, size_t alignment, size_t offset) {
+    printf("%p %zu %zu %zu %zu\\n", heap, count, size, alignment, offset);
+    return realloc(block, count * size + 1);
+}
+int main(int argc, char **argv) {
+    void *block = mi_malloc(30);
+    if (argc > 1) block = mi_heap_recalloc_aligned_at(argv, block, 2, 100, 64, 8);
+    mi_free(block);
+    return 7;
+}
 """
 
 
@@ -164,6 +213,44 @@ def test_function_that_cannot_be_hooked(tools: Tools, tmp_path: Path, kind: str,
     assert "linked_allocator" not in info["context"] and "linked_hooks" not in info["context"]
     run([program, "lines", tmp_path / "alone", "2000"])
     assert (tmp_path / "alone").read_bytes() == (tmp_path / "printed").read_bytes()
+
+
+def test_registers_that_callers_rely_on(tools: Tools, tmp_path: Path) -> None:
+    """Of functions that change few registers gcc's callers may keep values in the others."""
+    source, program = tmp_path / "relies.c", tmp_path / "relies"
+    source.write_text(RELIES_ON_REGISTERS)
+    tools.succeed(["gcc", "-O2", "-o", program, source])
+    recording, said = record(tools, tmp_path, program)
+    assert "je_malloc changes few registers, which its callers may rely on" in said
+    assert recording.outcome.stdout == run([program]).stdout and recording.outcome.status == 0
+
+
+@pytest.mark.parametrize("calls", [False, True])
+def test_function_of_six_arguments(tools: Tools, tmp_path: Path, calls: bool) -> None:
+    """It is not hooked; where somebody calls it, neither are the others."""
+    source, program = tmp_path / "six.c", tmp_path / "six"
+    source.write_text(SIX_ARGUMENTS if calls else SIX_ARGUMENTS.replace("if (argc > 1)", "if (0)"))
+    tools.succeed(["gcc", "-O1", "-fno-builtin", "-no-pie", "-o", program, source])
+    recording, said = record(tools, tmp_path, program, *["x"] * calls)
+    assert recording.outcome.status == 7
+    assert (b" 2 100 64 8\n" in recording.outcome.stdout) is calls
+    if calls:
+        assert "cannot be hooked: mi_heap_recalloc_aligned_at takes more arguments than can be passed on" in said
+    else:
+        assert "hooks 2 functions of mimalloc" in said
+
+
+def test_symbols_that_cannot_be_read(tools: Tools, tmp_path: Path) -> None:
+    """The functions that are exported would be a part of them."""
+    program = built(tools, tmp_path, "-rdynamic")
+    content = bytearray(program.read_bytes())
+    start, count = int.from_bytes(content[40:48], "little"), int.from_bytes(content[60:62], "little")
+    [table] = [at for at in range(start, start + 64 * count, 64) if content[at + 4] == 2]  # SHT_SYMTAB
+    content[table + 32:table + 40] = (1 << 40).to_bytes(8, "little")
+    program.write_bytes(content)
+    recording, said = record(tools, tmp_path, program, "lines", tmp_path / "printed", "100")
+    assert recording.outcome.status == 52
+    assert "cannot be hooked: its symbols cannot be read" in said and "hooks " not in said
 
 
 def test_stripped_program(tools: Tools, tmp_path: Path) -> None:

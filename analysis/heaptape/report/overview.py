@@ -64,7 +64,9 @@ def _table(summaries: Sequence[Summary], names: list[str], measure: str, seed: i
                       if math.isfinite(row["ratio"])})
     ratios = [_ratios(summary, measure) for summary in summaries]
     allocators = list(dict.fromkeys(name for one in cells for name in one))
-    means = {name: _mean([one[name] for one in ratios], seed) for name in allocators if all(name in one for one in ratios)}
+    # Not a number where a trace has no ratio: a mean of the others is another one.
+    found = {name: geometric_mean([one[name] for one in ratios], seed) for name in allocators if all(name in one for one in ratios)}
+    means = {name: mean for name, mean in found.items() if math.isfinite(mean[0])}
     allocators.sort(key=lambda name: means.get(name, (math.inf,))[0])
     return OverviewTable(
         title=f"{_WORDS[measure]} against {summaries[0].baseline}",
@@ -75,11 +77,5 @@ def _table(summaries: Sequence[Summary], names: list[str], measure: str, seed: i
     )
 
 
-def _mean(ratios: list[Floats], seed: int) -> tuple[float, float, float]:
-    return geometric_mean([values for values in ratios if (values > 0).any()], seed)
-
-
 def _mean_text(mean: tuple[float, float, float] | None) -> str:
-    if mean is None or not math.isfinite(mean[0]):
-        return ""
-    return f"{mean[0]:.2f} {interval(*mean[1:])}".rstrip()
+    return "" if mean is None else f"{mean[0]:.2f} {interval(*mean[1:])}".rstrip()

@@ -11,6 +11,9 @@ import pandas as pd
 from .counted import counts_by_allocator
 from .reader import NULL_ALLOCATOR
 
+_FRAMES_MAX = 256
+"""Of a stack; the simulation writes fewer. What trees of them are walked by goes no deeper."""
+
 
 @dataclass
 class Function:
@@ -49,19 +52,23 @@ class Profile:
 
 
 def _profile(counts: dict[str, Any]) -> Profile | None:
-    found = counts.get("profile")
-    if not isinstance(found, dict) or not found.get("samples"):
+    """None without any instructions that samples share out. As of all lines of results, what is in them may be missing."""
+    found = counts.get("profile") or {}
+    samples = found.get("samples") or 0
+    instructions = (counts.get("allocator") or {}).get("instructions") or 0
+    if samples <= 0 or instructions <= 0:
         return None
-    samples = int(found["samples"])
-    root, each = Function("[all]"), float(counts["allocator"]["instructions"]) / samples
-    for stack in found["stacks"]:
-        more, node = stack["samples"] * each, root
+    root, each = Function("[all]"), float(instructions) / samples
+    for stack in found.get("stacks") or ():
+        more, node = (stack.get("samples") or 0) * each, root
+        if more <= 0:
+            continue
         node.instructions += more
-        for name in stack["frames"]:
+        for name in (stack.get("frames") or ())[:_FRAMES_MAX]:
             node = node.callees.setdefault(name, Function(name))
             node.instructions += more
         node.own += more
-    return Profile(root, samples)
+    return Profile(root, samples) if root.callees else None
 
 
 def profiles_of(runs: pd.DataFrame) -> dict[str, Profile]:
