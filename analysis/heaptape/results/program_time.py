@@ -16,7 +16,7 @@ import pandas as pd
 
 from .comparison import BASELINE, MEASURES, Estimate, allocator_order, verdict
 
-MODEL_RESIDUAL = 0.30
+MODEL_RESIDUAL = 0.20
 """The 90th percentile of how far the model is off in the time of a trace's calls."""
 
 SAMPLING_QUANTILE = 1.75
