@@ -264,6 +264,8 @@ static void derive_misses(const double of[RINGS], double ns[HT_COSTS]) {
 static void derive(const double of[PROBES], double latency[HT_COSTS], double cost[HT_COSTS]) {
     derive_misses(of, latency);
     derive_misses(of + READ, cost);
+    // More than alone is a neighbour's doing, between the two probes.
+    for (int i = 0; i < HT_COSTS; i++) cost[i] = fmin(cost[i], latency[i]);
     latency[HT_COST_INSTRUCTION] = cost[HT_COST_INSTRUCTION] = of[INSTRUCTION];
     latency[HT_COST_FAULT] = of[FAULT];
     cost[HT_COST_FAULT] = of[FAULT_AMONG];
@@ -287,7 +289,7 @@ struct rounds {
 };
 
 static void measure_round(struct bench *bench, struct rounds *rounds) {
-    double probes[PROBES], latency[HT_COSTS], cost[HT_COSTS];
+    double probes[PROBES], latency[HT_COSTS] = {0}, cost[HT_COSTS] = {0};
     for (int probe = 0; probe < PROBES; probe++) probes[probe] = median_piece(bench, probe);
     derive(probes, latency, cost);
     for (int i = 0; i < HT_COSTS; i++) {
