@@ -28,7 +28,7 @@ bool ht_processor_start(struct ht_processor *processor, const struct ht_processo
     if (!ht_processor_takes(size)) return false;
     for (int i = 0; i < HT_LEVELS; i++) tags = start_level(&processor->level[i], tags, size->level[i]);
     for (int i = 0; i < HT_FARS; i++) {
-        const struct ht_level_size far = {(HT_FAR_ENTRIES_MIN << i) / HT_FAR_WAYS, HT_FAR_WAYS};
+        const struct ht_level_size far = {(uint32_t)(HT_FAR_ENTRIES_MIN << i) / HT_FAR_WAYS, HT_FAR_WAYS};
         far_tags = start_level(&processor->far[i], far_tags, far);
     }
     for (int i = 0; i < HT_STREAMS; i++) processor->streams[i] = 0;
