@@ -65,6 +65,7 @@ struct ht_fault {
     // Calls that ask for such an alignment: they fail, or return blocks that are aligned to less. 0: the
     // fault is no such one, and only reported.
     uint64_t alignment_lowest, alignment_highest;
+    bool unsimulated;  // it aborts under valgrind
     const char *help;  // a sentence
 };
 

@@ -22,6 +22,12 @@ const struct ht_statistic ht_scudo_statistics[] = {
     {"mapped_bytes", "got from the kernel and mapped"},
     {0}};
 
+const struct ht_fault ht_scudo_faults[] = {
+    {.unsimulated = true,
+     .help =
+         "It aborts under valgrind: it reserves 180 GB of addresses at once, and valgrind has 64 GB for a program."},
+    {0}};
+
 // Its mallinfo2 is not the C library's, and has something of its own in some of the fields.
 void ht_scudo_read(const struct ht_server *server, uint64_t *values) {
     struct mallinfo2 (*get)(void) = (struct mallinfo2(*)(void))dlsym(RTLD_DEFAULT, "mallinfo2");

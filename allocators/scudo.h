@@ -8,6 +8,7 @@
 void ht_scudo_version(const struct ht_server *server, char *text, size_t room);
 extern const struct ht_statistic ht_scudo_statistics[];
 void ht_scudo_read(const struct ht_server *server, uint64_t *values);
+extern const struct ht_fault ht_scudo_faults[];
 void ht_scudo_purge(const struct ht_server *server);
 
 // For the initializer of a version's kind.
@@ -15,7 +16,7 @@ void ht_scudo_purge(const struct ht_server *server);
     .usable_is_requested = true, HT_BUILD_FACT(soname, "libclang_rt.scudo_standalone"),                      \
     .known_by = "__scudo_print_stats", .version = ht_scudo_version, .statistics = ht_scudo_statistics,       \
     .read = ht_scudo_read, .purge_call = "mallopt(M_PURGE)", .purge = ht_scudo_purge,                        \
-    .clock = "clock_gettime", .signs = "scudo_malloc*|__scudo_*|_ZN5scudo*", .linked_name = "scudo",         \
-    HT_BUILD_FACT(variables, "SCUDO_OPTIONS=*")
+    .faults = ht_scudo_faults, .clock = "clock_gettime", .signs = "scudo_malloc*|__scudo_*|_ZN5scudo*",      \
+    .linked_name = "scudo", HT_BUILD_FACT(variables, "SCUDO_OPTIONS=*")
 
 #endif

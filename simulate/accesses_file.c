@@ -30,7 +30,7 @@ static int skip_header(int fd, const char *path, struct ht_access_reader *reader
         return ht_error_input(error, path, MAGIC_BYTES + 4, "%s",
                               ht_found("accesses of version 1 or 2", numbers[1]));
     reader->sampled = numbers[1] == HT_ACCESS_VERSION_SAMPLED;
-    reader->offset = HEADER_BYTES + numbers[3];
+    reader->offset = HEADER_BYTES + (uint64_t)numbers[3];
     lseek(fd, (off_t)reader->offset, SEEK_SET);
     return 0;
 }

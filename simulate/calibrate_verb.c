@@ -41,8 +41,8 @@ static const struct argp parser = {
         "Measure for a few seconds what an instruction, a miss of each cache and TLB, a page fault and a call that "
         "maps memory cost on this machine, and store it: heaptape count and replay --pass count compute times from their "
         "counts by it."
-        "\vA latency is the time of one such event that nothing overlaps; the share is the part of it that a call of malloc waits "
-        "for; the cost is their product."};
+        "\vA latency is the time of one such event that nothing overlaps; the cost is what it takes among calls of malloc, while "
+        "the processor does other work; the share is their ratio."};
 
 const struct ht_page ht_page_calibrate = {
     .name = "calibrate",
@@ -60,14 +60,14 @@ static void print_table(const struct ht_calibration *calibration) {
     static struct ht_text_table table = {.alignments = "lrrrr"};
     char text[4][48];
     ht_print(stdout, "%s, %.2f GHz\n\n", calibration->processor, 1 / calibration->cycle_ns);
-    ht_table_add(&table, (const char *const[]){"", "latency [ns]", "96 % interval", "share", "cost [ns]"});
+    ht_table_add(&table, (const char *const[]){"", "latency [ns]", "share", "cost [ns]", "96 % interval"});
     for (int i = 0; i < HT_COSTS; i++) {
         const struct ht_cost_kind *kind = &ht_cost_kinds[i];
-        const struct ht_latency *latency = &calibration->latency[i];
-        snprintf(text[0], sizeof text[0], "%.3g", latency->ns);
-        snprintf(text[1], sizeof text[1], "%.3g to %.3g", latency->low_ns, latency->high_ns);
-        snprintf(text[2], sizeof text[2], "%.2g", kind->share);
-        snprintf(text[3], sizeof text[3], "%.3g", latency->ns * kind->share);
+        const struct ht_median *cost = &calibration->cost[i];
+        snprintf(text[0], sizeof text[0], "%.3g", calibration->latency[i].ns);
+        snprintf(text[1], sizeof text[1], "%.2g", ht_cost_share(calibration, i));
+        snprintf(text[2], sizeof text[2], "%.3g", cost->ns);
+        snprintf(text[3], sizeof text[3], "%.3g to %.3g", cost->low_ns, cost->high_ns);
         ht_table_add(&table, (const char *const[]){kind->name, text[0], text[1], text[2], text[3]});
     }
     ht_table_print(stdout, &table);

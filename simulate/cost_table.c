@@ -26,10 +26,12 @@ void ht_cost_table_begin(struct ht_text_table *table) {
 void ht_cost_table_add(struct ht_text_table *table, const char *name, const json_t *part) {
     const json_t *times = json_object_get(part, "modelled_ns");
 #define NS(kind) json_real_value(json_object_get(times, ht_cost_kinds[kind].key))
+    double far = 0;
+    for (int i = HT_COST_FAR; i <= HT_COST_FAR_LAST; i++) far += NS(i);
     const double ns[] = {json_real_value(json_object_get(times, "total")),
                          NS(HT_COST_INSTRUCTION),
                          NS(HT_COST_L1D) + NS(HT_COST_L1I) + NS(HT_COST_SEQUENTIAL),
-                         NS(HT_COST_FAR),
+                         far,
                          NS(HT_COST_DTLB) + NS(HT_COST_STLB),
                          NS(HT_COST_FAULT),
                          NS(HT_COST_MAPPING)};

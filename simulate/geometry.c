@@ -52,22 +52,17 @@ static bool read_tlbs(struct ht_processor_size *size) {
     return found == 3;
 }
 
-static bool simulation_takes(const struct ht_processor_size *size) {
-    static struct ht_processor trial;
-    return ht_processor_start(&trial, size);
-}
-
 void ht_geometry_read(struct ht_geometry *geometry) {
     struct ht_processor_size read = usual.size;
     *geometry = usual;
     geometry->caches_known =
         (__get_cpuid_max(0, NULL) >= 4 && read_caches(4, &read)) ||
         (__get_cpuid_max(0x80000000, NULL) >= AMD_CACHE_LEAF && read_caches(AMD_CACHE_LEAF, &read));
-    geometry->caches_known = geometry->caches_known && simulation_takes(&read);
+    geometry->caches_known = geometry->caches_known && ht_processor_takes(&read);
     if (geometry->caches_known) geometry->size = read;
     read = geometry->size;
     geometry->tlbs_known =
-        __get_cpuid_max(0, NULL) >= TLB_LEAF && read_tlbs(&read) && simulation_takes(&read);
+        __get_cpuid_max(0, NULL) >= TLB_LEAF && read_tlbs(&read) && ht_processor_takes(&read);
     if (geometry->tlbs_known) geometry->size = read;
 }
 #else

@@ -5,7 +5,7 @@ static const struct ht_fault faults[] = {
     {.help =
          "It maps guard pages between slabs: a large heap needs more mappings than vm.max_map_count has by "
          "default."},
-    {.help = "It aborts under valgrind."},
+    {.unsimulated = true, .help = "It aborts under valgrind."},
     {0}};
 
 const struct ht_allocator ht_allocator_hardened = {

@@ -23,7 +23,7 @@ static void read_values(const struct ht_server *server, uint64_t *values) {
 static const struct ht_fault faults[] = {
     {.help = "It returns memory by MADV_FREE, which stays resident until the kernel needs it: the LazyFree "
              "part of its RSS is not in use."},
-    {.help = "It aborts under valgrind."},
+    {.unsimulated = true, .help = "It aborts under valgrind."},
     {0}};
 
 const struct ht_allocator ht_allocator_snmalloc = {

@@ -5,13 +5,14 @@
 
 Counts what four allocators do by `replay --pass count`. Then, in rounds, measures the machine by `heaptape calibrate` and
 the time by `replay --pass time`, so that both see the same neighbours. Prints modelled and measured time (lower quartiles: what
-others do only adds time), the residual, and the shares of instructions and far misses that would fit best. Traces of one thread: waiting takes
+others do only adds time), the residual, and the factors of instructions, far misses and faults that would fit best. Traces of one thread: waiting takes
 instructions too. --keep: what was measured, which is read instead if it is there. Needs numpy.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import subprocess
 import tempfile
@@ -23,9 +24,12 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 ALLOCATORS = ("glibc", "jemalloc", "tcmalloc", "mimalloc")
-KINDS = ("instruction", "l1d_miss", "l1i_miss", "l2_sequential_miss", "l2_miss", "dtlb_miss", "stlb_miss", "fault",
-         "mapping_call")
-FITTED = [KINDS.index("instruction"), KINDS.index("l2_miss")]
+FARS = ("l2_miss", "far_4mib_miss", "far_8mib_miss", "far_16mib_miss", "far_32mib_miss")
+"""Far misses by the largest cache that lacks the line too."""
+KINDS = ("instruction", "l1d_miss", "l1i_miss", "l2_sequential_miss", *FARS, "dtlb_miss", "stlb_miss", "fault", "mapping_call")
+GROUPS = {"instructions": ("instruction",), "near misses": ("l1d_miss", "l1i_miss", "l2_sequential_miss"), "far misses": FARS,
+          "TLB misses": ("dtlb_miss", "stlb_miss"), "faults": ("fault",), "mapping calls": ("mapping_call",)}
+FITTED = ("instructions", "far misses", "faults")
 
 
 def count(replay: Path, trace: Path) -> dict[str, list[float]]:
@@ -34,10 +38,11 @@ def count(replay: Path, trace: Path) -> dict[str, list[float]]:
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
     def kinds(total: dict[str, int]) -> list[float]:
-        far = total["l2_misses"] - total["l2_sequential_misses"] + total["l2_code_misses"]
+        beyond = [total["l2_misses"] - total["l2_sequential_misses"] + total["l2_code_misses"],
+                  *(total[f"{kind}es"] for kind in FARS[1:]), 0]
         return [total["instructions"], total["l1d_misses"] - total["l2_misses"], total["l1i_misses"],
-                total["l2_sequential_misses"], far, total["dtlb_misses"], total["stlb_misses"], total["faults"],
-                total["mapping_calls"]]
+                total["l2_sequential_misses"], *(one - next_one for one, next_one in itertools.pairwise(beyond)),
+                total["dtlb_misses"], total["stlb_misses"], total["faults"], total["mapping_calls"]]
     counts = json.loads(done.stdout)["counts"]
     return {name: kinds(counts[name]["time"]) for name in ALLOCATORS}
 
@@ -65,40 +70,43 @@ def gather(build: Path, traces: list[Path], rounds: int) -> dict[str, Any]:
     return found
 
 
-def fit(full: Floats, share: Floats, measured: Floats) -> Floats:
-    """The shares with those of FITTED chosen for the least relative squares; the others stay."""
-    found = share.copy()
-    rest = (measured - np.delete(full, FITTED, axis=1) @ np.delete(share, FITTED)) / measured
-    found[FITTED], *_ = np.linalg.lstsq(full[:, FITTED] / measured[:, None], rest, rcond=None)
+def fit(groups: Floats, measured: Floats) -> Floats:
+    """The factors of groups, those of FITTED chosen for the least relative squares; the others stay."""
+    fitted = [list(GROUPS).index(name) for name in FITTED]
+    found = np.ones(len(GROUPS))
+    rest = (measured - np.delete(groups, fitted, axis=1).sum(axis=1)) / measured
+    found[fitted], *_ = np.linalg.lstsq(groups[:, fitted] / measured[:, None], rest, rcond=None)
     return found
+
+
+def residuals(modelled: Floats, measured: Floats) -> str:
+    off = abs(modelled / measured - 1)
+    return f"median residual {np.median(off):.1%}, 90th percentile {np.quantile(off, 0.9):.1%}"
 
 
 def report(found: dict[str, Any]) -> None:
     names = [(trace, allocator) for trace in found["counts"] for allocator in ALLOCATORS]
-    latency = np.array([np.quantile([cost[kind]["latency_ns"] for cost in found["costs"]], 0.25) for kind in KINDS])
-    share = np.array([found["costs"][0][kind]["share"] for kind in KINDS])
-    full = np.array([found["counts"][trace][allocator] for trace, allocator in names]) * latency / 1e6
+    cost = np.array([np.quantile([cost[kind]["cost_ns"] for cost in found["costs"]], 0.25) for kind in KINDS])
+    parts = np.array([found["counts"][trace][allocator] for trace, allocator in names]) * cost / 1e6
+    groups = np.array([[part[[KINDS.index(kind) for kind in kinds]].sum() for kinds in GROUPS.values()] for part in parts])
     measured = np.array([np.quantile([times[trace][allocator] for times in found["times"]], 0.25)
                          for trace, allocator in names]) / 1e6
-    parts = full * share
-    modelled = parts.sum(axis=1)
-    print("latencies [ns]: " + ", ".join(f"{kind} {value:.3g}" for kind, value in zip(KINDS, latency, strict=True)))
-    print("\n| trace | allocator | measured [ms] | modelled [ms] | residual | instructions | far misses | TLB | faults | rest |\n"
-          "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
-    for (trace, allocator), ms, model, part in zip(names, measured, modelled, parts, strict=True):
-        split = (part[0], part[4], part[5] + part[6], part[7], part[1] + part[2] + part[3] + part[8])
+    modelled = groups.sum(axis=1)
+    print("costs [ns]: " + ", ".join(f"{kind} {value:.3g}" for kind, value in zip(KINDS, cost, strict=True)))
+    print(f"\n| trace | allocator | measured [ms] | modelled [ms] | residual | {' | '.join(GROUPS)} |\n"
+          f"| --- | --- | {' | '.join(['---:'] * (3 + len(GROUPS)))} |")
+    for (trace, allocator), ms, model, group in zip(names, measured, modelled, groups, strict=True):
         print(f"| {trace} | {allocator} | {ms:.2f} | {model:.2f} | {model / ms - 1:+.0%} | "
-              + " | ".join(f"{value:.2f}" for value in split) + " |")
-    print(f"\nmedian residual {np.median(abs(modelled / measured - 1)):.1%}, "
-          f"90th percentile {np.quantile(abs(modelled / measured - 1), 0.9):.1%}")
-    best = fit(full, share, measured)
-    print("shares that fit best: " + ", ".join(f"{KINDS[kind]} {best[kind]:.2f}" for kind in FITTED))
+              + " | ".join(f"{value:.2f}" for value in group) + " |")
+    print(f"\n{len(names)} pairs, {len(found['times'])} rounds: {residuals(modelled, measured)}")
+    best = dict(zip(GROUPS, fit(groups, measured), strict=True))
+    print("factors that fit best: " + ", ".join(f"{name} {best[name]:.2f}" for name in FITTED)
+          + f": {residuals(groups @ np.array(list(best.values())), measured)}")
     predicted = np.zeros(len(names))
     for left_out in found["counts"]:
         others = np.array([trace != left_out for trace, _ in names])
-        predicted[~others] = full[~others] @ fit(full[others], share, measured[others])
-    print("each trace by shares fitted to the others: "
-          f"median residual {np.median(abs(predicted / measured - 1)):.1%}")
+        predicted[~others] = groups[~others] @ fit(groups[others], measured[others])
+    print(f"each trace by factors fitted to the others: {residuals(predicted, measured)}")
 
 
 def main() -> None:

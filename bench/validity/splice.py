@@ -3,8 +3,9 @@
 
     bench/validity/splice.py [--build B] [--only NAME,...] [-o docs/method/validity/splice.jsonl] [--again [--replays]] [--no-run]
 
-By `heaptape validate --count` the real program under each allocator, then one recording with accesses and `heaptape replay --pass
-count` with --splice and without: all under simulation, so that a busy machine changes nothing. Appends a line of JSON for each program; one
+By `heaptape validate --count` the real program under each allocator, then one recording with accesses for `heaptape replay --pass
+count --splice`, and an ordinary one, which has the C++ operators too, for the same without: all counts under simulation, so that a busy
+machine changes nothing. Appends a line of JSON for each program; one
 that is there already is passed over, unless --again. Then prints the tables that validate.py --page puts into docs/method/validity.md.
 """
 
@@ -49,14 +50,21 @@ def _run(command: list[Any], prepared: Prepared) -> None:
         raise Failed(last_line(said))
 
 
+def _recorded(prepared: Prepared, options: argparse.Namespace, name: str, *how: str) -> tuple[Path, Path]:
+    """The largest file of a recording, and the trace of it."""
+    heaptape, folder, trace = options.build / "heaptape", prepared.folder / name, prepared.folder / f"{name}.bin"
+    _run([heaptape, "record", "-q", *how, "-o", folder, *prepared.words], prepared)
+    found = max((path for suffix in ("*.acc", "*.mraw") for path in folder.glob(suffix)), key=lambda path: path.stat().st_size)
+    _run([heaptape, "convert", "-q", found, "-o", trace], prepared)
+    return found, trace
+
+
 def _replayed(prepared: Prepared, options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any], int]:
     """By allocator what replay counts with accesses and without, and how many bytes the accesses take."""
-    heaptape, folder, trace = options.build / "heaptape", prepared.folder / "accesses", prepared.folder / "accesses.bin"
-    _run([heaptape, "record", "-q", "--accesses", "-o", folder, *prepared.words], prepared)
-    accesses = max(folder.glob("*.acc"), key=lambda path: path.stat().st_size)
-    _run([heaptape, "convert", "-q", accesses, "-o", trace], prepared)
-    command = [options.build / "replay", "-q", "--json", "--pass", "count", "--alloc", options.alloc, trace]
-    spliced, bare = (run_json([*command, *more], prepared.who)["counts"] for more in (["--splice", accesses], []))
+    command = [options.build / "replay", "-q", "--json", "--pass", "count", "--alloc", options.alloc]
+    accesses, trace = _recorded(prepared, options, "accesses", "--accesses")
+    _, calls = _recorded(prepared, options, "calls")
+    spliced, bare = (run_json([*command, *more], prepared.who)["counts"] for more in (["--splice", accesses, trace], [calls]))
     return spliced, bare, accesses.stat().st_size
 
 

@@ -53,6 +53,15 @@ static json_t *counts_of(json_t *processes, const struct ht_plan *plan, char pro
     return NULL;
 }
 
+// Why it can't be simulated, or NULL.
+static const char *unsimulated(const struct ht_choice *choice) {
+    const struct ht_fault *fault = choice->kind ? choice->kind->faults : NULL;
+    while (fault && fault->help &&
+           !(fault->unsimulated && ht_version_within(choice->version, fault->since, fault->last)))
+        fault++;
+    return fault ? fault->help : NULL;
+}
+
 // Addresses count: the padding of the environment is the same in each run.
 static json_t *count_one(struct ht_experiment *x, const struct ht_choice *choice,
                          char problem[PROBLEM_BYTES]) {
@@ -208,7 +217,9 @@ static bool count_into(struct ht_experiment *x, const struct ht_choice *choice, 
     if (!x->plan->quiet && ht_progress_due(&x->progress))
         ht_progress_draw(&x->progress, x->plan->count_pass ? "simulating: %s" : "counting instructions: %s",
                          choice->name);
-    json_t *counts = count_one(x, choice, problem);
+    const char *why = unsimulated(choice);
+    if (why) snprintf(problem, sizeof problem, "%s", why);
+    json_t *counts = why ? NULL : count_one(x, choice, problem);
     if (ht_child_interrupted()) return false;
     if (counts) return !json_object_set_new(all, choice->name, counts);
     ht_progress_end(&x->progress);
@@ -244,6 +255,6 @@ size_t ht_count_all(struct ht_experiment *x) {
     struct ht_cost_model model;
     size_t failed = ht_count_runs(x, &model);
     const char *baseline = x->plan->choices.list[x->baseline].name;
-    if (json_object_size(x->counts)) print_all(x, baseline, &model);
+    if (failed < x->plan->choices.count) print_all(x, baseline, &model);
     return failed;
 }

@@ -30,7 +30,7 @@ static struct program_time time_of(const struct ht_cost_model *model, const json
     return time;
 }
 
-// The ratio where one kind of event has another latency.
+// The ratio where one kind of event has another cost.
 static double ratio_at(const struct program_time *one, const struct program_time *base, int kind,
                        double factor) {
     double more = (one->allocator.ns[kind] + one->program.ns[kind]) * (factor - 1);
@@ -80,7 +80,7 @@ static double sampling_error(const json_t *counts, const json_t *base_counts, do
     return HT_SAMPLING_QUANTILE * sqrt(squares * (double)count / (double)(count - 1)) / base_ns;
 }
 
-// By the intervals of the latencies, each by itself, by what the model is off in the time of each allocator and in
+// By the intervals of the costs, each by itself, by what the model is off in the time of each allocator and in
 // the program's own difference, and by the sample; all added in quadrature.
 static void add_ratio(json_t *made, const struct ht_cost_model *model, const struct program_time *one,
                       const struct program_time *base, double sampled) {
@@ -89,10 +89,10 @@ static void add_ratio(json_t *made, const struct ht_cost_model *model, const str
                  square(total(&one->program) - total(&base->program));
     double below = off * square(HT_MODEL_RESIDUAL / whole(base)) + square(sampled), above = below;
     for (int i = 0; i < HT_COSTS; i++) {
-        const struct ht_latency *latency = &model->calibration.latency[i];
-        if (latency->ns <= 0) continue;
-        double ends[] = {ratio_at(one, base, i, latency->low_ns / latency->ns) - ratio,
-                         ratio_at(one, base, i, latency->high_ns / latency->ns) - ratio};
+        const struct ht_median *cost = &model->calibration.cost[i];
+        if (cost->ns <= 0) continue;
+        double ends[] = {ratio_at(one, base, i, cost->low_ns / cost->ns) - ratio,
+                         ratio_at(one, base, i, cost->high_ns / cost->ns) - ratio};
         below += square(fmin(0, fmin(ends[0], ends[1])));
         above += square(fmax(0, fmax(ends[0], ends[1])));
     }

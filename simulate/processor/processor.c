@@ -1,25 +1,38 @@
 #include "processor.h"
 
+#include <stddef.h>
+
 static bool is_size(struct ht_level_size size) {
     return size.sets && !(size.sets & (size.sets - 1)) && size.ways &&
            size.ways <= HT_LEVEL_ENTRIES_MAX / size.sets;
 }
 
-bool ht_processor_start(struct ht_processor *processor, const struct ht_processor_size *size) {
+bool ht_processor_takes(const struct ht_processor_size *size) {
     uint64_t used = 0;
     for (int i = 0; i < HT_LEVELS; i++) {
-        struct ht_level_size level = size->level[i];
-        if (!is_size(level)) return false;
-        uint64_t entries = (uint64_t)level.sets * level.ways;
-        if (used + entries > sizeof processor->tags / sizeof *processor->tags) return false;
-        processor->level[i] = (struct ht_simulated_level){
-            .tags = processor->tags + used, .set_mask = level.sets - 1, .ways = level.ways};
-        used += entries;
+        if (!is_size(size->level[i])) return false;
+        used += (uint64_t)size->level[i].sets * size->level[i].ways;
     }
-    for (uint64_t i = 0; i < used; i++) processor->tags[i] = 0;
-    for (int i = 0; i < HT_RECENT_MISSES; i++) processor->recent_misses[i] = 0;
+    return used <= 2 * HT_LEVEL_ENTRIES_MAX;
+}
+
+static uint64_t *start_level(struct ht_simulated_level *level, uint64_t *tags, struct ht_level_size size) {
+    const uint64_t entries = (uint64_t)size.sets * size.ways;
+    *level = (struct ht_simulated_level){.tags = tags, .set_mask = size.sets - 1, .ways = size.ways};
+    for (uint64_t i = 0; i < entries; i++) tags[i] = 0;
+    return tags + entries;
+}
+
+bool ht_processor_start(struct ht_processor *processor, const struct ht_processor_size *size) {
+    uint64_t *tags = processor->tags, *far_tags = processor->far_tags;
+    if (!ht_processor_takes(size)) return false;
+    for (int i = 0; i < HT_LEVELS; i++) tags = start_level(&processor->level[i], tags, size->level[i]);
+    for (int i = 0; i < HT_FARS; i++) {
+        const struct ht_level_size far = {(uint32_t)(HT_FAR_ENTRIES_MIN << i) / HT_FAR_WAYS, HT_FAR_WAYS};
+        far_tags = start_level(&processor->far[i], far_tags, far);
+    }
+    for (int i = 0; i < HT_STREAMS; i++) processor->streams[i] = 0;
     processor->last_line = processor->last_page = processor->last_code_line = 0;
-    processor->misses = 0;
     return true;
 }
 
@@ -39,13 +52,22 @@ static inline bool look_up(const struct ht_simulated_level *level, uint64_t numb
 }
 
 static bool is_sequential(struct ht_processor *processor, uint64_t line) {
-    bool sequential = false;
-    for (int i = 0; i < HT_RECENT_MISSES && !sequential; i++) {
-        uint64_t distance = line - processor->recent_misses[i] + 2;  // 0 to 4: within two lines
-        sequential = distance <= 4 && distance != 2;
+    uint64_t *streams = processor->streams, before = line;
+    for (int i = 0; i < HT_STREAMS; i++) {
+        uint64_t found = streams[i], distance = line - found + 2;  // 0 to 4: within two lines
+        streams[i] = before;
+        if (distance <= 4) return distance != 2;
+        before = found;
     }
-    processor->recent_misses[processor->misses++ % HT_RECENT_MISSES] = line;
-    return sequential;
+    return false;
+}
+
+// A line that the second level missed. Whoever needs it finds it there afterwards.
+static void look_up_far(struct ht_processor *processor, uint64_t line, uint64_t *counts) {
+    for (int i = 0; i < HT_FARS; i++) {
+        bool missed = !look_up(&processor->far[i], line);
+        if (counts) counts[i] += missed;
+    }
 }
 
 enum ht_served ht_processor_line(struct ht_processor *processor, uint64_t line,
@@ -67,6 +89,7 @@ enum ht_served ht_processor_line(struct ht_processor *processor, uint64_t line,
     if (look_up(&processor->level[HT_L2], line)) return HT_SERVED_L2;
     counts->l2++;
     counts->l2_sequential += sequential;
+    look_up_far(processor, line, sequential ? NULL : counts->far);
     return HT_SERVED_MEMORY;
 }
 
@@ -75,12 +98,15 @@ void ht_processor_code_line(struct ht_processor *processor, uint64_t line, struc
     processor->last_code_line = line + 1;
     if (look_up(&processor->level[HT_L1I], line)) return;
     counts->l1i++;
-    counts->l1i_l2 += !look_up(&processor->level[HT_L2], line);
+    if (look_up(&processor->level[HT_L2], line)) return;
+    counts->l1i_l2++;
+    look_up_far(processor, line, counts->far);
 }
 
 void ht_processor_zero_page(struct ht_processor *processor, uint64_t page) {
     const uint64_t lines = 1 << (HT_PAGE_SHIFT - HT_LINE_SHIFT);
     for (uint64_t line = page * lines; line < (page + 1) * lines; line++)
-        if (!look_up(&processor->level[HT_L1D], line)) look_up(&processor->level[HT_L2], line);
+        if (!look_up(&processor->level[HT_L1D], line) && !look_up(&processor->level[HT_L2], line))
+            look_up_far(processor, line, NULL);
     processor->last_line = 0;
 }

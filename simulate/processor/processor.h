@@ -10,8 +10,10 @@
 enum {
     HT_LINE_SHIFT = 6,   // lines of 64 bytes
     HT_PAGE_SHIFT = 12,  // pages of 4 KiB: no huge ones
-    HT_RECENT_MISSES = 16,
+    HT_STREAMS = 32,
     HT_LEVEL_ENTRIES_MAX = 1 << 17,  // 8 MiB of lines
+    HT_FAR_WAYS = 16,
+    HT_FAR_ENTRIES_MIN = 1 << 16,  // 4 MiB of lines
 };
 
 struct ht_level_size {
@@ -21,18 +23,24 @@ struct ht_level_size {
 
 enum ht_level { HT_L1D, HT_L1I, HT_L2, HT_DTLB, HT_STLB, HT_LEVELS };
 
+// Behind the second level lies one that processors share. How much of it is there for one of them depends on the others, so that
+// several are simulated, each twice as large as the one before: the cost model knows how far away a line of each of them is.
+enum ht_far { HT_FAR_4_MIB, HT_FAR_8_MIB, HT_FAR_16_MIB, HT_FAR_32_MIB, HT_FARS };
+
 struct ht_processor_size {
     struct ht_level_size level[HT_LEVELS];
 };
 
-// What one part of a program did. A miss is *sequential* if its line lies within two lines of one of the last
-// 16 misses of the first-level data cache: prefetchers make such ones cheap.
+// What one part of a program did. A miss is *sequential* if its line lies within two lines of where one of the 32
+// last streams of misses of the first-level data cache is: prefetchers, which follow as many, make such ones cheap.
 struct ht_miss_counts {
     uint64_t accesses;
     uint64_t l1d, l1d_sequential;  // misses of the first-level data cache, and those among them
     uint64_t l2, l2_sequential;    // those of them that the second level misses too
     uint64_t l1i, l1i_l2;          // misses of the instruction cache; those that the second level misses too
     uint64_t dtlb, stlb;           // pages that the first TLB misses; those that the second misses too
+    uint64_t
+        far[HT_FARS];  // second-level misses, but the sequential ones, that a cache of this size misses too
 };
 
 struct ht_simulated_level {
@@ -43,11 +51,14 @@ struct ht_simulated_level {
 struct ht_processor {
     struct ht_simulated_level level[HT_LEVELS];
     uint64_t last_line, last_page, last_code_line;  // each + 1: the most recent of its set
-    uint64_t recent_misses[HT_RECENT_MISSES];
-    uint32_t misses;
+    uint64_t streams[HT_STREAMS];                   // the last line of each, most recently used first
+    struct ht_simulated_level far[HT_FARS];
     uint64_t tags[2 * HT_LEVEL_ENTRIES_MAX];
+    uint64_t far_tags[((1 << HT_FARS) - 1) * HT_FAR_ENTRIES_MIN];
 };
 
+// Whether the sizes can be simulated.
+bool ht_processor_takes(const struct ht_processor_size *size);
 // Empty caches. False if the sizes are not what struct ht_level_size says, or too large.
 bool ht_processor_start(struct ht_processor *processor, const struct ht_processor_size *size);
 

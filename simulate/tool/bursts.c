@@ -74,7 +74,9 @@ static void extrapolate_part(enum part part) {
                                   .l1i = near(&estimate, in->l1i, out->l1i),
                                   .l1i_l2 = in->l1i_l2 + out->l1i_l2,
                                   .dtlb = near(&estimate, in->dtlb, out->dtlb),
-                                  .stlb = in->stlb + out->stlb};
+                                  .stlb = in->stlb + out->stlb,
+                                  .far = {in->far[0] + out->far[0], in->far[1] + out->far[1],
+                                          in->far[2] + out->far[2], in->far[3] + out->far[3]}};
 }
 
 void extrapolate_bursts(void) {

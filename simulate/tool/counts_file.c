@@ -47,6 +47,7 @@ static void put_part(const HChar *name, enum part part, ULong instructions) {
             "\"dtlb_misses\": %llu, \"stlb_misses\": %llu, \"faults\": %llu, \"file_faults\": %llu",
             m->accesses, m->l1d, m->l1d_sequential, m->l2, m->l2_sequential, m->l1i, m->l1i_l2, m->dtlb,
             m->stlb, counts.faults[part], counts.file_faults[part]);
+        for (UInt i = 0; i < HT_FARS; i++) put(", \"far_%umib_misses\": %llu", 4U << i, m->far[i]);
     }
     // With accesses the program is the recorded one, whose branches no file has.
     if (options.simulate && !(options.splice && part == PART_PROGRAM))

@@ -13,7 +13,10 @@ from heaptape.results.comparison import experiments
 from heaptape.results.program_time import MODEL_RESIDUAL, NOT_KNOWN, program_times
 from heaptape.results.reader import read_results
 
-KINDS = ("instruction", "l1d_miss", "l1i_miss", "l2_sequential_miss", "l2_miss", "dtlb_miss", "stlb_miss", "fault", "mapping_call")
+KINDS = ("instruction", "l1d_miss", "l1i_miss", "l2_sequential_miss", "l2_miss", "far_4mib_miss", "far_8mib_miss", "far_16mib_miss", "far_32mib_miss",
+         "dtlb_miss", "stlb_miss", "fault", "mapping_call")
+# What results before the distances of far misses had, with an interval of the latency.
+OLDER_KINDS = tuple(kind for kind in KINDS if not kind.startswith("far_"))
 
 
 def part(**ns: float) -> dict[str, Any]:
@@ -22,7 +25,8 @@ def part(**ns: float) -> dict[str, Any]:
 
 
 def line(name: str, allocator: dict[str, Any], program: dict[str, Any], blocks: list[tuple[int, int, int]], uncertain: float = 0) -> dict[str, Any]:
-    costs = {kind: {"latency_ns": 10.0, "low_ns": 10.0, "high_ns": 10.0 * (1 + uncertain), "share": 1.0, "cost_ns": 10.0} for kind in KINDS}
+    costs = {kind: {"latency_ns": 40.0, "low_ns": 0.0, "high_ns": 400.0, "share": 0.25, "cost_ns": 10.0, "cost_low_ns": 10.0,
+                    "cost_high_ns": 10.0 * (1 + uncertain)} for kind in KINDS}
     counts = {"accesses": "x.acc", "calibrated": True, "costs": costs, "allocator": allocator, "program": program, "program_time": {"ns": 1.0},
               "blocks": [{"size_low": low, "accesses": 9, "l1d_misses": l1, "l2_misses": l2} for low, l1, l2 in blocks]}
     return results_factory.run(name, "count", 0, results_factory.np.random.default_rng(1)) | {
@@ -30,8 +34,8 @@ def line(name: str, allocator: dict[str, Any], program: dict[str, Any], blocks: 
 
 
 # Under glibc 100 ms, 20 of them in the allocator; mimalloc saves 10 ms there and costs the program 4 ms of misses.
-GLIBC = line("glibc", part(instruction=20e6), part(instruction=50e6, l2_miss=30e6), [(48, 900, 500), (1024, 10, 10)])
-MIMALLOC = line("mimalloc", part(instruction=10e6), part(instruction=50e6, l2_miss=33e6, dtlb_miss=1e6), [(48, 800, 700), (1024, 10, 5)])
+GLIBC = line("glibc", part(instruction=20e6), part(instruction=50e6, l2_miss=20e6, far_32mib_miss=10e6), [(48, 900, 500), (1024, 10, 10)])
+MIMALLOC = line("mimalloc", part(instruction=10e6), part(instruction=50e6, l2_miss=21e6, far_32mib_miss=12e6, dtlb_miss=1e6), [(48, 800, 700), (1024, 10, 5)])
 
 
 @pytest.fixture
@@ -55,7 +59,7 @@ def test_the_difference_by_part_and_cause(results: Path) -> None:
 
 
 def test_the_interval_is_the_models(tmp_path: Path) -> None:
-    """Of the residual alone where the latencies are exact, and wider where they are not."""
+    """Of the residual alone where the costs are exact, and wider where they are not."""
     def half_widths(uncertain: float) -> tuple[float, float]:
         rows = [line(name, row["counts"]["allocator"], row["counts"]["program"], [], uncertain)
                 for name, row in (("glibc", GLIBC), ("mimalloc", MIMALLOC))]
@@ -67,6 +71,23 @@ def test_the_interval_is_the_models(tmp_path: Path) -> None:
     assert half_widths(0) == (pytest.approx(off), pytest.approx(off))
     below, above = half_widths(1)
     assert below > off and above > off
+
+
+def test_older_results_have_the_interval_of_the_latency(tmp_path: Path) -> None:
+    def older(row: dict[str, Any], high_ns: float) -> dict[str, Any]:
+        counts = row["counts"]
+        costs = {kind: {"latency_ns": 10.0, "low_ns": 10.0, "high_ns": high_ns, "share": 0.5, "cost_ns": 5.0} for kind in OLDER_KINDS}
+        parts = {name: {"modelled_ns": {kind: ns for kind, ns in counts[name]["modelled_ns"].items() if kind in (*OLDER_KINDS, "total")}}
+                 for name in ("allocator", "program")}
+        return row | {"counts": counts | parts | {"costs": costs}}
+
+    def other(high_ns: float) -> Any:
+        rows = results_factory.write(tmp_path / f"{high_ns}.jsonl", [older(GLIBC, high_ns), older(MIMALLOC, high_ns)])
+        return program_times(read_results(rows), "glibc")[1]
+
+    exact, uncertain = other(10), other(20)
+    assert exact.share("program", "far misses") == pytest.approx(0.01 / 0.9) and exact.ratio.ratio == pytest.approx(82 / 90)
+    assert uncertain.ratio.ci_high > exact.ratio.ci_high and uncertain.ratio.ratio == exact.ratio.ratio
 
 
 def sampled(row: dict[str, Any], *ns: float) -> dict[str, Any]:

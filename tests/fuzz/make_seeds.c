@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "access_writer.h"
 #include "fuzz_input.h"
 #include "inheritance.h"
 #include "merge.h"
@@ -176,6 +177,51 @@ static void seed_merge(const char *folder) {
     fclose(seed);
 }
 
+// The writer has no argument for its file.
+static FILE *accesses_seed;
+
+static void put_accesses(const uint8_t *bytes, size_t count) { fwrite(bytes, 1, count, accesses_seed); }
+
+static void put_calls(struct ht_access_writer *writer) {
+    for (unsigned i = 0; i < HT_ACCESS_CALLS; i++) {
+        const struct ht_recorded_call call = {.call = i,
+                                              .instructions = 100 * i,
+                                              .slot = i == HT_ACCESS_FREE ? 1 : i,
+                                              .from_null = true,
+                                              .size = 40,
+                                              .count = 16};
+        ht_write_call(writer, &call);
+    }
+}
+
+// Every token: blocks and pages new and known, code as predicted and elsewhere, calls, a thread, bursts, the end.
+static void seed_accesses(const char *folder) {
+    struct ht_access_writer *writer = calloc(1, sizeof *writer);
+    FUZZ_EXPECT(writer, "no memory");
+    for (unsigned how = 0; how < 4; how++) {
+        const bool sampled = how & 1;
+        static const char *const names[] = {"whole", "sampled", "whole-file", "sampled-file"};
+        memset(writer, 0, sizeof *writer);
+        accesses_seed = open_seed(folder, "accesses", names[how]);
+        fputc((int)(5 << 4 | (how & 2 ? 4 : 0) | sampled), accesses_seed);
+        fputc(100, accesses_seed);
+        writer->write = put_accesses;
+        put_calls(writer);
+        if (sampled) ht_write_burst(writer);
+        ht_write_thread(writer, 3);
+        for (unsigned i = 0; i < 40; i++) {
+            ht_write_block_access(writer, i % 3 ? 2 : 4, i * i);
+            ht_write_line_access(writer, 4096 + i * (i % 5 ? 1 : 77));
+            ht_write_code_line(writer, 1000 + i % 7);
+        }
+        if (sampled) ht_write_burst_end(writer, 300);
+        ht_write_end(writer, 100000, 20000, 7);
+        ht_access_flush(writer);
+        fclose(accesses_seed);
+    }
+    free(writer);
+}
+
 int main(int argc, char **argv) {
     FUZZ_EXPECT(argc == 2, "usage: make_seeds FOLDER");
     char raw[4096];
@@ -185,6 +231,7 @@ int main(int argc, char **argv) {
     seed_logs(argv[1], raw);
     seed_traces(argv[1], raw);
     seed_merge(argv[1]);
+    seed_accesses(argv[1]);
     unlink(raw);
     FILE *settings = open_seed(argv[1], "settings", "all");
     fputs("MALLOC_WRAP_OUT=here\nMALLOC_WRAP_ONLY=a*b,?uzz*\nMALLOC_WRAP_START=2.5\nMALLOC_WRAP_MAX_BYTES="

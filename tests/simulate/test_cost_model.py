@@ -10,7 +10,8 @@ import pytest
 
 from tool_runner import Tools, clean_environment, run
 
-KINDS = {"instruction", "l1d_miss", "l1i_miss", "l2_sequential_miss", "l2_miss", "dtlb_miss", "stlb_miss", "fault", "mapping_call"}
+FARTHER = ("far_4mib_miss", "far_8mib_miss", "far_16mib_miss", "far_32mib_miss")
+KINDS = {"instruction", "l1d_miss", "l1i_miss", "l2_sequential_miss", "l2_miss", *FARTHER, "dtlb_miss", "stlb_miss", "fault", "mapping_call"}
 
 
 @pytest.fixture(scope="module")
@@ -25,27 +26,40 @@ def cache(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def count_true(tools: Tools, home: Path, counts: Path) -> tuple[dict, str]:
+    """Of a program that does nothing, where the cache is at home."""
+    if not shutil.which("valgrind"):
+        pytest.skip("no valgrind here")
+    done = tools.succeed([tools.build / "heaptape", "count", "-o", counts, "--", "/bin/true"],
+                         env=clean_environment({"XDG_CACHE_HOME": str(home)}))
+    return json.loads(counts.read_text()), done.stderr.decode()
+
+
 def test_what_is_measured_is_kept_and_plausible(cache: Path) -> None:
     kept = json.loads((cache / "heaptape" / "calibration.json").read_text())
     assert kept["processor"] and 0.1 < kept["cycle_ns"] < 10
     assert set(kept["costs"]) == KINDS
     for cost in kept["costs"].values():
         assert cost["low_ns"] <= cost["latency_ns"] <= cost["high_ns"]
-        assert cost["cost_ns"] == pytest.approx(cost["latency_ns"] * cost["share"])
+        assert cost["cost_low_ns"] <= cost["cost_ns"] <= cost["cost_high_ns"]
+        assert cost["latency_ns"] == 0 or cost["cost_ns"] == pytest.approx(cost["latency_ns"] * cost["share"])
     latency = {kind: cost["latency_ns"] for kind, cost in kept["costs"].items()}
-    assert 0 < latency["instruction"] < latency["l1d_miss"] < latency["l2_miss"] < latency["fault"]
+    assert 0 < latency["instruction"] < latency["l1d_miss"] < latency["l2_miss"] < latency["far_32mib_miss"] < latency["fault"]
+    # Work goes on during a miss that is near, and during part of a far one.
+    assert kept["costs"]["l1d_miss"]["share"] < 0.5 and kept["costs"]["far_32mib_miss"]["share"] < 0.9
+    assert kept["costs"]["l2_miss"]["cost_ns"] < kept["costs"]["far_32mib_miss"]["cost_ns"]
+
+
+def test_a_calibration_of_before_is_not_used(tools: Tools, cache: Path, tmp_path: Path) -> None:
+    """Those had one share for all machines."""
+    kept = json.loads((cache / "heaptape" / "calibration.json").read_text())
+    (tmp_path / "heaptape").mkdir()
+    (tmp_path / "heaptape" / "calibration.json").write_text(json.dumps(kept | {"schema": 1}))
+    assert not count_true(tools, tmp_path, tmp_path / "counts.json")[0]["calibrated"]
 
 
 def test_counts_become_times(tools: Tools, cache: Path, tmp_path: Path) -> None:
-    if not shutil.which("valgrind"):
-        pytest.skip("no valgrind here")
-
-    def count(home: Path) -> tuple[dict, str]:
-        counts = tmp_path / "counts.json"
-        done = tools.succeed([tools.build / "heaptape", "count", "-o", counts, "--", "/bin/true"],
-                             env=clean_environment({"XDG_CACHE_HOME": str(home)}))
-        return json.loads(counts.read_text()), done.stderr.decode()
-    counts, said = count(cache)
+    counts, said = count_true(tools, cache, tmp_path / "counts.json")
     assert counts["calibrated"] and "calibrate" not in said
     costs = counts["calibration"]["costs"]
     assert costs == json.loads((cache / "heaptape" / "calibration.json").read_text())["costs"]
@@ -56,9 +70,12 @@ def test_counts_become_times(tools: Tools, cache: Path, tmp_path: Path) -> None:
     assert times["instruction"] == pytest.approx(part["instructions"] * costs["instruction"]["cost_ns"])
     assert times["fault"] == pytest.approx(part["faults"] * costs["fault"]["cost_ns"]) and part["faults"] > 0
     far = part["l2_misses"] - part["l2_sequential_misses"] + part["l2_code_misses"]
-    assert times["l2_miss"] == pytest.approx(far * costs["l2_miss"]["cost_ns"])
+    beyond = [far, *(part[f"{kind}es"] for kind in FARTHER), 0]
+    assert beyond == sorted(beyond, reverse=True) and far > 0
+    for i, kind in enumerate(("l2_miss", *FARTHER)):
+        assert times[kind] == pytest.approx((beyond[i] - beyond[i + 1]) * costs[kind]["cost_ns"])
     assert times["total"] == pytest.approx(sum(times[kind] for kind in KINDS))
-    strange, said = count(tmp_path)
+    strange, said = count_true(tools, tmp_path, tmp_path / "counts.json")
     assert not strange["calibrated"] and "heaptape calibrate measures this machine" in said
 
 

@@ -136,3 +136,17 @@ def test_what_it_cannot_do_is_one_line(tools: Tools, tmp_path: Path) -> None:
 def test_nothing_is_left_in_the_temporary_folder(tools: Tools, tmp_path: Path) -> None:
     run([tools.heaptape, "count", "-i", "-q", "--", "/bin/true"], env={"TMPDIR": str(tmp_path)})
     assert os.listdir(tmp_path) == []
+
+
+def test_an_allocator_that_aborts_under_valgrind_is_refused_in_a_line(tools: Tools) -> None:
+    """scudo reserves more addresses than valgrind has. The others are counted."""
+    listed = json.loads(tools.succeed([tools.replay_program, "--list", "--json"]).stdout)
+    scudo = next((one for one in listed if one["name"].startswith("scudo") and one["built"]), None)
+    if not scudo:
+        pytest.skip("no scudo here")
+    trace = Path(__file__).parents[2] / "traces" / "sqlite3-small.bin"
+    done = run([tools.replay_program, "--json", "--pass", "count", "--alloc", f"glibc,{scudo['name']}", trace])
+    (line,) = done.stderr.decode().splitlines()
+    assert done.returncode == 1 and line.startswith(f"heaptape replay: {scudo['name']}: --pass count: It aborts under valgrind: it reserves 180 GB")
+    counts = json.loads(done.stdout)["counts"]
+    assert counts["glibc"]["time"]["instructions"] > 0 and scudo["name"] not in counts

@@ -81,6 +81,40 @@ static void a_miss_beside_another_is_sequential(void **state) {
     assert_int_equal(counts.l2_sequential, 1);
 }
 
+static void as_many_streams_are_followed_as_prefetchers_follow(void **state) {
+    (void)state;
+    static struct ht_processor processor;
+    for (uint64_t streams = HT_STREAMS; streams <= HT_STREAMS + 1; streams++) {
+        struct ht_miss_counts counts = {0};
+        assert_true(ht_processor_start(&processor, &small));
+        for (uint64_t line = 0; line < 8; line++)
+            for (uint64_t stream = 1; stream <= streams; stream++)
+                ht_processor_line(&processor, 1000 * stream + line, &counts);
+        assert_int_equal(counts.l1d, 8 * streams);
+        assert_int_equal(counts.l1d_sequential, streams == HT_STREAMS ? 7 * streams : 0);
+    }
+}
+
+static void far_misses_are_by_how_long_ago_the_line_was(void **state) {
+    (void)state;
+    static struct ht_processor processor;
+    const uint64_t mib = (1 << 20) / 64;
+    for (int size = 0; size < HT_FARS; size++) {
+        struct ht_miss_counts counts = {0};
+        const uint64_t lines = (3 * mib) << size;  // 3, 6, 12 and 24 MiB
+        assert_true(ht_processor_start(&processor, &small));
+        for (uint64_t lap = 0; lap < 2; lap++) {
+            counts = (struct ht_miss_counts){0};
+            // A step from which no prefetcher learns; it has no divisor in common with the lines.
+            for (uint64_t i = 0, line = 0; i < lines; i++, line = (line + 1000003) % lines)
+                ht_processor_line(&processor, 1000 + line, &counts);
+        }
+        assert_int_equal(counts.l2, lines);
+        assert_int_equal(counts.l2_sequential, 0);
+        for (int i = 0; i < HT_FARS; i++) assert_int_equal(counts.far[i], i < size ? lines : 0);
+    }
+}
+
 static void code_shares_the_second_level(void **state) {
     (void)state;
     static struct ht_processor processor;
@@ -166,6 +200,8 @@ int main(void) {
         cmocka_unit_test(misses_are_those_of_a_plain_model),
         cmocka_unit_test(an_access_over_two_lines_is_one_of_each),
         cmocka_unit_test(a_miss_beside_another_is_sequential),
+        cmocka_unit_test(as_many_streams_are_followed_as_prefetchers_follow),
+        cmocka_unit_test(far_misses_are_by_how_long_ago_the_line_was),
         cmocka_unit_test(code_shares_the_second_level),
         cmocka_unit_test(a_zeroed_page_is_in_the_caches),
         cmocka_unit_test(sizes_that_cannot_be_are_refused),

@@ -1,6 +1,6 @@
 """The program's modelled time under each allocator, from the counts of replay --pass count --splice.
 
-Counts are exact, or of sampled accesses. The interval is of some 90 %: by the intervals of the measured latencies, by what the
+Counts are exact, or of sampled accesses. The interval is of some 90 %: by the intervals of the measured costs, by what the
 model is off in the time of an allocator's calls, and by the sample. `replay` does the same sums (replay/experiment/program_time.c), and
 docs/method/cost-model.md defines them.
 """
@@ -16,14 +16,16 @@ import pandas as pd
 
 from .comparison import BASELINE, MEASURES, Estimate, allocator_order, verdict
 
-MODEL_RESIDUAL = 0.30
+MODEL_RESIDUAL = 0.20
 """The 90th percentile of how far the model is off in the time of a trace's calls."""
 
 SAMPLING_QUANTILE = 1.75
 """Of Student's distribution, 90 %, with as many degrees of freedom as a sampled recording has groups of bursts."""
 
 PARTS = ("allocator", "program")
-CAUSES = {"instructions": ("instruction",), "near misses": ("l1d_miss", "l2_sequential_miss"), "far misses": ("l2_miss",),
+FARTHER = ("far_4mib_miss", "far_8mib_miss", "far_16mib_miss", "far_32mib_miss")
+"""Older results have all far misses as one."""
+CAUSES = {"instructions": ("instruction",), "near misses": ("l1d_miss", "l2_sequential_miss"), "far misses": ("l2_miss", *FARTHER),
           "TLB": ("dtlb_miss", "stlb_miss"), "instruction cache": ("l1i_miss",), "page faults": ("fault",), "mapping calls": ("mapping_call",)}
 """By its name the kinds of cost in it."""
 
@@ -93,7 +95,7 @@ def program_times(runs: pd.DataFrame, baseline: str) -> list[ProgramTime]:
 def _time_of(name: str, counts: dict[str, Any], base_counts: dict[str, Any], is_baseline: bool) -> ProgramTime:
     costs, base = _costs(counts), _costs(base_counts)
     ratio = Estimate(1.0, 1.0, 1.0, 1) if is_baseline else _ratio(costs, base, counts["costs"], (counts.get("sampled"), base_counts.get("sampled")))
-    changes = {part: {cause: sum(costs[part][kind] - base[part][kind] for kind in kinds) for cause, kinds in CAUSES.items()}
+    changes = {part: {cause: sum(costs[part].get(kind, 0) - base[part].get(kind, 0) for kind in kinds) for cause, kinds in CAUSES.items()}
                for part in PARTS}
     return ProgramTime(name, _whole(costs), ratio, BASELINE if is_baseline else verdict(ratio, MEASURES["time"]), changes, _whole(base),
                        _block_changes(counts.get("blocks") or [], base_counts.get("blocks") or []), (counts.get("sampled") or {}).get("bursts", 0))
@@ -107,21 +109,26 @@ def _whole(costs: _Costs) -> float:
     return sum(sum(costs[part].values()) for part in PARTS)
 
 
-def _ratio(costs: _Costs, base: _Costs, latencies: dict[str, dict[str, float]], sampled: tuple[Any, Any]) -> Estimate:
-    """Errors are added in quadrature: one for each latency, for each allocator's time, for the program's own difference and for the sample."""
+def _ratio(costs: _Costs, base: _Costs, kinds: dict[str, dict[str, float]], sampled: tuple[Any, Any]) -> Estimate:
+    """Errors are added in quadrature: one for each cost, for each allocator's time, for the program's own difference and for the sample."""
     whole, base_whole = _whole(costs), _whole(base)
     ratio = whole / base_whole
     allocator, program, base_allocator, base_program = (sum(of[part].values()) for of in (costs, base) for part in PARTS)
     off = (MODEL_RESIDUAL / base_whole) ** 2 * (allocator**2 + (ratio * base_allocator) ** 2 + (program - base_program) ** 2)
     below = above = off + (_sampling_error(*sampled, ratio) / base_whole) ** 2
-    for kind, latency in latencies.items():
-        if latency["latency_ns"] <= 0:
-            continue
-        factors = (latency[end] / latency["latency_ns"] - 1 for end in ("low_ns", "high_ns"))
+    for kind, cost in kinds.items():
+        factors = _interval(cost)
         ends = [(whole + factor * _of_kind(costs, kind)) / (base_whole + factor * _of_kind(base, kind)) - ratio for factor in factors]
         below += min(0.0, *ends) ** 2
         above += max(0.0, *ends) ** 2
     return Estimate(ratio, max(0.0, ratio - math.sqrt(below)), ratio + math.sqrt(above), 1)
+
+
+def _interval(cost: dict[str, float]) -> tuple[float, float]:
+    """By what share the cost may be lower or higher. Older results have the interval of the latency, of which the cost was a constant part."""
+    names = ("cost_ns", "cost_low_ns", "cost_high_ns") if "cost_low_ns" in cost else ("latency_ns", "low_ns", "high_ns")
+    middle, low, high = (cost[name] for name in names)
+    return (low / middle - 1, high / middle - 1) if middle > 0 else (0.0, 0.0)
 
 
 def _sampling_error(sampled: Any, base: Any, ratio: float) -> float:
