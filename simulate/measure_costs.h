@@ -1,4 +1,4 @@
-// Measures the latencies of struct ht_calibration on the machine at hand, in about two seconds.
+// Measures latencies and costs of struct ht_calibration on the machine at hand, in some seconds.
 #ifndef HEAPTAPE_MEASURE_COSTS_H
 #define HEAPTAPE_MEASURE_COSTS_H
 
