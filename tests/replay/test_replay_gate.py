@@ -91,13 +91,12 @@ def exchange(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("which", ["trace", "exchange"])
-def test_twenty_gates_of_twenty_while_the_machine_is_loaded(tools: Tools, planted: dict[str, Path], request: pytest.FixtureRequest, which: str) -> None:
-    trace: Path = request.getfixturevalue(which)
+def test_twenty_gates_of_twenty_while_the_machine_is_loaded(tools: Tools, trace: Path, exchange: Path, planted: dict[str, Path]) -> None:
     load = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(2 * (os.cpu_count() or 1))]
     try:
         counted = {counts_of(tools, trace, f"toy={planted['plain']}")["toy"]["allocator"]["instructions"] for _ in range(20)}
         assert len(counted) == 1
+        assert len({counts_of(tools, exchange, "glibc")["glibc"]["allocator"]["instructions"] for _ in range(20)}) == 1
         right = [gate(tools, trace, planted["plain"], planted["slower"], "--fail-if", "instructions>1.01").returncode for _ in range(20)]
         wrong = [gate(tools, trace, planted["plain"], planted["plain"], "--fail-if", "instructions>1.01").returncode for _ in range(20)]
     finally:
