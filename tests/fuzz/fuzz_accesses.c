@@ -6,6 +6,7 @@
 #include "access_reader.h"
 #include "access_writer.h"
 #include "accesses_file.h"
+#include "bytes_source.h"
 #include "checked_conversion.h"
 #include "fuzz_input.h"
 #include "import_formats.h"
@@ -13,29 +14,14 @@
 
 enum { SAMPLED = 1, LENIENT = 2, AS_FILE = 4, TOKENS_MAX = 1 << 16, WRITTEN_BYTES_MAX = 1 << 22 };
 
-struct source {
-    const uint8_t *at;
-    size_t left, at_once;
-};
-
-static size_t give(void *context, uint8_t *room, size_t count) {
-    struct source *source = context;
-    if (count > source->left) count = source->left;
-    if (count > source->at_once) count = source->at_once;
-    if (count) memcpy(room, source->at, count);
-    source->at += count;
-    source->left -= count;
-    return count;
-}
-
 // Both are large: made once, and emptied.
-static struct ht_access_reader *reader_of(struct source *source, bool sampled, unsigned number) {
+static struct ht_access_reader *reader_of(struct bytes_source *source, bool sampled, unsigned number) {
     static struct ht_access_reader *readers[2];
     struct ht_access_reader **reader = &readers[number];
     if (!*reader) *reader = malloc(sizeof **reader);
     FUZZ_EXPECT(*reader, "no memory");
     memset(*reader, 0, offsetof(struct ht_access_reader, buffer));
-    (*reader)->read = give;
+    (*reader)->read = bytes_source_give;
     (*reader)->source = source;
     (*reader)->sampled = sampled;
     return *reader;
@@ -102,7 +88,7 @@ static void write_again(struct ht_access_writer *writer, enum ht_access_kind kin
 
 // Reads all, however few bytes come at once, and writes what was read. A run of code lines is one byte for up to 32 of them.
 static bool read_tokens(const uint8_t *bytes, size_t count, bool sampled, size_t at_once) {
-    struct source source = {bytes, count, SIZE_MAX}, slow_source = {bytes, count, at_once};
+    struct bytes_source source = {bytes, count, SIZE_MAX}, slow_source = {bytes, count, at_once};
     struct ht_access_reader *reader = reader_of(&source, sampled, 0);
     struct ht_access_reader *slow = reader_of(&slow_source, sampled, 1);
     struct ht_access_writer *writer = new_writer();
@@ -125,7 +111,7 @@ static bool read_tokens(const uint8_t *bytes, size_t count, bool sampled, size_t
 
 // What was read is written such that it is read again.
 static void read_written(const uint8_t *bytes, size_t count, bool sampled) {
-    struct source source = {bytes, count, SIZE_MAX}, again = {written, written_bytes, SIZE_MAX};
+    struct bytes_source source = {bytes, count, SIZE_MAX}, again = {written, written_bytes, SIZE_MAX};
     struct ht_access_reader *reader = reader_of(&source, sampled, 0);
     struct ht_access_reader *second = reader_of(&again, sampled, 1);
     struct ht_access access = {0}, found = {0};

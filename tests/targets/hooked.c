@@ -10,7 +10,7 @@
 
 #include "own_functions_target.h"
 
-enum { OBJECTS = 512, ROOM_BYTES = 32, FLAG_ZERO = 0x40, FLAG_ALIGNMENT = 0x3f };
+enum { ROOM_BYTES = 32, FLAG_ZERO = 0x40, FLAG_ALIGNMENT = 0x3f };
 
 void *je_malloc(size_t size);
 void *je_calloc(size_t count, size_t size);
@@ -240,15 +240,7 @@ static void rare_calls(void) {
 }
 
 static void lines(const char *path, unsigned long calls) {
-    static struct object objects[OBJECTS];
-    writer_open(&out, path);
-    marker(MARKER_BEGIN);
-    take_turns(objects, OBJECTS, calls, &(struct turns){allocate, change, release});
-    rare_calls();
-    for (unsigned i = 0; i < OBJECTS; i++)
-        if (objects[i].block) release(&objects[i]);
-    marker(MARKER_END);
-    writer_close(&out);
+    print_calls(path, calls, &(struct turns){allocate, change, release}, rare_calls);
 }
 
 // ---- situations ----

@@ -14,7 +14,7 @@
 #include "own_functions_target.h"
 #include "single_steps.h"
 
-enum { OBJECTS = 512, HEADER_BYTES = 2048 };
+enum { HEADER_BYTES = 2048 };
 static const struct heaptape_recorder *recorder;
 
 // ---- the allocator: the block lies behind room for its alignment, and just before it is where that begins ----
@@ -158,15 +158,7 @@ static void rare_calls(void) {
 }
 
 static void lines(const char *path, unsigned long calls) {
-    static struct object objects[OBJECTS];
-    writer_open(&out, path);
-    marker(MARKER_BEGIN);
-    take_turns(objects, OBJECTS, calls, &(struct turns){allocate, change, release});
-    rare_calls();
-    for (unsigned i = 0; i < OBJECTS; i++)
-        if (objects[i].block) release(&objects[i]);
-    marker(MARKER_END);
-    writer_close(&out);
+    print_calls(path, calls, &(struct turns){allocate, change, release}, rare_calls);
 }
 
 // ---- situations ----

@@ -75,18 +75,14 @@ static void release(struct object *object) {
     object->block = NULL;
 }
 
-int main(int argc, char **argv) {
-    static struct object objects[OBJECTS];
-    if (argc < 2) target_fail("usage: own_functions_jemalloc OUT [CALLS]");
-    unsigned long calls = argc > 2 ? strtoul(argv[2], NULL, 10) : 100000;
-    writer_open(&out, argv[1]);
-    marker(MARKER_BEGIN);
-    take_turns(objects, OBJECTS, calls, &(struct turns){allocate, change, release});
+static void rare_calls(void) {
     if (mallocx((size_t)1 << 62, 0)) target_fail("a call that cannot succeed did");
     writer_print(&out, "malloc(%zu) = NULL (failed)\n", (size_t)1 << 62);
-    for (unsigned i = 0; i < OBJECTS; i++)
-        if (objects[i].block) release(&objects[i]);
-    marker(MARKER_END);
-    writer_close(&out);
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) target_fail("usage: own_functions_jemalloc OUT [CALLS]");
+    unsigned long calls = argc > 2 ? strtoul(argv[2], NULL, 10) : 100000;
+    print_calls(argv[1], calls, &(struct turns){allocate, change, release}, rare_calls);
     return 0;
 }

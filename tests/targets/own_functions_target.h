@@ -78,6 +78,21 @@ static inline void take_turns(struct object *objects, size_t count, unsigned lon
     }
 }
 
+// All the calls of a target, each of which prints its line: so many turns, those that are rare, and what is left released.
+static inline void print_calls(const char *path, unsigned long calls, const struct turns *turns,
+                               void (*rare_calls)(void)) {
+    enum { OBJECTS = 512 };
+    static struct object objects[OBJECTS];
+    writer_open(&out, path);
+    marker(MARKER_BEGIN);
+    take_turns(objects, OBJECTS, calls, turns);
+    rare_calls();
+    for (unsigned i = 0; i < OBJECTS; i++)
+        if (objects[i].block) turns->release(&objects[i]);
+    marker(MARKER_END);
+    writer_close(&out);
+}
+
 static inline void must_be_zero(const unsigned char *block, size_t size) {
     for (size_t i = 0; i < size; i++)
         if (block[i]) target_fail("a block is not zero");

@@ -5,6 +5,7 @@
 
 #include "access_reader.h"
 #include "access_writer.h"
+#include "bytes_source.h"
 
 enum { RECORDS = 200000, BYTES_MAX = 8 << 20 };
 
@@ -16,21 +17,6 @@ static void take(const uint8_t *bytes, size_t count) {
     assert_true(written_bytes + count <= BYTES_MAX);
     memcpy(written + written_bytes, bytes, count);
     written_bytes += count;
-}
-
-struct source {
-    const uint8_t *bytes;
-    size_t left, at_once;
-};
-
-static size_t give(void *context, uint8_t *room, size_t count) {
-    struct source *source = context;
-    if (count > source->left) count = source->left;
-    if (count > source->at_once) count = source->at_once;
-    if (count) memcpy(room, source->bytes, count);
-    source->bytes += count;
-    source->left -= count;
-    return count;
 }
 
 struct record {
@@ -102,10 +88,10 @@ static struct ht_access_writer *new_writer(void) {
     return writer;
 }
 
-static struct ht_access_reader *new_reader(struct source *source) {
+static struct ht_access_reader *new_reader(struct bytes_source *source) {
     struct ht_access_reader *reader = calloc(1, sizeof *reader);
     reader->sampled = true;
-    reader->read = give;
+    reader->read = bytes_source_give;
     reader->source = source;
     return reader;
 }
@@ -122,7 +108,7 @@ static void what_is_written_is_read(void **state) {
         write_record(writer, &record[i]);
     }
     ht_write_end(writer, 123, UINT64_MAX, 7);
-    struct source source = {written, written_bytes, 1000};
+    struct bytes_source source = {written, written_bytes, 1000};
     struct ht_access_reader *reader = new_reader(&source);
     for (size_t i = 0; i < RECORDS; i++) check_record(ht_read_access(reader, &access), &access, &record[i]);
     assert_int_equal(ht_read_access(reader, &access), HT_ACCESS_END);
@@ -136,7 +122,7 @@ static void what_is_written_is_read(void **state) {
 
 // Reads to the end or the first that is wrong.
 static enum ht_access_kind last_of(const uint8_t *bytes, size_t count) {
-    struct source source = {bytes, count, SIZE_MAX};
+    struct bytes_source source = {bytes, count, SIZE_MAX};
     struct ht_access_reader *reader = new_reader(&source);
     struct ht_access access = {0};
     enum ht_access_kind kind;
@@ -172,7 +158,7 @@ static enum ht_access_kind with_bursts(bool sampled, const char *tokens) {
         if (*tokens == 'l') ht_write_line_access(writer, 70);
     }
     ht_write_end(writer, 1, 2, 3);
-    struct source source = {written, written_bytes, SIZE_MAX};
+    struct bytes_source source = {written, written_bytes, SIZE_MAX};
     struct ht_access_reader *reader = new_reader(&source);
     reader->sampled = sampled;
     struct ht_access access = {0};
