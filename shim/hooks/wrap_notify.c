@@ -18,12 +18,18 @@ void wrap_before_notification(void) {
     recorder_has_called();
 }
 
+static void *behind_us(void *_Atomic *known, const char *name) {
+    if (!*known) *known = symbol_behind_us(name);
+    return *known;
+}
+
 // By its symbol's name: the header may not be there. Where libc has it in a library of its own, that may be
 // loaded late.
 EXPORT int wrap_mq_notify(int queue, const struct sigevent *event) __asm__("mq_notify");
 int wrap_mq_notify(int queue, const struct sigevent *event) {
-    static int (*_Atomic behind)(int, const struct sigevent *);
-    if (!behind) behind = (int (*)(int, const struct sigevent *))symbol_behind_us("mq_notify");
+    static void *_Atomic known;
+    int (*behind)(int, const struct sigevent *) =
+        (int (*)(int, const struct sigevent *))behind_us(&known, "mq_notify");
     if (!behind) {
         errno = ENOSYS;
         return -1;
@@ -37,11 +43,6 @@ bool wrap_is_watch(long number) {
     if (number == SYS_inotify_init) return true;
 #endif
     return number == SYS_inotify_init1 || number == SYS_fanotify_init;
-}
-
-static void *behind_us(void *_Atomic *known, const char *name) {
-    if (!*known) *known = symbol_behind_us(name);
-    return *known;
 }
 
 int wrap_inotify_init(void) __asm__("inotify_init");

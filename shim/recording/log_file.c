@@ -46,6 +46,7 @@ static uint64_t reserve_limit(uint64_t bytes_max) {
     return bytes & ~UINT64_C(4095);
 }
 
+// Of this process and the children that it forks from then on: log_stays_closed.
 static _Atomic bool files_are_watched, opens_are_asked_for;
 
 void log_stays_closed(bool is_asked) {
