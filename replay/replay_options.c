@@ -102,7 +102,7 @@ static const struct argp_option table[] = {
      "calls malloc_trim; -v and --list -v name the call (default: never)", 0},
     {"window-ns", KEY_WINDOW, "NS", 0,
      "Let a thread run at most NS ahead of the slowest, in trace time; the minimum is 100000 (default: 10000000 in the time pass, "
-     "1000000 in the memory pass; with --extend, or of a trace that extend made, a 20000th of the time up to 100000000 and to the median life of threads that end, if that is longer)",
+     "1000000 in the memory pass; with --extend, or of a trace that extend made, if it is longer, a 20000th of the time, but at most 100000000 and the median life of threads that end)",
      0},
     {"max-live", KEY_MAX_LIVE, "none|SIZE", 0,
      "Refuse a trace whose live blocks take more memory than SIZE, such as 8G; none: try it "

@@ -118,7 +118,7 @@ int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_
     struct ht_trace_facts facts = {0};
     if (ht_trace_facts(reader, &facts, error)) return -1;
     take_samples(&facts, program);
-    program->extended.thread_lives_ns = median_life_ns(&facts);
+    if (program->extended.to_ns) program->extended.thread_lives_ns = median_life_ns(&facts);
     int failed = take_totals(reader, &facts, program, error);
     if (!failed && !ht_own_memory_take(&facts, &program->own)) {
         errno = ENOMEM;
