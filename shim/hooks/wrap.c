@@ -29,13 +29,17 @@ static void put_extras(struct thread_state *t, const struct extras *extras) {
 
 static const struct extras no_extras;
 
+// What was allocated counts towards the next sample. True: it is due.
+HT_ALWAYS_INLINE bool spend_budget(struct thread_state *t, size_t bytes) {
+    t->sample_budget_bytes -= (int64_t)bytes;
+    return t->sample_budget_bytes < 0;
+}
+
 // A sample, a large block and a failed call need a stamp.
-HT_ALWAYS_INLINE uint64_t stamp_of_allocation(struct thread_state *t, const void *block, size_t bytes) {
-    if (likely(block)) t->sample_budget_bytes -= (int64_t)bytes;
-    bool samples = t->sample_budget_bytes < 0;
-    if (unlikely(samples)) t->sample_due_stamp = 0;
-    bool needed = !block || bytes >= HT_LARGE_BLOCK_BYTES || samples;
-    return unlikely(needed) || stamp_is_due() ? stamp_now() : 0;
+static uint64_t stamp_of_allocation(struct thread_state *t, const void *block, size_t bytes) {
+    bool samples = block ? spend_budget(t, bytes) : t->sample_budget_bytes < 0;
+    if (samples) t->sample_due_stamp = 0;
+    return !block || bytes >= HT_LARGE_BLOCK_BYTES || samples || stamp_is_due() ? stamp_now() : 0;
 }
 
 HT_ALWAYS_INLINE void sample_if_due(struct thread_state *t, uint64_t stamp) {
@@ -65,6 +69,18 @@ static __attribute__((noinline)) void put_unusual(struct thread_state *t, unsign
     errno = saved;
 }
 
+// A small block. Where the process has several threads, all of them take stamps.
+static __attribute__((noinline)) void put_stamped(struct thread_state *t, unsigned op, void *block,
+                                                  size_t size, bool samples) {
+    uint64_t stamp = stamp_now();
+    if (unlikely(samples)) t->sample_due_stamp = 0;
+    if (room_for_call(t)) {
+        ht_append_call(&t->cursor, op, stamp, (uintptr_t)block, size);
+        t->calls++;
+    }
+    sample_if_due(t, stamp);
+}
+
 // The fast path: `size` is what is logged, `bytes` what was allocated.
 HT_ALWAYS_INLINE void put_allocation(struct thread_state *t, unsigned op, void *block, size_t size,
                                      size_t bytes) {
@@ -73,12 +89,13 @@ HT_ALWAYS_INLINE void put_allocation(struct thread_state *t, unsigned op, void *
         put_unusual(t, op, block, size, bytes, &no_extras);
         return;
     }
-    uint64_t stamp = stamp_of_allocation(t, block, bytes);
-    if (room_for_call(t)) {
-        ht_append_call(&t->cursor, op, stamp, (uintptr_t)block, size);
+    bool samples = spend_budget(t, bytes);
+    if (unlikely(samples) || stamp_is_due()) {
+        put_stamped(t, op, block, size, samples);
+    } else if (room_for_call(t)) {
+        ht_append_call(&t->cursor, op, 0, (uintptr_t)block, size);
         t->calls++;
     }
-    sample_if_due(t, stamp);
 }
 
 // Takes a block that is about to go out of the table of large ones, if it is there. Returns its resident
@@ -118,14 +135,23 @@ static __attribute__((noinline, cold)) void put_large_free(struct thread_state *
 // header next: asked for now, it comes while the clock is read.
 HT_ALWAYS_INLINE void fetch_header(const void *block) { __builtin_prefetch((const char *)block - 16, 1); }
 
+static __attribute__((noinline)) void put_stamped_free(struct thread_state *t, const void *block) {
+    ht_append_bare(&t->cursor, HT_RAW_FREE, stamp_now(), (uintptr_t)block);
+    t->calls++;
+}
+
 // Room is made first, because a probe of the block must come before anything fetches it.
 HT_ALWAYS_INLINE void put_free(struct thread_state *t, const void *block) {
     if (unlikely(large_maybe(block))) {
         put_large_free(t, block, false, 0, &no_extras);
     } else if (room_for_free(t, block)) {
         fetch_header(block);
-        ht_append_bare(&t->cursor, HT_RAW_FREE, stamp_if_due(), (uintptr_t)block);
-        t->calls++;
+        if (stamp_is_due()) {
+            put_stamped_free(t, block);
+        } else {
+            ht_append_bare(&t->cursor, HT_RAW_FREE, 0, (uintptr_t)block);
+            t->calls++;
+        }
     }
 }
 

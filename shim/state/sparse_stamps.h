@@ -14,7 +14,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <time.h>
 
 #include "attributes.h"
 #include "raw_append.h"
@@ -24,9 +23,13 @@
 struct sparse_stamps {
     // Points to libc's word on whether there is one thread only, or to a zero: every call takes a stamp.
     const char *_Atomic alone;
-    int (*read_clock)(clockid_t, struct timespec *);
-    uint64_t tick_ns;     // what the coarse clock showed last
-    uint32_t left, room;  // how many calls may go without a stamp before the next, and after it
+    // What the clock shows, in two words: the kernel's, or, where those are not known, `last`: then it never seems to tick,
+    // `left` stays 0, and sparse_stamps_due() asks the clock.
+    const volatile uint64_t *clock;
+    uint64_t last[2];     // what it showed last
+    uint32_t left;        // how many calls may go without a stamp before the next
+    uint32_t asked_left;  // the same where the clock has to be asked
+    uint32_t room;        // the same after the next
 };
 extern HIDDEN struct sparse_stamps sparse_stamps;
 
@@ -38,16 +41,20 @@ HIDDEN void sparse_stamps_begin(void);
 HIDDEN void sparse_stamps_end(void);
 // Of the coarse clock, for the header of a log that may have calls without stamps; 0: it has none.
 HIDDEN uint64_t sparse_stamps_tick_ns(void);
-
 // The next call takes a stamp.
-static inline void sparse_stamps_next(void) { sparse_stamps.left = 0; }
+HIDDEN void sparse_stamps_next(void);
 
 HIDDEN bool sparse_stamps_due(void);
 
 // Does this call of the stream take a stamp? To be asked once for each call.
 HT_ALWAYS_INLINE bool stamp_is_due(void) {
-    const char *alone = atomic_load_explicit(&sparse_stamps.alone, memory_order_relaxed);
-    return likely(!*(const volatile char *)alone) || sparse_stamps_due();
+    struct sparse_stamps *s = &sparse_stamps;
+    const char *alone = atomic_load_explicit(&s->alone, memory_order_relaxed);
+    if (unlikely(!*(const volatile char *)alone)) return true;
+    bool ticked = ((s->clock[0] ^ s->last[0]) | (s->clock[1] ^ s->last[1])) != 0;
+    if (unlikely(ticked || !s->left)) return sparse_stamps_due();
+    s->left--;
+    return false;
 }
 // 0: none.
 HT_ALWAYS_INLINE uint64_t stamp_if_due(void) { return stamp_is_due() ? stamp_now() : 0; }

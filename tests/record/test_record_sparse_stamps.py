@@ -3,12 +3,13 @@ so does the order of calls where a signal handler or a second thread begins."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from dump_lines import Event, events_of
-from safety_checks import compare_mode
+from safety_checks import compare, must_work
 from tool_runner import Tools
 
 SIZE_FIRST, SIZE_HANDLER, SIZE_AFTER, PAUSES, BLOCKS = 7730, 7740, 7741, 3, 100  # tests/targets/sparse_kinds.c
@@ -18,18 +19,26 @@ FEATURES_OFFSET = 12
 ATTEMPTS = 3
 
 
-def recorded(tools: Tools, folder: Path, mode: str, status: int) -> list[Event]:
-    """The calls between the first of the target's own and the last."""
-    compared = compare_mode(tools, folder, "sparse_kinds", mode, status=status)
-    compared.assert_whole(processes=1)
-    (log,) = compared.recording.logs
-    with log.open("rb") as file:
-        features = file.read(16)[FEATURES_OFFSET]
-    if not features & UNTIMED:
-        pytest.skip("this C library does not say how many threads there are")
-    info = tools.convert_clean(log, folder / "t.bin")
-    assert info["repairs"] == 0
-    return events_of(tools, folder / "t.bin")
+IN_A_TIME_NAMESPACE = ["unshare", "--time", "--monotonic", "50000", "--fork"]
+
+
+def recorded(tools: Tools, folder: Path, mode: str, status: int, prefix: Sequence[str] = ()) -> list[Event]:
+    """The target's calls: those of the process that ends the mode, if there are several."""
+    compared = compare(tools, folder, lambda counts: [*prefix, tools.target("sparse_kinds"), counts, mode])
+    assert compared.recording.outcome.status == status, compared.recording.outcome
+    compared.assert_whole()
+    found: list[list[Event]] = []
+    for log in compared.recording.logs:
+        with log.open("rb") as file:
+            features = file.read(16)[FEATURES_OFFSET]
+        if not features & UNTIMED:
+            pytest.skip("this C library does not say how many threads there are")
+        trace = folder / f"{log.stem}.times.bin"
+        info = tools.convert_clean(log, trace)
+        assert info["repairs"] == 0
+        found.append(events_of(tools, trace))
+    [events] = [events for events in found if any(event.size == SIZE_AFTER for event in events)]
+    return events
 
 
 def times(events: list[Event], size: int) -> list[int]:
@@ -44,13 +53,19 @@ def times(events: list[Event], size: int) -> list[int]:
     return found
 
 
-def test_pauses(tools: Tools, tmp_path: Path) -> None:
-    """The program sleeps, computes, and is stopped: its calls stay before and after that."""
+@pytest.mark.parametrize("mode,status,prefix", [
+    ("pauses", 50, []), ("pauses", 50, IN_A_TIME_NAMESPACE), ("namespace", 53, [])],
+    ids=["plain", "from the start in a time namespace", "enters one"])
+def test_pauses(tools: Tools, tmp_path: Path, mode: str, status: int, prefix: list[str]) -> None:
+    """The program sleeps, computes, and is stopped: its calls stay before and after that. In a time
+    namespace the clock's words in memory are not what the program is told."""
+    if prefix or mode == "namespace":
+        must_work([*IN_A_TIME_NAMESPACE, "true"], "no time namespace can be made here")
     shortest = []
     for attempt in range(ATTEMPTS):
         folder = tmp_path / str(attempt)
         folder.mkdir()
-        events = recorded(tools, folder, "pauses", 50)
+        events = recorded(tools, folder, mode, status, prefix)
         groups = [times(events, size) for size in (*range(SIZE_FIRST, SIZE_FIRST + PAUSES), SIZE_AFTER)]
         assert [len(group) for group in groups] == [2 * BLOCKS] * PAUSES + [BLOCKS]
         for before, after in zip(groups, groups[1:], strict=False):

@@ -1,10 +1,16 @@
 // Programs of one thread, whose calls the recorder may leave without a time: pauses of three kinds, and what ends
 // that. Usage: sparse_kinds COUNTS MODE
+#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <time.h>
 
 #include "target_modes.h"
+
+#ifndef CLONE_NEWTIME
+#define CLONE_NEWTIME 0x80
+#endif
 
 enum {
     BLOCKS = 100,
@@ -64,6 +70,20 @@ static int pauses(char *unused) {
     return 50;
 }
 
+// The same in a child that is in another time namespace than its parent, whose clock it has just used.
+static int in_a_namespace(char *unused) {
+    static const char offset[] = "monotonic 50000 0\n";
+    fill(SIZE_FIRST);
+    empty();
+    if (unshare(CLONE_NEWTIME)) target_fail("no time namespace");
+    int offsets = open("/proc/self/timens_offsets", O_WRONLY | O_CLOEXEC);
+    if (write(offsets, offset, sizeof offset - 1) < 0) target_fail("no offset of the clock");
+    close(offsets);
+    pid_t child = fork();
+    if (child == 0) exit(pauses(unused));
+    return child_status(child) == 50 ? 53 : 99;
+}
+
 static void exchange(void) {
     for (int i = 0; i < BLOCKS / 2; i++) {
         free(blocks[i]);
@@ -109,7 +129,10 @@ static int second_thread(char *unused) {
 }
 
 int main(int argc, char **argv) {
-    static const struct target_mode modes[] = {
-        {"pauses", pauses}, {"interrupted", interrupted}, {"second_thread", second_thread}, {NULL, NULL}};
+    static const struct target_mode modes[] = {{"pauses", pauses},
+                                               {"namespace", in_a_namespace},
+                                               {"interrupted", interrupted},
+                                               {"second_thread", second_thread},
+                                               {NULL, NULL}};
     return run_target_mode(modes, argc, argv);
 }
