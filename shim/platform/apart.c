@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "call_on_stack.h"
 #include "sys.h"
 
 #ifndef SYS_close_range
@@ -52,6 +53,9 @@ static struct {
 // Set on kernels that can't empty a thread's table: there it begins as a copy of the program's.
 static _Atomic bool copies_table;
 
+static const char several;
+static const char *_Atomic process_is_alone = &several;
+
 static _Atomic uint32_t under_way;
 static _Atomic bool in_processes;  // see apart_in_processes
 
@@ -75,6 +79,8 @@ static void give_stack(char *stack) {
     if (stack == kept.at) atomic_flag_clear(&kept.taken);
     else sys_munmap(stack, GUARD_BYTES + STACK_BYTES);
 }
+
+void apart_while_alone(const char *alone) { atomic_store(&process_is_alone, alone ? alone : &several); }
 
 void apart_after_fork(void) {
     atomic_flag_clear(&kept.taken);
@@ -193,10 +199,48 @@ static bool run_once(struct apart *apart, bool copies) {
     return !apart->failed;
 }
 
+// Could the function open what it opens at once, and some more? Then nothing in it fails that would not in a table of its
+// own.
+static bool table_has_room(void) {
+    enum { OPEN_AT_ONCE = 3 };
+    int fd[OPEN_AT_ONCE];
+    unsigned count = 0;
+    while (count < OPEN_AT_ONCE && (fd[count] = sys_open("/", O_PATH | O_CLOEXEC, 0)) >= 0) count++;
+    for (unsigned i = 0; i < count; i++) sys_close(fd[i]);
+    return count == OPEN_AT_ONCE;
+}
+
+static void run_function(void *argument) {
+    struct apart *apart = argument;
+    apart->function(apart->argument);
+}
+
+// By the thread itself, if nobody could notice: no other thread is there, and no handler runs meanwhile. To be preferred:
+// whoever waits for a thread loses the processor, and finds cold caches when it has it again. A fault's handler would
+// overwrite an alternate stack that was left for ours.
+static bool run_here(struct apart *apart) {
+    if (!CALL_ON_STACK_CHANGES_IT || !*(const volatile char *)process_is_alone ||
+        (apart->alternate.ss_flags & SS_ONSTACK) || !table_has_room())
+        return false;
+    call_on_stack(run_function, apart, apart);
+    return true;
+}
+
+static bool run_in_thread(struct apart *apart) {
+    atomic_fetch_add(&under_way, 1);
+    bool copies = copies_table, done = run_once(apart, copies);
+    // By the kernel, or by a filter of system calls, which may answer what it likes.
+    if (!done && !copies && apart->failed && apart->failed != -ENOMEM) {
+        copies_table = true;
+        done = run_once(apart, true);
+    }
+    atomic_fetch_sub(&under_way, 1);
+    return done;
+}
+
 bool run_apart(void (*function)(void *), void *argument, size_t bytes) {
     // The thread begins with these signals blocked, so that no handler of the program's runs in it.
     uint64_t signals = sys_block_signals();
-    atomic_fetch_add(&under_way, 1);
     char *stack = take_stack();
     bool done = false;
     if (stack) {
@@ -205,17 +249,10 @@ bool run_apart(void (*function)(void *), void *argument, size_t bytes) {
         apart->alternate.ss_flags = SS_DISABLE;
         raw_syscall(SYS_sigaltstack, 0, (long)&apart->alternate, 0, 0, 0, 0);
         memcpy(apart->argument, argument, bytes);
-        bool copies = copies_table;
-        done = run_once(apart, copies);
-        // By the kernel, or by a filter of system calls, which may answer what it likes.
-        if (!done && !copies && apart->failed && apart->failed != -ENOMEM) {
-            copies_table = true;
-            done = run_once(apart, true);
-        }
+        done = run_here(apart) || run_in_thread(apart);
         memcpy(argument, apart->argument, bytes);
         give_stack(stack);
     }
-    atomic_fetch_sub(&under_way, 1);
     sys_restore_signals(signals);
     return done;
 }

@@ -3,7 +3,8 @@
 // A descriptor of ours would be the whole process's: other threads may close it, or be given its number and
 // find our file under it, and forked children inherit it. And a hook's caller may have hardly any stack. So
 // such work is done by a thread that lives only that long, on a stack of ours and with a table of descriptors
-// of its own, which begins empty; the caller waits for it to be gone.
+// of its own, which begins empty; the caller waits for it to be gone. A process's only thread does it itself, on that
+// stack.
 #ifndef HEAPTAPE_APART_H
 #define HEAPTAPE_APART_H
 
@@ -18,6 +19,9 @@ enum { APART_ARGUMENT_BYTES_MAX = 64 };
 // thread-local storage, so to itself and to libc it is the caller, but not to the kernel. False where there
 // can be no such thread: nothing was done then.
 HIDDEN bool run_apart(void (*function)(void *), void *argument, size_t bytes);
+
+// Points to a byte that is not zero while the process has one thread only. NULL, as at the start: it never has.
+HIDDEN void apart_while_alone(const char *alone);
 
 // From here on not by threads, but by processes on the same memory, for which nobody else waits unless by
 // __WALL. Closing a message queue in any thread of a process ends the notification that the process has asked

@@ -4,6 +4,12 @@
 
 #include "attributes.h"
 
+#ifdef __x86_64__
+enum { CALL_ON_STACK_CHANGES_IT = 1 };
+#else
+enum { CALL_ON_STACK_CHANGES_IT = 0 };  // the function is called on the caller's
+#endif
+
 // top: the end of that stack, a multiple of 16.
 HIDDEN void call_on_stack(void (*function)(void *), void *argument, void *top);
 

@@ -111,7 +111,8 @@ static void write_zeros_apart(void *argument) {
     struct iovec piece[PIECES_MAX];
     for (unsigned i = 0; i < PIECES_MAX; i++) piece[i] = (struct iovec){(void *)zeros, PIECE_BYTES};
     struct file_work *work = argument;
-    int fd = reopen(work->recording);
+    // To write past the limit would raise SIGXFSZ.
+    int fd = sys_limit(RLIMIT_FSIZE) < work->offset + work->bytes ? -EFBIG : reopen(work->recording);
     work->failed = fd < 0 ? fd : 0;
     for (uint64_t done = 0; done < work->bytes && !work->failed;) {
         uint64_t left = (work->bytes - done) / PIECE_BYTES;

@@ -1,4 +1,5 @@
-"""What the recorder does in a thread of its own: it is invisible afterwards, and may be refused."""
+"""What the recorder does apart from the program: by the program's only thread, on another stack, or
+in a thread of its own, which is invisible afterwards, and may be refused."""
 
 from __future__ import annotations
 
@@ -12,42 +13,52 @@ from safety_checks import compare_mode, must_work, need_root
 from tool_runner import Tools, outcome_of, run
 
 
+# With a thread before, the recorder's work is done by a thread of its own from then on.
+BEFORE = pytest.mark.parametrize("before", [[], ["thread"]], ids=["alone", "after a thread"])
+
+
 @pytest.mark.thorough
+@BEFORE
 @pytest.mark.parametrize("mode,status", quick(["one_thread"], [("one_thread", 80), ("no_child", 81)]))
-def test_the_program_is_alone_again(tools: Tools, tmp_path: Path, mode: str, status: int) -> None:
+def test_the_program_is_alone_again(tools: Tools, tmp_path: Path, mode: str, status: int,
+                                    before: list[str]) -> None:
     """After each call the kernel counts one thread, and there is no child to wait for."""
-    compared = compare_mode(tools, tmp_path, "apart_kinds", mode, status=status)
+    compared = compare_mode(tools, tmp_path, "apart_kinds", mode, *before, status=status)
     assert compared.recording.outcome.stdout == b"0\n"
     compared.assert_whole(processes=1)
 
 
 @pytest.mark.thorough
-def test_the_program_is_alone_again_though_it_has_priority(tools: Tools, tmp_path: Path) -> None:
+@BEFORE
+def test_the_program_is_alone_again_though_it_has_priority(tools: Tools, tmp_path: Path,
+                                                           before: list[str]) -> None:
     """The other thread does not inherit it, and needs the processor to be gone."""
     must_work(["chrt", "--fifo", "10", "true"], "no such priority is granted")
-    compared = compare_mode(tools, tmp_path, "apart_kinds", "priority", status=83)
+    compared = compare_mode(tools, tmp_path, "apart_kinds", "priority", *before, status=83)
     assert compared.recording.outcome.stdout == b"0\n"
     compared.assert_whole(processes=1)
 
 
 @pytest.mark.thorough
-def test_message_queue(tools: Tools, tmp_path: Path) -> None:
+@BEFORE
+def test_message_queue(tools: Tools, tmp_path: Path, before: list[str]) -> None:
     """The process is notified of a message: no thread of it has closed the queue. Sampling
     continues."""
     if not Path("/proc/sys/fs/mqueue").exists():
         pytest.skip("the kernel has no message queues")
-    compared = compare_mode(tools, tmp_path, "apart_kinds", "queue", status=84)
+    compared = compare_mode(tools, tmp_path, "apart_kinds", "queue", *before, status=84)
     assert compared.recording.outcome.stdout == b"0\n"
     compared.assert_whole(processes=1)
     [log] = compared.recording.logs
     assert tools.info(tmp_path / f"{log.stem}.bin")["recorded_rss_peak_bytes"] > 7 << 20
 
 
-def test_another_pid_namespace(tools: Tools, tmp_path: Path) -> None:
+@BEFORE
+def test_another_pid_namespace(tools: Tools, tmp_path: Path, before: list[str]) -> None:
     """The kernel grants no more threads then; a process instead would be that namespace's first,
     and with it the namespace would end."""
     must_work(["unshare", "--pid", "--fork", "true"], "no namespaces can be made here")
-    compared = compare_mode(tools, tmp_path, "apart_kinds", "pid_namespace", status=82)
+    compared = compare_mode(tools, tmp_path, "apart_kinds", "pid_namespace", *before, status=82)
     compared.assert_whole()
 
 

@@ -1,7 +1,8 @@
 // Programs that would notice if the recorder had another thread or process at work when a call returns.
-// Usage: apart_kinds COUNTS MODE
+// Usage: apart_kinds COUNTS MODE [thread]      with `thread` another one has allocated, and ended, before
 #include <errno.h>
 #include <mqueue.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -44,6 +45,21 @@ static long count_disturbed(bool (*is_as_it_was)(void)) {
 // The kernel refuses this to a process of several threads, as it does new user namespaces.
 static bool has_one_thread(void) { return unshare(CLONE_THREAD) == 0; }
 
+static void *allocate_once(void *unused) {
+    free(tally_malloc(SIZE_MAIN));
+    return unused;
+}
+
+// From then on the recorder does not rely on the process having one thread only.
+static void after(const char *before) {
+    pthread_t thread;
+    if (!before) return;
+    if (strcmp(before, "thread")) target_fail("no such thing can come before");
+    if (pthread_create(&thread, NULL, allocate_once, NULL) || pthread_join(thread, NULL))
+        target_fail("no thread");
+    while (!has_one_thread()) sched_yield();
+}
+
 static bool has_no_child(void) {
     return waitpid(-1, NULL, __WALL | WNOHANG) == -1 && errno == ECHILD && !signals_seen;
 }
@@ -56,14 +72,14 @@ static int say_disturbed(long disturbed, int status) {
     return write(1, text, (size_t)length) == length ? status : 99;
 }
 
-static int with_one_thread(char *unused) {
-    (void)unused;
+static int with_one_thread(char *before) {
+    after(before);
     return say_disturbed(count_disturbed(has_one_thread), 80);
 }
 
 // The kernel runs nobody of a lower priority while this thread does not sleep.
-static int with_priority(char *unused) {
-    (void)unused;
+static int with_priority(char *before) {
+    after(before);
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET((unsigned)sched_getcpu(), &one);
@@ -74,11 +90,11 @@ static int with_priority(char *unused) {
 }
 
 // A process is told of a message until one of its threads closes the queue.
-static int with_queue(char *unused) {
+static int with_queue(char *before) {
     struct mq_attr attributes = {.mq_maxmsg = 2, .mq_msgsize = 8};
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
     char name[40];
-    (void)unused;
+    after(before);
     snprintf(name, sizeof name, "/heaptape-test-%d", (int)getpid());
     mqd_t queue = mq_open(name, O_CREAT | O_RDWR | O_CLOEXEC, 0600, &attributes);
     if (queue == (mqd_t)-1) target_fail("no queue");
@@ -92,15 +108,15 @@ static int with_queue(char *unused) {
     return say_disturbed(disturbed + !signals_seen, 84);
 }
 
-static int without_child(char *unused) {
-    (void)unused;
+static int without_child(char *before) {
+    after(before);
     signal(SIGCHLD, count_signal);
     return say_disturbed(count_disturbed(has_no_child), 81);
 }
 
 // After this the process can't have another thread, only a child, which would be the first of a namespace.
-static int in_another_pid_namespace(char *unused) {
-    (void)unused;
+static int in_another_pid_namespace(char *before) {
+    after(before);
     tally_churn(SIZE_MAIN, 100);
     if (unshare(CLONE_NEWPID)) return 79;
     for (int i = 0; i < 100; i++) {
