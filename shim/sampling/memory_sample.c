@@ -21,9 +21,11 @@ enum {
     SAMPLE_STEP_BYTES_MAX = 256 << 10,
     // A smaller change of RssAnon than one part in this many is none.
     CHANGE_SHARE = 1000,
-    // A sample takes about 0.1 ms of CPU time. While there is no new peak, those that are due by time may take one
-    // part in so many of the run, and those that are due by allocations one in so many.
+    // A sample takes 5 us, or 0.1 ms and more where there are other threads (apart.h). While there is no new peak, those
+    // that are due by time may take one part in so many of the run, those among them before which there was no fault, so
+    // that memory can only have shrunk, one in so many, and those that are due by allocations one in so many.
     TIME_COST_SHARE = 50,
+    IDLE_COST_SHARE = 250,
     GROWTH_COST_SHARE = 20,
     // RssAnon that grew by so much more than a page a fault shows that faults bring huge pages. Less may be the
     // lag of the kernel's counters.
@@ -124,7 +126,7 @@ static bool is_worth_it(struct thread_state *t, uint64_t stamp, uint64_t faults,
         t->sample_budget_bytes = next_step(recording, last);
         return false;
     }
-    uint64_t share = by_time ? TIME_COST_SHARE : GROWTH_COST_SHARE;
+    uint64_t share = !by_time ? GROWTH_COST_SHARE : grown ? TIME_COST_SHARE : IDLE_COST_SHARE;
     return stamp >= recording->sample_last_stamp + share * recording->sample_cost_stamps;
 }
 
