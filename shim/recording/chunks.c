@@ -102,8 +102,8 @@ bool room_for_record_slowly(struct thread_state *t) {
 }
 
 bool room_for_call_slowly(struct thread_state *t) {
-    if (!room_for_record_slowly(t)) return false;
-    return likely(!settings.site_frames) || sites_append(t);
+    if (unlikely(t->cursor.at >= t->full_or_probe_at) && !room_for_record_slowly(t)) return false;
+    return !settings.site_frames || sites_append(t);
 }
 
 bool recorder_next_chunk_after_jump(struct thread_state *t) {

@@ -9,12 +9,7 @@
 #include "stack_walk.h"
 #include "sys.h"
 
-enum {
-    COMPARED_MOSTLY = 3,
-    COMPARED_ALL_EVERY = 8,
-    COMPARED_ALL_AFTER_NEW = 64,
-    COMPARED_ALL_AT_FIRST = 1 << 15
-};
+enum { COMPARED_ALL_EVERY = 8, COMPARED_ALL_AFTER_NEW = 64, COMPARED_ALL_AT_FIRST = 1 << 15 };
 
 static __thread uint32_t full_comparisons_left __attribute__((tls_model("initial-exec"))) =
     COMPARED_ALL_AT_FIRST;
@@ -84,24 +79,28 @@ static __attribute__((noinline)) uint32_t find_slowly(struct thread_state *t) {
     return find.site;
 }
 
-// Stacks that part further up only are distinguished when all is compared, and from then on always. All is compared in a
-// thread's first calls, and in some after each stack that was new, as others will be; else now and then, which the golden
-// ratio spreads whatever period the program has.
-static inline uint32_t frames_to_compare(const struct thread_state *t) {
-    if (unlikely(full_comparisons_left)) {
-        full_comparisons_left--;
-        return HT_SITE_FRAMES_MAX;
-    }
-    bool all = t->calls * UINT64_C(0x9e3779b97f4a7c15) < UINT64_MAX / COMPARED_ALL_EVERY;
-    return unlikely(all) ? HT_SITE_FRAMES_MAX : COMPARED_MOSTLY;
+// A stack that is not known may be taken for another until all of it is compared: in a thread's first calls, in some after
+// each stack that was new, as others will be, and now and then, which the golden ratio spreads whatever period the program
+// has.
+static inline bool compares_all(const struct thread_state *t) {
+    return full_comparisons_left || t->calls * UINT64_C(0x9e3779b97f4a7c15) < UINT64_MAX / COMPARED_ALL_EVERY;
+}
+
+// By all of the stack, in the tree or by a walk.
+static __attribute__((noinline)) uint32_t find_surely(struct thread_state *t) {
+    bool own = stack_is_own(t->stack);
+    if (full_comparisons_left) full_comparisons_left--;
+    uint32_t site = own ? tree_find(&tree, t->stack, own_stack.end) : 0;
+    if (site) return site;
+    if (full_comparisons_left < COMPARED_ALL_AFTER_NEW) full_comparisons_left = COMPARED_ALL_AFTER_NEW;
+    return find_slowly(t);
 }
 
 bool sites_append(struct thread_state *t) {
-    uint32_t site =
-        stack_is_own(t->stack) ? tree_find(&tree, t->stack, own_stack.end, frames_to_compare(t)) : 0;
+    bool guesses = likely(stack_is_own(t->stack)) && !compares_all(t);
+    uint32_t site = guesses ? tree_guess(&tree, t->stack, own_stack.end) : 0;
     if (unlikely(!site)) {
-        if (full_comparisons_left < COMPARED_ALL_AFTER_NEW) full_comparisons_left = COMPARED_ALL_AFTER_NEW;
-        site = find_slowly(t);
+        site = find_surely(t);
         if (t->epoch != epoch_now() || !t->chunk) return false;
         if (t->cursor.at >= recorder_append_end(t) && !recorder_next_chunk(t)) return false;
     }

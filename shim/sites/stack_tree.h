@@ -84,10 +84,8 @@ static inline uint32_t tree_word(uintptr_t cfa, uint32_t place) {
     return *(const volatile uint32_t *)(cfa + place);
 }
 
-// The number of the stack of the hook whose frame ends at `cfa`, on a stack that ends at `end`; 0: it is not in the tree. So
-// many frames are compared, those nearest to the hook first.
-static inline __attribute__((always_inline)) uint32_t tree_find(const struct stack_tree *tree, uintptr_t cfa,
-                                                                uintptr_t end, uint32_t compared) {
+// The number of the stack of the hook whose frame ends at `cfa`, on a stack that ends at `end`; 0: it is not in the tree.
+static inline uint32_t tree_find(const struct stack_tree *tree, uintptr_t cfa, uintptr_t end) {
     const struct tree_slots *slots = atomic_load_explicit(&tree->slots, memory_order_acquire);
     if (unlikely(!slots)) return 0;
     for (uint64_t key = tree_key(cfa);;) {
@@ -96,21 +94,38 @@ static inline __attribute__((always_inline)) uint32_t tree_find(const struct sta
         struct tree_part part = atomic_load_explicit(&slot->part, memory_order_acquire);
         uint32_t place = 8 * part.branch, reach = place ? place + 8 : slot->reach;
         if (unlikely(reach > end - cfa)) return 0;
-        uint32_t frames = part.frames < compared ? part.frames : compared;
-        for (uint32_t i = 0; i < frames && i < TREE_FRAMES_IN_SLOT; i++)
+        for (uint32_t i = 0; i < part.frames && i < TREE_FRAMES_IN_SLOT; i++)
             if (unlikely(tree_word(cfa, slot->first[i].place) != slot->first[i].low)) return 0;
-        if (unlikely(frames > TREE_FRAMES_IN_SLOT)) {
+        if (part.frames > TREE_FRAMES_IN_SLOT) {
             const struct tree_frame *more = atomic_load_explicit(&slot->more, memory_order_relaxed);
             if (!more) return 0;  // the slots are old ones
-            for (uint32_t i = TREE_FRAMES_IN_SLOT; i < frames; i++, more++)
+            for (uint32_t i = TREE_FRAMES_IN_SLOT; i < part.frames; i++, more++)
                 if (unlikely(tree_word(cfa, more->place) != more->low)) return 0;
         }
-        if (likely(!place)) {
+        if (!place) {
             // Read last: 0 where the slots became old ones meanwhile.
             atomic_thread_fence(memory_order_acquire);
             return atomic_load_explicit(&slot->site, memory_order_relaxed);
         }
-        compared -= frames;
+        key = tree_key_behind(part.id, tree_word(cfa, place));
+    }
+}
+
+// The same by nothing but the words by which the known stacks part: one that is not known may be taken for another.
+static inline __attribute__((always_inline)) uint32_t tree_guess(const struct stack_tree *tree, uintptr_t cfa,
+                                                                 uintptr_t end) {
+    const struct tree_slots *slots = atomic_load_explicit(&tree->slots, memory_order_acquire);
+    if (unlikely(!slots)) return 0;
+    for (uint64_t key = tree_key(cfa);;) {
+        const struct tree_slot *slot = tree_slot_of(slots, key);
+        if (unlikely(!slot)) return 0;
+        struct tree_part part = atomic_load_explicit(&slot->part, memory_order_acquire);
+        if (!part.branch) {
+            atomic_thread_fence(memory_order_acquire);
+            return atomic_load_explicit(&slot->site, memory_order_relaxed);
+        }
+        uint32_t place = 8 * part.branch;
+        if (unlikely(place + 8 > end - cfa)) return 0;
         key = tree_key_behind(part.id, tree_word(cfa, place));
     }
 }
