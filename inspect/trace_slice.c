@@ -76,29 +76,55 @@ static const struct ht_residency *residency_of(const struct slicing *s, uint64_t
     return row < s->facts.residency_count && rows[row].event == birth ? &rows[row] : NULL;
 }
 
-static void put_step(struct slicing *s, uint64_t birth, uint64_t time_ns, uint64_t pages) {
-    ht_trace_put_residency_step(
-        s->writer, &(struct ht_residency_step){.event = birth, .time_ns = time_ns, .pages = pages});
+static void put_step(struct slicing *s, uint64_t birth, uint64_t time_ns, struct ht_residency_step step) {
+    step.event = birth;
+    step.time_ns = time_ns;
+    ht_trace_put_residency_step(s->writer, &step);
+}
+
+// The rows of what was seen at one time; returns the row behind them.
+static size_t put_seen(struct slicing *s, size_t row, uint64_t birth, uint64_t time_ns) {
+    const struct ht_residency_step *steps = s->facts.steps, *first = &steps[row];
+    for (; row < s->facts.steps_count && steps[row].event == first->event &&
+           steps[row].time_ns == first->time_ns && steps[row].pages == first->pages;
+         row++)
+        put_step(s, birth, time_ns, steps[row]);
+    return row;
+}
+
+static bool is_step_of(const struct slicing *s, size_t row, uint64_t birth) {
+    return row < s->facts.steps_count && s->facts.steps[row].event == birth;
 }
 
 // What an inherited block has when the slice begins is there from its start. Between two samples it is taken
-// to have been filled evenly.
-static void copy_steps(struct slicing *s, struct ht_residency_step before, uint64_t new_birth) {
-    const struct ht_trace_facts *facts = &s->facts;
-    for (size_t i = first_of(facts->steps, facts->steps_count, sizeof *facts->steps, before.event);
-         i < facts->steps_count && facts->steps[i].event == before.event; i++) {
-        const struct ht_residency_step *step = &facts->steps[i];
-        if (before.time_ns < s->base_ns && step->time_ns >= s->base_ns) {
-            double passed_ns = (double)(s->base_ns - before.time_ns);
-            double share = passed_ns / (double)(step->time_ns - before.time_ns);
-            double pages = (double)before.pages + ((double)step->pages - (double)before.pages) * share;
-            put_step(s, new_birth, 0, (uint64_t)pages);
-        }
-        if (step->time_ns >= s->base_ns) put_step(s, new_birth, step->time_ns - s->base_ns, step->pages);
-        before = *step;
+// to have been filled evenly, if from its start on; else it has what was seen last. seen: the first row of that,
+// next: the row behind it.
+static void put_inherited(struct slicing *s, const struct ht_residency_step *before, size_t seen, size_t next,
+                          uint64_t new_birth) {
+    struct ht_residency_step step = *before;
+    if (before->run_pages) {
+        put_seen(s, seen, new_birth, 0);
+    } else if (is_step_of(s, next, before->event)) {
+        const struct ht_residency_step *after = &s->facts.steps[next];
+        double share = (double)(s->base_ns - before->time_ns) / (double)(after->time_ns - before->time_ns);
+        step.pages =
+            (uint64_t)((double)before->pages + ((double)after->pages - (double)before->pages) * share);
+        put_step(s, new_birth, 0, step);
+    } else if (before->pages) {
+        put_step(s, new_birth, 0, step);
     }
-    // Full before the slice began.
-    if (before.time_ns < s->base_ns && before.pages) put_step(s, new_birth, 0, before.pages);
+}
+
+static void copy_steps(struct slicing *s, struct ht_residency_step before, uint64_t new_birth) {
+    const struct ht_residency_step *steps = s->facts.steps;
+    size_t seen = first_of(steps, s->facts.steps_count, sizeof *steps, before.event), next = seen;
+    for (; is_step_of(s, next, before.event) && steps[next].time_ns < s->base_ns; next++) {
+        if (steps[next].time_ns != steps[seen].time_ns || steps[next].pages != steps[seen].pages) seen = next;
+        before = steps[next];
+    }
+    if (before.time_ns < s->base_ns) put_inherited(s, &before, seen, next, new_birth);
+    while (is_step_of(s, next, before.event))
+        next = put_seen(s, next, new_birth, steps[next].time_ns - s->base_ns);
 }
 
 // born_ns: of an inherited block when it was born, before the slice; of others UINT64_MAX.
@@ -106,7 +132,8 @@ static void copy_residency(struct slicing *s, uint64_t old_birth, uint64_t new_b
     const struct ht_residency *row = residency_of(s, old_birth);
     bool inherited = born_ns != UINT64_MAX;
     uint64_t pages_before = row ? row->pages_before : 0;
-    copy_steps(s, (struct ht_residency_step){old_birth, born_ns, pages_before}, new_birth);
+    copy_steps(s, (struct ht_residency_step){.event = old_birth, .time_ns = born_ns, .pages = pages_before},
+               new_birth);
     if (!row) return;
     // How much of an inherited block was resident when it was allocated says nothing about the slice.
     ht_trace_put_residency(s->writer, &(struct ht_residency){.event = new_birth,

@@ -76,6 +76,8 @@ void coarsen_facts(const struct coarsening *coarsening, struct ht_trace_facts *f
         struct ht_residency_step *step = &facts->steps[i];
         step->time_ns = coarse_time(coarsening, step->time_ns);
         step->pages = coarse_bytes(coarsening, step->pages);
+        step->first_page = coarse_bytes(coarsening, step->first_page);
+        step->run_pages = coarse_bytes(coarsening, step->run_pages);
     }
     for (size_t i = 0; i < facts->threads_count; i++) {
         facts->threads[i].start_ns = coarse_time(coarsening, facts->threads[i].start_ns);

@@ -4,9 +4,12 @@
     bench/validity/machines.py [cpus|limits] [--build B] [--only NAME,...] [--alloc A,...] [--runs N]
 
 cpus: peak RSS of threaded programs on 1 and on 2 processors, against `replay --cpus`. The real program runs by taskset on so many
-of them; where this user may (root), /sys/devices/system/cpu/online lists no others, because that is where glibc counts.
+of them; where this user may (root), /sys/devices/system/cpu/online lists no others, because that is where glibc counts. A program
+with threads is another one in each run: so several recordings are replayed, and as many real runs measured, in turn; means, and
+in brackets the range.
 limits: the lowest limit under which `replay --memory-max search` says that a program lives, and whether the real program, in a
-control group with that limit, lives and dies where it says so: 6 % below, 4 % and 8 % above. Needs a control group to make groups in.
+control group with that limit, lives and dies where it says so: 6 % below, 4 % and 8 % above. The limit is the mean of several
+recordings. Needs a control group to make groups in.
 Prints tables in Markdown.
 """
 
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import statistics
@@ -71,9 +75,9 @@ def tool(prepared: Prepared, *words: str | Path) -> str:
     return done.stdout.decode(errors="replace")  # of a program that is recorded, anything
 
 
-def record(prepared: Prepared, build: Path) -> Path:
+def record(prepared: Prepared, build: Path, number: int = 0) -> Path:
     """The trace of the process with the most calls."""
-    logs, trace = prepared.folder / "logs", prepared.folder / "trace.bin"
+    logs, trace = prepared.folder / f"logs-{number}", prepared.folder / f"trace-{number}.bin"
     tool(prepared, build / "heaptape", "record", "-o", logs, "--", *prepared.command)
     largest = max(logs.glob("*.mraw"), key=lambda path: path.stat().st_size)
     tool(prepared, build / "heaptape", "convert", largest, "-o", trace)
@@ -149,40 +153,65 @@ def real_peak(prepared: Prepared, preload: str, processors: int) -> int:
     return most
 
 
-def predicted(prepared: Prepared, build: Path, trace: Path, names: list[str], processors: int, rounds: int) -> dict[str, dict[str, Any]]:
+def predicted(prepared: Prepared, build: Path, trace: Path, names: list[str], processors: int) -> dict[str, dict[str, Any]]:
     """By allocator, of the memory pass."""
-    said = json.loads(tool(prepared, build / "replay", "--alloc", ",".join(names), "--pass", "memory", "--rounds", str(rounds), "--cpus", str(processors),
+    said = json.loads(tool(prepared, build / "replay", "--alloc", ",".join(names), "--pass", "memory", "--rounds", "1", "--cpus", str(processors),
                            "--json", "-q", trace))
     return {item["name"]: item for item in said["allocators"]}
 
 
-def measure_cpus(prepared: Prepared, options: argparse.Namespace) -> list[str]:
-    trace, libraries = record(prepared, options.build), preloads(options.build, options.alloc)
-    rows = []
-    for processors in PROCESSORS:
-        found = predicted(prepared, options.build, trace, options.alloc, processors, options.runs)
-        for name, preload in libraries.items():
-            real = statistics.median(real_peak(prepared, preload, processors) for _ in range(options.runs))
-            mine, arenas = found[name]["process_rss_peak_bytes"]["median"], found[name]["arenas"]
-            rows.append(f"| {prepared.name} | {processors} | {name} | {'' if arenas is None else arenas} | {mine / 1e6:.2f} | {real / 1e6:.2f} | {mine / real - 1:+.1%} |")
-    return rows
+def mean_and_range(figures: list[float]) -> str:
+    return f"{statistics.mean(figures) / 1e6:.2f} [{min(figures) / 1e6:.2f}, {max(figures) / 1e6:.2f}]"
 
 
-def measure_limits(prepared: Prepared, options: argparse.Namespace) -> list[str]:
-    trace, libraries = record(prepared, options.build), preloads(options.build, options.alloc)
-    said = json.loads(tool(prepared, options.build / "replay", "--alloc", ",".join(options.alloc), "--pass", "limit", "--memory-max", "search", "--json",
-                           "-q", trace))
+def difference(mine: list[float], real: list[float]) -> str:
+    """Of the means, with its 95 % interval: what the spread of the runs leaves open."""
+    middle = statistics.mean(real)
+    error = math.sqrt((statistics.variance(mine) + statistics.variance(real)) / len(real)) if len(real) > 1 else math.nan
+    return f"{statistics.mean(mine) / middle - 1:+.1%} ± {1.96 * error / middle:.1%}"
+
+
+def measure_cpus(prepared: Prepared, runs: int, options: argparse.Namespace) -> list[str]:
+    """Recordings and real runs in turn, so that a slow minute of the machine affects both."""
+    libraries = preloads(options.build, options.alloc)
+    cases = [(processors, name) for processors in PROCESSORS for name in libraries]
+    mine: dict[tuple[int, str], list[float]] = {case: [] for case in cases}
+    real: dict[tuple[int, str], list[float]] = {case: [] for case in cases}
+    arenas: dict[tuple[int, str], int | None] = {}
+    for number in range(runs):
+        trace = record(prepared, options.build, number)
+        for processors, name in cases:
+            real[processors, name].append(real_peak(prepared, libraries[name], processors))
+        for processors in PROCESSORS:
+            for name, item in predicted(prepared, options.build, trace, options.alloc, processors).items():
+                mine[processors, name].append(item["process_rss_peak_bytes"]["median"])
+                arenas[processors, name] = item["arenas"]
+    return [f"| {prepared.name} | {processors} | {name} | {arenas[processors, name] or ''} | {mean_and_range(mine[processors, name])} | "
+            f"{mean_and_range(real[processors, name])} | {difference(mine[processors, name], real[processors, name])} |"
+            for processors, name in cases]
+
+
+def predicted_edges(prepared: Prepared, build: Path, trace: Path, names: list[str]) -> dict[str, float]:
+    """By allocator the lowest limit under which the replay lives."""
+    said = json.loads(tool(prepared, build / "replay", "--alloc", ",".join(names), "--pass", "limit", "--memory-max", "search", "--json", "-q", trace))
+    return {item["name"]: item["limit"]["least_bytes"] for item in said["allocators"]}
+
+
+def measure_limits(prepared: Prepared, runs: int, options: argparse.Namespace) -> list[str]:
+    libraries = preloads(options.build, options.alloc)
+    found = [predicted_edges(prepared, options.build, record(prepared, options.build, number), options.alloc) for number in range(runs)]
     rows = []
-    for item in said["allocators"]:
-        edge, outcomes = item["limit"]["least_bytes"], []
+    for name, preload in libraries.items():
+        edges = [one[name] for one in found]
+        edge, outcomes = statistics.mean(edges), []
         for factor in FACTORS:
-            lived = lives(prepared, libraries[item["name"]], int(edge * factor))
+            lived = lives(prepared, preload, int(edge * factor))
             outcomes.append(f"{'lives' if lived else 'dies'}{'' if lived == (factor > 1) else ' (!)'}")
         low, high = 0.7 * edge, 1.4 * edge
         while high - low > 0.005 * edge:
             middle = (low + high) / 2
-            low, high = (low, middle) if lives(prepared, libraries[item["name"]], int(middle)) else (middle, high)
-        rows.append(f"| {prepared.name} | {item['name']} | {edge / 1e6:.2f} | {' | '.join(outcomes)} | {high / 1e6:.2f} | {edge / high - 1:+.1%} |")
+            low, high = (low, middle) if lives(prepared, preload, int(middle)) else (middle, high)
+        rows.append(f"| {prepared.name} | {name} | {mean_and_range(edges)} | {' | '.join(outcomes)} | {high / 1e6:.2f} | {edge / high - 1:+.1%} |")
     return rows
 
 
@@ -200,7 +229,7 @@ def main() -> int:
     parser.add_argument("--build", type=Path, default=ROOT / "build")
     parser.add_argument("--only", metavar="NAME,...", help=f"of {', '.join(programs)}")
     parser.add_argument("--alloc", type=lambda text: text.split(","), default=["glibc", "jemalloc", "tcmalloc", "mimalloc"], metavar="A,...")
-    parser.add_argument("--runs", type=int, default=3, help="of the real program, and rounds of replay (default: 3)")
+    parser.add_argument("--runs", type=int, help="recordings, and for cpus runs of the real program (default: those of machines.toml, or 5)")
     options = parser.parse_args()
     options.build = options.build.resolve()
     only = options.only.split(",") if options.only else list(programs)
@@ -214,7 +243,7 @@ def main() -> int:
         for name in [name for name in only if programs[name].get(kind)]:
             with tempfile.TemporaryDirectory(prefix="heaptape-machines-") as scratch:
                 try:
-                    print("\n".join(measure(prepare(name, programs[name], Path(scratch)), options)), flush=True)
+                    print("\n".join(measure(prepare(name, programs[name], Path(scratch)), options.runs or programs[name].get("runs", 5), options)), flush=True)
                 except Failed as why:
                     print(f"{name}: {why}", file=sys.stderr, flush=True)
                     fine = False

@@ -91,23 +91,23 @@ void heap_model_put_residency(struct heap_model *heap, uint32_t slot, uint32_t p
     heap_model_drop_birth(heap, slot);
 }
 
-void heap_model_step_residency(struct heap_model *heap, uint32_t slot, uint32_t pages, uint64_t time_ns) {
+void heap_model_step_residency(struct heap_model *heap, uint32_t slot, struct ht_residency_step step) {
     size_t i = map64_find(&heap->births, slot), k = map64_find(&heap->seen, slot);
     if (!map64_has(&heap->births, i)) return;
-    uint64_t *seen = &heap->seen.entry[k].value, known = pages < PAGES_MASK ? pages : PAGES_MASK;
-    if (known <= (*seen & PAGES_MASK)) return;
+    uint64_t *seen = &heap->seen.entry[k].value, known = step.pages < PAGES_MASK ? step.pages : PAGES_MASK;
+    // Of several runs, those behind the first bring no more pages.
+    if (known < (*seen & PAGES_MASK) || (known == (*seen & PAGES_MASK) && !step.run_pages)) return;
     *seen = (*seen & ~PAGES_MASK) | known;
-    ht_trace_put_residency_step(
-        heap->writer, &(struct ht_residency_step){.event = heap->births.entry[i].value >> PAGES_BITS,
-                                                  .time_ns = time_ns,
-                                                  .pages = pages});
+    step.event = heap->births.entry[i].value >> PAGES_BITS;
+    ht_trace_put_residency_step(heap->writer, &step);
 }
 
 void heap_model_end_residency(struct heap_model *heap, uint32_t slot, uint32_t pages, uint64_t time_ns) {
     size_t i = map64_find(&heap->seen, slot);
     if (!map64_has(&heap->seen, i)) return;
     uint64_t born_ns = heap->seen.entry[i].value >> PAGES_BITS << BORN_SHIFT;
-    if (time_ns >= born_ns + STEPS_FROM_AGE_NS) heap_model_step_residency(heap, slot, pages, time_ns);
+    if (time_ns >= born_ns + STEPS_FROM_AGE_NS)
+        heap_model_step_residency(heap, slot, (struct ht_residency_step){.time_ns = time_ns, .pages = pages});
     heap_model_put_residency(heap, slot, pages);
 }
 

@@ -114,9 +114,9 @@ void heap_model_drop(struct heap_model *heap, size_t place, uint32_t thread, uin
 // Residency of large blocks: noted at birth (the event about to be written) and written at the end.
 bool heap_model_note_birth(struct heap_model *heap, uint32_t slot, uint32_t pages_before, uint64_t time_ns);
 void heap_model_put_residency(struct heap_model *heap, uint32_t slot, uint32_t pages_after);
-// So many of the block's pages are resident by now. At its end that is written if the block lived long enough
-// to be filled bit by bit.
-void heap_model_step_residency(struct heap_model *heap, uint32_t slot, uint32_t pages, uint64_t time_ns);
+// So many of the block's pages are resident by now, as `step` says but for the event. At its end that is written if the
+// block lived long enough to be filled bit by bit.
+void heap_model_step_residency(struct heap_model *heap, uint32_t slot, struct ht_residency_step step);
 void heap_model_end_residency(struct heap_model *heap, uint32_t slot, uint32_t pages, uint64_t time_ns);
 void heap_model_drop_birth(struct heap_model *heap, uint32_t slot);
 

@@ -263,7 +263,13 @@ static void apply_resident(struct merge *m, const struct ht_raw_record *record) 
     if (!slot) return;
     if (record->long_kind == HT_LONG_RESIDENT_AT_EXIT)
         heap_model_end_residency(&m->heap, slot, pages, time_ns);
-    else heap_model_step_residency(&m->heap, slot, pages, time_ns);
+    else
+        heap_model_step_residency(
+            &m->heap, slot,
+            (struct ht_residency_step){.time_ns = time_ns,
+                                       .pages = pages,
+                                       .first_page = record->long_words >= 4 ? record->word[2] : 0,
+                                       .run_pages = record->long_words >= 4 ? record->word[3] : 0});
 }
 
 static void apply_long(struct merge *m, struct input *input, const struct ht_raw_record *record) {

@@ -559,13 +559,17 @@ static const char *take_residency(struct ht_trace_reader *reader, struct ht_trac
 
 static const char *take_steps(struct ht_trace_reader *reader, struct ht_trace_facts *facts, uint64_t *v) {
     size_t n = reader->section.rows, unit = reader->header.time_unit_ns;
-    const char *wrong = read_columns(reader, v, 3);
+    struct ht_column_entry entry;
+    const uint8_t *stored;
+    bool runs = find_column(reader, 4, &entry, &stored) != NULL;
+    const char *wrong = read_columns(reader, v, runs ? 5 : 3);
     if (wrong || n == 0) return wrong;
     struct ht_residency_step *larger = realloc(facts->steps, (facts->steps_count + n) * sizeof *larger);
     if (!larger) return "not enough memory for the residency's steps";
     facts->steps = larger;
     for (size_t i = 0; i < n; i++)
-        facts->steps[facts->steps_count++] = (struct ht_residency_step){v[i], v[n + i] * unit, v[2 * n + i]};
+        facts->steps[facts->steps_count++] = (struct ht_residency_step){
+            v[i], v[n + i] * unit, v[2 * n + i], runs ? v[3 * n + i] : 0, runs ? v[4 * n + i] : 0};
     return NULL;
 }
 
@@ -625,7 +629,8 @@ static int by_event_and_time(const void *a, const void *b) {
     const struct ht_residency_step *left = a, *right = b;
     if (left->event != right->event) return left->event > right->event ? 1 : -1;
     if (left->time_ns != right->time_ns) return left->time_ns > right->time_ns ? 1 : -1;
-    return (left->pages > right->pages) - (left->pages < right->pages);
+    if (left->pages != right->pages) return left->pages > right->pages ? 1 : -1;
+    return (left->first_page > right->first_page) - (left->first_page < right->first_page);
 }
 
 // The section that was read last, if it is one of facts.

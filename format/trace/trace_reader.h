@@ -34,10 +34,12 @@ struct ht_residency {
     uint64_t pages_before, pages_after;
 };
 
-// By then so many pages of the block had been seen resident.
+// By then so many pages of the block had been seen resident: its first ones, or, where run_pages is not 0, those of several
+// runs, of which each has a step of the same event, time and pages.
 struct ht_residency_step {
     uint64_t event;  // the birth it belongs to
     uint64_t time_ns, pages;
+    uint64_t first_page, run_pages;
 };
 
 struct ht_thread {
@@ -54,7 +56,7 @@ struct ht_trace_facts {
     struct ht_residency *residency;
     size_t residency_count;  // sorted by event
     struct ht_residency_step *steps;
-    size_t steps_count;  // sorted by event, those of one by time
+    size_t steps_count;  // sorted by event, those of one by time, those of one time by page
     struct ht_thread *threads;
     size_t threads_count;  // derived from the events if cut short
 };

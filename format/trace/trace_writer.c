@@ -26,6 +26,8 @@ enum { ROWS = HT_SECTION_ROWS_MAX, COLUMNS_MAX = 6 };
 struct row_buffer {
     enum ht_section_kind kind;
     uint8_t columns;
+    uint8_t optional;  // of the columns, the last ones: left out of a section where all their values are 0
+    bool any_optional;
     uint32_t rows;
     uint64_t column[COLUMNS_MAX][ROWS];
 };
@@ -228,14 +230,18 @@ static void flush_rows(struct ht_trace_writer *writer, struct row_buffer *buffer
     if (!buffer->rows) return;
     wait_for_packer(writer);
     ht_payload_reset(&writer->payload);
-    for (uint8_t i = 0; i < buffer->columns; i++) pack_u64(writer, i + 1, buffer->column[i], buffer->rows, 1);
+    uint8_t columns = buffer->columns - (buffer->any_optional ? 0 : buffer->optional);
+    for (uint8_t i = 0; i < columns; i++) pack_u64(writer, i + 1, buffer->column[i], buffer->rows, 1);
     put_section(writer, buffer->kind, buffer->rows, 0, 0);
     buffer->rows = 0;
+    buffer->any_optional = false;
 }
 
 static void put_row(struct ht_trace_writer *writer, struct row_buffer *buffer, const uint64_t *values) {
     if (buffer->rows == ROWS) flush_rows(writer, buffer);
     for (uint8_t i = 0; i < buffer->columns; i++) buffer->column[i][buffer->rows] = values[i];
+    for (uint8_t i = buffer->columns - buffer->optional; i < buffer->columns; i++)
+        buffer->any_optional |= values[i] != 0;
     buffer->rows++;
 }
 
@@ -260,7 +266,8 @@ static struct ht_trace_writer *new_writer(const char *path, uint32_t time_unit_n
     writer->residency.kind = HT_SECTION_RESIDENCY;
     writer->residency.columns = 3;
     writer->steps.kind = HT_SECTION_RESIDENCY_STEPS;
-    writer->steps.columns = 3;
+    writer->steps.columns = 5;
+    writer->steps.optional = 2;
     writer->time_unit_ns = time_unit_ns;
     writer->time_shift = time_unit_ns & (time_unit_ns - 1) ? -1 : __builtin_ctz(time_unit_ns);
     start_packer(writer);
@@ -333,7 +340,8 @@ void ht_trace_put_residency(struct ht_trace_writer *writer, const struct ht_resi
 
 void ht_trace_put_residency_step(struct ht_trace_writer *writer, const struct ht_residency_step *step) {
     put_row(writer, &writer->steps,
-            (const uint64_t[]){step->event, step->time_ns / writer->time_unit_ns, step->pages});
+            (const uint64_t[]){step->event, step->time_ns / writer->time_unit_ns, step->pages,
+                               step->first_page, step->run_pages});
 }
 
 // Writes one row of a table.

@@ -7,6 +7,12 @@
 
 enum { PORTIONS_MAX = 64, PORTION_PAGES_MIN = 16 };
 
+// Which pages of a block are resident, in order: the first ones, or runs that the trace's steps from `row` on have.
+struct shape {
+    uint64_t pages;
+    size_t row, row_end;
+};
+
 // One block. Between two points in time its pages are touched evenly, as fast as the program can have done
 // it.
 struct ht_filling {
@@ -15,6 +21,7 @@ struct ht_filling {
     uint64_t from_ns, until_ns, from_page, until_page;  // the stretch under way
     uint64_t next_from_ns;                              // the next one begins here
     uint64_t page, portion_pages;                       // touched so far, and at a time
+    struct shape before, after;                         // when the stretch begins, and ends
     size_t step, steps_end;                             // of the facts: the stretches to come
     uint32_t slot, stream;
 };
@@ -85,13 +92,28 @@ static void cut_portions(struct ht_filling *filling) {
     if (filling->portion_pages < PORTION_PAGES_MIN) filling->portion_pages = PORTION_PAGES_MIN;
 }
 
+static struct shape first_pages(uint64_t pages) { return (struct shape){.pages = pages}; }
+
+// What was seen at the time of the step in that row: runs have a step each.
+static struct shape shape_at(const struct ht_trace_facts *facts, size_t row, size_t end) {
+    const struct ht_residency_step *step = &facts->steps[row];
+    struct shape shape = {.pages = step->pages, .row = row, .row_end = row};
+    if (!step->run_pages) return shape;
+    while (shape.row_end < end && facts->steps[shape.row_end].time_ns == step->time_ns &&
+           facts->steps[shape.row_end].pages == step->pages)
+        shape.row_end++;
+    return shape;
+}
+
 // Goes on to the next stretch in which there is something to touch. False if there is none.
 static bool next_stretch(const struct ht_trace_facts *facts, struct ht_filling *filling) {
     uint64_t pages_max = pages_of(filling->bytes);
     if (filling->pages_after < pages_max) pages_max = filling->pages_after;
     while (filling->step < filling->steps_end) {
-        const struct ht_residency_step *step = &facts->steps[filling->step++];
+        const struct ht_residency_step *step = &facts->steps[filling->step];
+        struct shape shape = shape_at(facts, filling->step, filling->steps_end);
         uint64_t pages = step->pages < pages_max ? step->pages : pages_max;
+        filling->step = shape.row_end > filling->step ? shape.row_end : filling->step + 1;
         if (step->time_ns >= HT_TIME_LIMIT_NS) return false;
         filling->from_ns = filling->next_from_ns;
         if (step->time_ns > filling->from_ns) filling->next_from_ns = step->time_ns;
@@ -99,6 +121,8 @@ static bool next_stretch(const struct ht_trace_facts *facts, struct ht_filling *
         filling->until_ns = busy_until(facts, filling->from_ns, filling->next_from_ns);
         filling->from_page = filling->page;
         filling->until_page = pages;
+        filling->before = filling->after;
+        filling->after = shape;
         cut_portions(filling);
         return true;
     }
@@ -119,16 +143,25 @@ static void set_due(struct ht_filling *filling) {
 
 // ---- what becomes of a block ----
 
+// As far as a block is filled from its start on.
+static uint64_t pages_from_start(const struct ht_trace_facts *facts, const struct ht_birth *birth) {
+    const struct ht_residency_step *first = &facts->steps[birth->steps];
+    if (birth->steps == birth->steps_end || !first->run_pages) return UINT64_MAX;
+    return first->first_page ? 0 : first->run_pages;
+}
+
 uint64_t ht_touching_at_once(const struct ht_touching *touching, const struct ht_birth *birth,
                              uint64_t time_ns, bool inherited) {
-    const struct ht_residency_step *steps = touching->form->facts.steps;
-    uint64_t pages = birth->pages_before;
+    const struct ht_trace_facts *facts = &touching->form->facts;
+    const struct ht_residency_step *steps = facts->steps;
+    uint64_t pages = birth->pages_before, from_start = pages_from_start(facts, birth);
     for (size_t i = birth->steps; i < birth->steps_end; i++) {
         // What a forked process inherits is as full as it was first seen.
         bool at_once = steps[i].time_ns <= time_ns || (inherited && i == birth->steps);
         if (at_once && steps[i].pages > pages) pages = steps[i].pages;
     }
-    return pages < birth->pages_after ? pages : birth->pages_after;
+    if (pages > birth->pages_after) pages = birth->pages_after;
+    return pages < from_start ? pages : from_start;
 }
 
 static int make_room(struct ht_touching *touching, uint32_t slot) {
@@ -147,6 +180,7 @@ int ht_touching_begin(struct ht_touching *touching, const struct ht_birth *birth
                                  .pages_after = birth->pages_after,
                                  .next_from_ns = time_ns,
                                  .page = pages_touched,
+                                 .after = first_pages(pages_touched),
                                  .step = birth->steps,
                                  .steps_end = birth->steps_end,
                                  .slot = slot,
@@ -160,20 +194,89 @@ int ht_touching_begin(struct ht_touching *touching, const struct ht_birth *birth
     return 0;
 }
 
-// Writes one portion, and leaves room for an event.
-static int put_portion(struct ht_touching *touching, const struct ht_filling *filling, uint64_t until_page,
-                       uint64_t time_ns) {
-    struct ht_form_state *form = touching->form;
-    struct ht_stream_state *stream = &form->streams[filling->stream];
-    if (until_page <= filling->page) return 0;
-    if (ht_form_make_room(form, filling->stream)) return -1;
-    ht_stream_put_time(stream, time_ns);
+// ---- which pages they are ----
+
+struct range {
+    uint64_t from, until;
+};
+
+// The run of that number, of a block of so many pages; an empty one behind it if there is none.
+static struct range run_of(const struct ht_trace_facts *facts, const struct shape *shape, size_t number,
+                           uint64_t block_pages) {
+    size_t runs = shape->row_end > shape->row ? shape->row_end - shape->row : 1;
+    if (number >= runs) return (struct range){block_pages, block_pages};
+    if (shape->row_end == shape->row)
+        return (struct range){0, shape->pages < block_pages ? shape->pages : block_pages};
+    const struct ht_residency_step *step = &facts->steps[shape->row + number];
+    uint64_t from = step->first_page < block_pages ? step->first_page : block_pages;
+    return (struct range){from, step->run_pages < block_pages - from ? from + step->run_pages : block_pages};
+}
+
+// Pages of one shape that another one has not.
+struct new_pages {
+    struct shape before, after;
+    uint64_t block_pages, at;
+    size_t before_run, after_run;
+};
+
+static bool next_range(const struct ht_trace_facts *facts, struct new_pages *pages, struct range *range) {
+    while (pages->at < pages->block_pages) {
+        struct range has = run_of(facts, &pages->after, pages->after_run, pages->block_pages);
+        struct range had = run_of(facts, &pages->before, pages->before_run, pages->block_pages);
+        if (pages->at < has.from) {
+            pages->at = has.from;
+        } else if (pages->at >= has.until) {
+            pages->after_run++;
+        } else if (had.from < pages->block_pages && pages->at >= had.until) {
+            pages->before_run++;
+        } else if (pages->at >= had.from) {
+            pages->at = had.until;
+        } else {
+            *range = (struct range){pages->at, has.until < had.from ? has.until : had.from};
+            pages->at = range->until;
+            return true;
+        }
+    }
+    return false;
+}
+
+static int put_range(struct ht_touching *touching, const struct ht_filling *filling, struct range range) {
+    struct ht_stream_state *stream = &touching->form->streams[filling->stream];
     ht_stream_put(stream, ht_word(HT_WORD_WIDE, filling->slot, HT_WIDE_TOUCH));
     ht_stream_put(stream, filling->bytes);
-    ht_stream_put(stream, filling->page);
-    ht_stream_put(stream, until_page);
-    touching->touched(touching->context, filling->slot, until_page - filling->page);
-    return ht_form_make_room(form, filling->stream);
+    ht_stream_put(stream, range.from);
+    ht_stream_put(stream, range.until);
+    touching->touched(touching->context, filling->slot, range.until - range.from);
+    return ht_form_make_room(touching->form, filling->stream);
+}
+
+// Writes those of the new pages that come behind the first `skipped`, up to `most` of them, and leaves room for an event.
+static int put_pages(struct ht_touching *touching, const struct ht_filling *filling, struct new_pages pages,
+                     uint64_t skipped, uint64_t most, uint64_t time_ns) {
+    struct ht_form_state *form = touching->form;
+    struct range range;
+    if (!most) return 0;
+    if (ht_form_make_room(form, filling->stream)) return -1;
+    ht_stream_put_time(&form->streams[filling->stream], time_ns);
+    while (most && next_range(&form->facts, &pages, &range)) {
+        uint64_t count = range.until - range.from, passed = skipped < count ? skipped : count;
+        skipped -= passed;
+        range.from += passed;
+        if (range.until - range.from > most) range.until = range.from + most;
+        most -= range.until - range.from;
+        if (range.from < range.until && put_range(touching, filling, range)) return -1;
+    }
+    return 0;
+}
+
+// Of the stretch under way.
+static int put_portion(struct ht_touching *touching, const struct ht_filling *filling, uint64_t until_page,
+                       uint64_t time_ns) {
+    struct new_pages pages = {
+        .before = filling->before, .after = filling->after, .block_pages = pages_of(filling->bytes)};
+    if (until_page <= filling->page) return 0;
+    return put_pages(touching, filling, pages, filling->page - filling->from_page, until_page - filling->page,
+                     time_ns);
 }
 
 static int drop(struct ht_touching *touching, size_t at) {
@@ -208,10 +311,22 @@ int ht_touching_until(struct ht_touching *touching, uint64_t time_ns) {
     return 0;
 }
 
+// What is left of the stretches, and of pages that no step covers: those come from the block's start on.
 static int end_at(struct ht_touching *touching, size_t at) {
     struct ht_filling filling = touching->filling[at];
     uint64_t given_ns = touching->form->streams[filling.stream].given_ns;
-    if (put_portion(touching, &filling, pages_in_the_end(touching, &filling), given_ns)) return -1;
+    uint64_t end = pages_in_the_end(touching, &filling);
+    do {
+        uint64_t until = filling.until_page < end ? filling.until_page : end;
+        if (put_portion(touching, &filling, until, given_ns)) return -1;
+        if (until > filling.page) filling.page = until;
+    } while (next_stretch(&touching->form->facts, &filling));
+    if (end > filling.page) {
+        struct new_pages rest = {.before = filling.after,
+                                 .after = first_pages(UINT64_MAX),
+                                 .block_pages = pages_of(filling.bytes)};
+        if (put_pages(touching, &filling, rest, 0, end - filling.page, given_ns)) return -1;
+    }
     return drop(touching, at);
 }
 

@@ -5,6 +5,7 @@
 
 #include "form_births.h"
 #include "form_operation.h"
+#include "form_recorded.h"
 #include "form_sections.h"
 #include "form_segments.h"
 #include "form_state.h"
@@ -32,6 +33,7 @@ struct writing {
     uint64_t events;                  // in the whole trace
     uint64_t pause_step_ns, time_ns;  // how far apart RSS is read in pauses; about where the trace is
     uint32_t pause_points;
+    struct ht_recorded_marks recorded;
     // Events from which on something besides the op is due: the next op to be timed, RSS to be read; and the
     // earliest of these and of a birth of which the trace knows more.
     uint64_t timed_event, sample_event, stop_event;
@@ -42,6 +44,7 @@ static uint64_t earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static void set_stop(struct writing *writing) {
     uint64_t stop = writing->timed_event;
     if (writing->sample_event < stop) stop = writing->sample_event;
+    stop = earlier(stop, ht_recorded_event(&writing->recorded));
     if (writing->births.next_event < stop) stop = writing->births.next_event;
     writing->stop_event = stop;
 }
@@ -104,16 +107,27 @@ static int mark_sample(struct writing *writing, struct ht_stream_state *stream, 
     return put_sample(writing, stream, event, time_ns);
 }
 
-// In a pause nothing is called, but an allocator's background thread may give memory back, and the program
-// may fill its blocks.
-static int mark_pause(struct writing *writing, uint32_t number, uint64_t event, uint64_t until_ns) {
+// RSS is read between two events, too. In a pause nothing is called, but an allocator's background thread may
+// give memory back, and the program may fill its blocks. And where the recorder took a sample before the event of
+// the second number.
+static int mark_between(struct writing *writing, uint32_t number, uint64_t event, uint64_t before_event,
+                        uint64_t until_ns) {
     struct ht_stream_state *stream = &writing->form->streams[number];
-    uint64_t at_ns = writing->time_ns + writing->pause_step_ns;
+    uint64_t from_ns = writing->time_ns, pause_ns = from_ns + writing->pause_step_ns;
     if (until_ns > writing->time_ns) writing->time_ns = until_ns;
-    for (; stream->begun && at_ns < until_ns && writing->pause_points < HT_PAUSE_POINTS_MAX;
-         at_ns += writing->pause_step_ns) {
-        writing->pause_points++;
-        if (at_ns < stream->given_ns) continue;
+    while (stream->begun) {
+        bool pauses = pause_ns < until_ns && writing->pause_points < HT_PAUSE_POINTS_MAX;
+        uint64_t at_ns = ht_recorded_ns(&writing->recorded, before_event, from_ns, writing->time_ns);
+        if (!pauses && at_ns == UINT64_MAX) break;
+        if (pauses && pause_ns < at_ns) {
+            at_ns = pause_ns;
+            writing->pause_points++;
+            pause_ns += writing->pause_step_ns;
+            if (at_ns < stream->given_ns) continue;
+        } else {
+            ht_recorded_pass(&writing->recorded);
+            if (at_ns < stream->given_ns) at_ns = stream->given_ns;
+        }
         if (ht_touching_until(&writing->touching, at_ns)) return -1;
         writing->form->at_ns = at_ns;
         stream->given_ns = at_ns;
@@ -132,7 +146,7 @@ static int mark_end(struct writing *writing, uint32_t number, uint64_t event) {
     if (event + 1 < writing->events || (known && form->facts.threads[number].ended)) return 0;
     uint64_t end_ns = form->options->end_ns;
     bool fills = writing->touching.due_ns <= end_ns;
-    if (mark_pause(writing, number, event, end_ns)) return -1;
+    if (mark_between(writing, number, event, event + 1, end_ns)) return -1;
     return fills ? put_sample(writing, &form->streams[number], event, end_ns) : 0;
 }
 
@@ -279,7 +293,7 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     uint32_t thread = ht_form_stream_of(form, events->thread[i]);
     struct ht_stream_state *stream = &form->streams[thread];
     if (skipped(form, events->op[i])) return 0;
-    if (mark_pause(writing, thread, event, time_ns)) return -1;
+    if (mark_between(writing, thread, event, event, time_ns)) return -1;
     struct ht_slot_state *slot = shape->slot ? &form->slots[events->slot[i]] : NULL;
     struct ht_operation op = ht_operation_of(events, i, slot ? slot->bytes : 0);
     struct ht_birth birth = {0};
@@ -463,10 +477,12 @@ static int end_of_thread(struct writing *writing, uint32_t number) {
 // The time of the next word to be written: the event's, or that of a portion or of a mark in the pause before
 // it. In a streamed form a thread without words learns that all before this time are there.
 static uint64_t next_word_ns(const struct writing *writing, const struct ht_stream_state *stream,
-                             uint64_t event_ns) {
+                             uint64_t event, uint64_t event_ns) {
     uint64_t step_ns = writing->pause_step_ns, mark_ns = writing->time_ns + step_ns;
-    uint64_t next_ns = writing->touching.due_ns < event_ns ? writing->touching.due_ns : event_ns;
-    if (!stream->begun || writing->pause_points == HT_PAUSE_POINTS_MAX) return next_ns;
+    uint64_t next_ns = earlier(writing->touching.due_ns, event_ns);
+    if (!stream->begun) return next_ns;
+    next_ns = earlier(next_ns, ht_recorded_ns(&writing->recorded, event, writing->time_ns, event_ns));
+    if (writing->pause_points == HT_PAUSE_POINTS_MAX) return next_ns;
     if (mark_ns < stream->given_ns) mark_ns += (stream->given_ns - mark_ns + step_ns - 1) / step_ns * step_ns;
     return mark_ns < next_ns ? mark_ns : next_ns;
 }
@@ -485,7 +501,8 @@ static int write_section(void *context, const struct ht_section_place *place,
                 ht_found("expected a thread that the threads section lists", events->thread[i]));
         uint32_t next = inherited ? i : write_common(writing, events, i);
         if (next == i) {
-            form->at_ns = next_word_ns(writing, &form->streams[number], events->time_ns[i]);
+            form->at_ns =
+                next_word_ns(writing, &form->streams[number], events->first_event + i, events->time_ns[i]);
             if (ht_form_make_room(form, number)) return -1;
             if ((inherited ? write_inherited : write_event)(writing, place, events, i)) return -1;
             set_stop(writing);
@@ -540,6 +557,7 @@ static struct writing new_writing(struct ht_form_state *form) {
                               .pause_step_ns = form->options->end_ns / HT_PAUSE_POINTS_MAX,
                               .timed_event = UINT64_MAX};
     ht_births_init(&writing.births, form);
+    ht_recorded_init(&writing.recorded, form);
     if (writing.timed_one_in) writing.timed_event = timed_distance(&writing) - 1;
     if (writing.pause_step_ns < PAUSE_STEP_NS_MIN) writing.pause_step_ns = PAUSE_STEP_NS_MIN;
     if (form->options->end_ns == 0) writing.pause_points = HT_PAUSE_POINTS_MAX;  // not known: none

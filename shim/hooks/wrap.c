@@ -104,7 +104,7 @@ static __attribute__((noinline, cold)) uint32_t forget_large(struct thread_state
                                                              size_t *bytes) {
     int saved = errno;
     struct large_block large = large_remove(block);
-    uint32_t resident = large.bytes ? residency_count_pages(block, large.bytes) : 0;
+    uint32_t resident = large.bytes ? residency_at_end(t, block, large.bytes, large.reported) : 0;
     if (large.resident && resident > large.resident)
         memory_sample_before_free(t, (uint64_t)(resident - large.resident) * settings.page_bytes);
     *bytes = large.bytes;

@@ -565,9 +565,9 @@ static void thread_ends(void *state) {
 
 // ---- the exit ----
 
-static void note_resident(void *context, const void *block, size_t bytes) {
+static void note_resident(void *context, const void *block, const struct large_block *large) {
     struct thread_state *t = context;
-    uint32_t resident = residency_count_pages(block, bytes);
+    uint32_t resident = residency_at_end(t, block, large->bytes, large->reported);
     uint64_t word[3] = {stamp_now(), (uint64_t)(uintptr_t)block, resident - 1};
     if (resident && room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_RESIDENT_AT_EXIT, word, 3);
 }

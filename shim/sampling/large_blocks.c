@@ -170,10 +170,10 @@ void large_after_fork(void) {
     for (size_t i = 0; i < table.room; i++) table.entry[i].large.reported = 0;
 }
 
-void large_each(void (*visit)(void *context, const void *block, size_t bytes), void *context) {
+void large_each(void (*visit)(void *context, const void *block, const struct large_block *large),
+                void *context) {
     if (!lock()) return;
     for (size_t i = 0; i < table.room; i++)
-        if (table.entry[i].block)
-            visit(context, (const void *)table.entry[i].block, table.entry[i].large.bytes);
+        if (table.entry[i].block) visit(context, (const void *)table.entry[i].block, &table.entry[i].large);
     unlock();
 }

@@ -33,6 +33,7 @@ HIDDEN size_t large_unfilled(size_t *place, struct large_copy *copy, size_t room
 // The block as it was copied has so many pages resident now, and that will be recorded. False if it is no
 // more.
 HIDDEN bool large_report(const struct large_copy *copy, uint32_t pages);
-HIDDEN void large_each(void (*visit)(void *context, const void *block, size_t bytes), void *context);
+HIDDEN void large_each(void (*visit)(void *context, const void *block, const struct large_block *large),
+                       void *context);
 
 #endif

@@ -75,7 +75,11 @@ static void put_sample(const struct sampling *of, uint64_t anon) {
     // Without /proc there is no sample; 0 would be a wrong one.
     if (anon) {
         learn_fault_bytes(recording, of->faults, anon);
-        uint64_t own_rss = own_bytes(of->stamp, anon, of->final, &fresh);
+        struct own_question question = {.stamp = of->stamp,
+                                        .anonymous_bytes = anon,
+                                        .is_peak = anon > recording->sample_peak_bytes,
+                                        .final = of->final};
+        uint64_t own_rss = own_bytes(&question, &fresh);
         uint64_t word[5] = {of->stamp, anon, own_rss, of->cpu_ns, fresh};
         if (room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_SAMPLE, word, 5);
     }

@@ -17,10 +17,14 @@ enum {
     // Counting the program's own pages may take at most one part in this many of the run. What was not used
     // may be used later, up to a limit, which is also what a run begins with.
     OWN_COST_SHARE = 100,
+    // The same of the program's mappings alone, without its data and stacks.
+    RANGES_COST_SHARE = 50,
     // They are counted again when RssAnon has changed by one part in this many.
     OWN_CHANGE_SHARE = 200
 };
 #define CREDIT_STAMPS_MAX (STAMPS_PER_S / 1000)
+// As long as a sample takes.
+#define RANGES_STAMPS_MAX (STAMPS_PER_S / 10000)
 
 // Where the kernel lists each page by itself, counting more than this would stall the program for tens of
 // milliseconds.
@@ -51,12 +55,16 @@ static struct {
     uintptr_t stack_end[STACKS_MAX];
     size_t stacks, next_stack;
     uint64_t bytes, counted_bytes;
+    uint64_t range_bytes;    // of `bytes`: of the program's own mappings
     uintptr_t object_start;  // where the object begins whose file the last mapping was of
     uint64_t object_inode;
     uintptr_t data_end;     // where the zero-initialised data of the last object ends
     uint64_t static_bytes;  // what is none of that and was there before the first allocation: the loader's
     uint64_t last_bytes, last_anonymous_bytes, last_stamp, asked_stamp;
-    int64_t credit_stamps;
+    uint64_t last_elsewhere_bytes;  // of last_bytes: what a count of the mappings alone does not see
+    int64_t credit_stamps, ranges_credit_stamps;
+    int64_t ranges_cost_stamps;  // of the last count of the mappings alone
+    bool any;                    // the rest has been counted
 } measured = {.taken = ATOMIC_FLAG_INIT, .maps = {.fd = -1}, .pages = {.fd = -1}};
 
 // The lock is held for a copy of the tables at most. A thread that still can't have it, because its holder
@@ -255,6 +263,7 @@ static void count_anonymous(const struct mapping *mapping, const struct mapping 
     count(mapping->start, at, false);
     // Where the kernel does not search, counting reserved address space would take too long.
     bool is_useful = mapping->readable || mapping->writable || measured.pages.searches;
+    uint64_t bytes_before = measured.bytes;
     for (; measured.next_range < measured.ranges; measured.next_range++) {
         struct range range = measured.range[measured.next_range];
         if (range.start >= mapping->end) break;
@@ -262,6 +271,7 @@ static void count_anonymous(const struct mapping *mapping, const struct mapping 
         if (is_useful) count(start, range.end < mapping->end ? range.end : mapping->end, false);
         if (range.end > mapping->end) break;
     }
+    measured.range_bytes += measured.bytes - bytes_before;
 }
 
 static void count_mapping(const struct mapping *mapping, const struct mapping *before) {
@@ -289,7 +299,7 @@ static bool copy_tables(void) {
     memcpy(measured.stack_end, own.stack_end, own.stacks * sizeof *own.stack_end);
     unlock();
     measured.next_range = measured.next_stack = 0;
-    measured.bytes = measured.counted_bytes = 0;
+    measured.bytes = measured.counted_bytes = measured.range_bytes = 0;
     measured.object_start = measured.object_inode = measured.data_end = 0;
     return true;
 }
@@ -312,6 +322,18 @@ static bool measure(void) {
     return !recorder_sealed && (measured.pages.searches || measured.counted_bytes <= ONE_BY_ONE_MAX);
 }
 
+// The same of the program's own mappings alone, as the hooks know them: an allocator in front of the kernel, such as
+// Python's or Ruby's, moves megabytes of them between two calls of malloc. Only where the kernel searches: else
+// the time depends on the address space.
+static bool measure_ranges(void) {
+    if (!measured.pages.searches || !copy_tables() || !pages_open(&measured.pages)) return false;
+    for (size_t i = 0; i < measured.ranges && !recorder_sealed; i++)
+        count(measured.range[i].start, measured.range[i].end, false);
+    pages_close(&measured.pages);
+    measured.range_bytes = measured.bytes;
+    return !recorder_sealed && measured.pages.searches;
+}
+
 void own_start(void) {
     // Twice: the first one touches memory of ours, which the second counts.
     if (!measure() || !measure()) return;
@@ -328,28 +350,54 @@ static bool is_time(uint64_t stamp, uint64_t anonymous_bytes) {
 }
 
 static void earn_credit(uint64_t stamp) {
-    int64_t earned = (int64_t)(stamp - measured.asked_stamp) / OWN_COST_SHARE;
+    int64_t passed = (int64_t)(stamp - measured.asked_stamp), most = (int64_t)CREDIT_STAMPS_MAX;
     measured.asked_stamp = stamp;
-    measured.credit_stamps += earned;
-    if (measured.credit_stamps > (int64_t)CREDIT_STAMPS_MAX)
-        measured.credit_stamps = (int64_t)CREDIT_STAMPS_MAX;
+    measured.credit_stamps += passed / OWN_COST_SHARE;
+    measured.ranges_credit_stamps += passed / RANGES_COST_SHARE;
+    if (measured.credit_stamps > most) measured.credit_stamps = most;
+    if (measured.ranges_credit_stamps > most) measured.ranges_credit_stamps = most;
 }
 
-uint64_t own_bytes(uint64_t stamp, uint64_t anonymous_bytes, bool final, bool *fresh) {
+// Of CPU time: a thread that was preempted here has not cost more.
+static int64_t stamps_since(uint64_t started_ns) {
+    return (int64_t)((clock_thread_cpu_ns() - started_ns) * (STAMPS_PER_S / 1000000) / 1000);
+}
+
+static bool measure_all(uint64_t stamp, uint64_t anonymous_bytes) {
+    uint64_t started_ns = clock_thread_cpu_ns();
+    bool fresh = measure();
+    if (fresh) {
+        measured.last_elsewhere_bytes = measured.static_bytes + measured.bytes - measured.range_bytes;
+        measured.last_bytes = measured.last_elsewhere_bytes + measured.range_bytes;
+        measured.any = true;
+    }
+    measured.last_anonymous_bytes = anonymous_bytes;
+    measured.last_stamp = stamp;
+    measured.credit_stamps -= stamps_since(started_ns);
+    return fresh;
+}
+
+// Of the program's mappings alone. At a new peak always, if that does not take longer than the sample: such samples
+// are few, however long the run.
+static bool measure_in_between(bool is_peak) {
+    uint64_t started_ns = clock_thread_cpu_ns();
+    bool paid = measured.ranges_credit_stamps > 0;
+    bool free_of_charge = is_peak && measured.ranges_cost_stamps <= (int64_t)RANGES_STAMPS_MAX;
+    if (!measured.any || !(paid || free_of_charge) || !measure_ranges()) return false;
+    measured.last_bytes = measured.last_elsewhere_bytes + measured.range_bytes;
+    measured.ranges_cost_stamps = stamps_since(started_ns);
+    if (paid) measured.ranges_credit_stamps -= measured.ranges_cost_stamps;
+    return true;
+}
+
+uint64_t own_bytes(const struct own_question *question, bool *fresh) {
     *fresh = false;
     if (own.overflowed || atomic_flag_test_and_set(&measured.taken))  // another thread is at it
         return measured.last_bytes;
-    earn_credit(stamp);
-    if (final || is_time(stamp, anonymous_bytes)) {
-        // The cost is CPU time: a thread that was preempted here has not cost more.
-        uint64_t started_ns = clock_thread_cpu_ns();
-        *fresh = measure();
-        if (*fresh) measured.last_bytes = measured.static_bytes + measured.bytes;
-        measured.last_anonymous_bytes = anonymous_bytes;
-        measured.last_stamp = stamp;
-        measured.credit_stamps -=
-            (int64_t)((clock_thread_cpu_ns() - started_ns) * (STAMPS_PER_S / 1000000) / 1000);
-    }
+    earn_credit(question->stamp);
+    if (question->final || is_time(question->stamp, question->anonymous_bytes))
+        *fresh = measure_all(question->stamp, question->anonymous_bytes);
+    else *fresh = measure_in_between(question->is_peak);
     uint64_t bytes = measured.last_bytes;
     atomic_flag_clear(&measured.taken);
     return bytes;

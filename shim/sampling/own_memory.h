@@ -13,8 +13,13 @@ HIDDEN void own_unmap(uintptr_t start, size_t bytes);
 HIDDEN bool own_has(uintptr_t address);
 // The calling thread's stack, which libc mapped for it.
 HIDDEN void own_note_stack(void);
-// Bytes of it that are resident, while RssAnon is `anonymous_bytes`. Counting them takes a while: `fresh`
-// is whether it was done, or an older figure is used.
-HIDDEN uint64_t own_bytes(uint64_t stamp, uint64_t anonymous_bytes, bool final, bool *fresh);
+// A sample that asks: RssAnon, whether that is more than ever before, and whether it is the last sample.
+struct own_question {
+    uint64_t stamp, anonymous_bytes;
+    bool is_peak, final;
+};
+// Bytes of it that are resident then. Counting them takes a while: `fresh` is whether it was done, or an older figure
+// is used.
+HIDDEN uint64_t own_bytes(const struct own_question *question, bool *fresh);
 
 #endif

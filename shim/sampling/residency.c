@@ -25,34 +25,115 @@ static struct {
     uint64_t last_stamp;
 } probing = {.taken = ATOMIC_FLAG_INIT, .credit_stamps = CREDIT_STAMPS_MAX};
 
-uint32_t residency_count_pages(const void *block, size_t bytes) {
+// Pages that follow one another. A block with more runs than these is told by its parts: as if in each the first pages were
+// resident, as many as are.
+enum { RUNS_MAX = 16 };
+struct run {
+    uint32_t first, pages;
+};
+struct pages_seen {
+    uintptr_t start;  // the page that the block begins in
+    uint32_t all, pages;
+    uint32_t runs;  // may be more than there is room for
+    uint32_t open;  // where the last one begins, plus one; 0: it has ended
+    struct run run[RUNS_MAX];
+};
+
+static void begin_or_end_run(struct pages_seen *seen, uint32_t page) {
+    if (!seen->open) {
+        seen->open = page + 1;
+        return;
+    }
+    struct run run = {seen->open - 1, page + 1 - seen->open};
+    if (seen->runs < RUNS_MAX) seen->run[seen->runs] = run;
+    seen->runs++;
+    seen->pages += run.pages;
+    seen->open = 0;
+}
+
+static struct pages_seen look_at(uintptr_t start, uint32_t pages) {
     enum { PAGES_AT_ONCE = 512 };
     unsigned char present[PAGES_AT_ONCE];
-    uintptr_t page = settings.page_bytes, at = (uintptr_t)block & ~(page - 1);
-    uintptr_t end = ((uintptr_t)block + bytes + page - 1) & ~(page - 1);
-    uint32_t pages = 0;
-    if (!recorder_may_call()) return 0;
-    while (at < end) {
-        size_t count = (end - at) / page < PAGES_AT_ONCE ? (end - at) / page : PAGES_AT_ONCE;
-        if (sys_mincore(at, count * page, present)) break;  // ENOMEM: not mapped, so not resident
-        for (size_t i = 0; i < count; i++) pages += present[i] & 1;
-        at += count * page;
+    struct pages_seen seen = {.start = start, .all = pages};
+    for (uint32_t done = 0; done < pages;) {
+        uint32_t count = pages - done < PAGES_AT_ONCE ? pages - done : PAGES_AT_ONCE;
+        // ENOMEM: not mapped, so not resident.
+        if (sys_mincore(start + done * settings.page_bytes, count * settings.page_bytes, present)) {
+            pages = done;
+            break;
+        }
+        for (uint32_t i = 0; i < count; i++)
+            if ((present[i] & 1) != (seen.open != 0)) begin_or_end_run(&seen, done + i);
+        done += count;
     }
+    if (seen.open) begin_or_end_run(&seen, pages);
+    return seen;
+}
+
+// False if it is not known.
+static bool see_block(struct pages_seen *seen, const void *block, size_t bytes) {
+    if (!recorder_may_call()) return false;
+    *seen =
+        look_at((uintptr_t)block & ~(uintptr_t)(settings.page_bytes - 1), large_spanned_pages(block, bytes));
     recorder_has_called();
-    return pages + 1;
+    return true;
+}
+
+uint32_t residency_count_pages(const void *block, size_t bytes) {
+    struct pages_seen seen;
+    return see_block(&seen, block, bytes) ? seen.pages + 1 : 0;
+}
+
+// The least change of a block for a record.
+static uint32_t least_step(const struct pages_seen *seen) {
+    return seen->all / GROWTH_SHARE > GROWTH_PAGES_MIN ? seen->all / GROWTH_SHARE : GROWTH_PAGES_MIN;
+}
+
+static struct run part_of(const struct pages_seen *seen, uint32_t part) {
+    uint32_t first = (uint32_t)((uint64_t)part * seen->all / RUNS_MAX);
+    uint32_t end = (uint32_t)(((uint64_t)part + 1) * seen->all / RUNS_MAX);
+    struct run run = {.first = first};
+    if (!recorder_may_call()) return run;
+    run.pages = look_at(seen->start + first * settings.page_bytes, end - first).pages;
+    recorder_has_called();
+    return run;
+}
+
+// Are they the first pages of the block? A few at its end, such as what an allocator keeps behind it, do not count.
+static bool fills_from_start(const struct pages_seen *seen) {
+    uint32_t first = seen->runs && seen->run[0].first == 0 ? seen->run[0].pages : 0;
+    return seen->pages - first < least_step(seen);
+}
+
+static void put_pages(struct thread_state *t, const void *block, const struct pages_seen *seen) {
+    uint64_t word[5] = {stamp_now(), (uint64_t)(uintptr_t)block, seen->pages};
+    if (fills_from_start(seen)) {
+        if (room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_RESIDENT_SO_FAR, word, 3);
+        return;
+    }
+    bool listed = seen->runs <= RUNS_MAX;
+    for (uint32_t i = 0; i < (listed ? seen->runs : RUNS_MAX); i++) {
+        struct run run = listed ? seen->run[i] : part_of(seen, i);
+        word[3] = run.first;
+        word[4] = run.pages;
+        if (run.pages && room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_RESIDENT_SO_FAR, word, 5);
+    }
+}
+
+uint32_t residency_at_end(struct thread_state *t, const void *block, size_t bytes, uint32_t recorded) {
+    struct pages_seen seen;
+    if (!see_block(&seen, block, bytes)) return 0;
+    if (seen.pages > recorded && !fills_from_start(&seen)) put_pages(t, block, &seen);
+    return seen.pages + 1;
 }
 
 static void probe_block(struct thread_state *t, const struct large_copy *copy) {
-    uint32_t all = large_spanned_pages(copy->block, copy->large.bytes);
-    uint32_t step = all / GROWTH_SHARE > GROWTH_PAGES_MIN ? all / GROWTH_SHARE : GROWTH_PAGES_MIN;
-    uint32_t resident = residency_count_pages(copy->block, copy->large.bytes);
-    if (!resident) return;
-    uint32_t pages = resident - 1;
+    struct pages_seen seen;
+    if (!see_block(&seen, copy->block, copy->large.bytes)) return;
     // The last few pages get their record as well.
-    if (pages < copy->large.reported || pages - copy->large.reported < (pages >= all ? 1 : step)) return;
-    if (!large_report(copy, pages)) return;
-    uint64_t word[3] = {stamp_now(), (uint64_t)(uintptr_t)copy->block, pages};
-    if (room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_RESIDENT_SO_FAR, word, 3);
+    uint32_t step = seen.pages >= seen.all ? 1 : least_step(&seen);
+    if (seen.pages < copy->large.reported || seen.pages - copy->large.reported < step) return;
+    if (large_report(copy, seen.pages)) put_pages(t, copy->block, &seen);
 }
 
 static void earn_credit(uint64_t stamp) {

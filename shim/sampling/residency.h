@@ -6,6 +6,9 @@
 
 // Pages of a block that are resident, plus one; 0: unknown.
 HIDDEN uint32_t residency_count_pages(const void *block, size_t bytes);
+// The same as the block ends, or the program does. Where they are is recorded, unless they are the first ones or as many
+// as were recorded last.
+HIDDEN uint32_t residency_at_end(struct thread_state *t, const void *block, size_t bytes, uint32_t recorded);
 // With a sample of memory: how far the live large blocks have been filled.
 HIDDEN void residency_probe(struct thread_state *t, uint64_t stamp);
 HIDDEN void residency_after_fork(void);

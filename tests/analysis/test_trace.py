@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import naive_writer
@@ -150,9 +151,19 @@ def test_sections_beside_the_events(tmp_path: Path) -> None:
     assert trace.samples["heap_rss_bytes"].tolist() == [4096, 85_904]
     assert trace.samples["own_fresh"].tolist() == [False, True]
     assert trace.residency.to_dict("records") == [{"birth_event": 0, "pages_at_birth": 17, "pages_at_end": 20}]
-    assert trace.residency_steps.to_numpy().tolist() == [[0, 70, 18], [0, 90, 20], [2, 110, 3]]
+    assert trace.residency_steps.to_numpy().tolist() == [[0, 70, 18, 0, 0], [0, 90, 20, 0, 0], [2, 110, 3, 0, 0]]
     assert trace.threads["name"].tolist() == ["main", "worker-with-name"]
     assert trace.threads["end_ns"].tolist() == [120, 100] and trace.threads["ended"].tolist() == [False, True]
+
+
+def test_residency_in_runs(tmp_path: Path) -> None:
+    steps = [(0, 9, 20, 300, 15), (0, 9, 20, 0, 5), (0, 7, 18, 0, 0)]
+    trace = read_trace(_write(tmp_path / "t.bin", replace(_small(), steps=steps)))
+    assert trace.residency_steps.columns.tolist() == ["birth_event", "time_ns", "pages", "first_page", "run_pages"]
+    assert trace.residency_steps.to_numpy().tolist() == [[0, 70, 18, 0, 0], [0, 90, 20, 0, 5], [0, 90, 20, 300, 15]]
+    cut = _write(tmp_path / "cut.bin", replace(_small(), steps=[step[:4] for step in steps]))
+    with pytest.raises(TraceError, match="expected column 5"):
+        _ = read_trace(cut).residency_steps
 
 
 def test_columns_on_demand(tmp_path: Path) -> None:

@@ -134,6 +134,9 @@ def test_memory_is_own_and_heap_at_each_moment() -> None:
     assert found.mean == pytest.approx((30 * 20 + 40 * 20) / 40 + 20) and found.own_mean == pytest.approx(20)
     # The curve may lack the peak; what only the recorder had comes off; and for a third of the time the program is starting.
     assert predicted_memory(row | {"rss_peak_bytes": 53.0}, RecordedMemory(own, own, 40.0), 4.0).peak == 53 + 6
+    # The replay knows the sum at each of its readings.
+    assert predicted_memory(row | {"process_rss_peak_bytes": 65}, RecordedMemory(own, own, 40.0), 4.0).peak == 65 - 4
+    assert predicted_memory(row | {"process_rss_peak_bytes": math.nan}, RecordedMemory(own, own, 40.0)).peak == 60
     starting = predicted_memory(row, RecordedMemory(Curve(own.times_ns, own.values + 6), own, 40.0, 20.0))
     assert starting.mean == pytest.approx((found.mean + 6) * 2 / 3 + 3 / 3)
     nothing = RecordedMemory(Curve(np.zeros(0), np.zeros(0)), Curve(np.zeros(0), np.zeros(0)), 20.0)

@@ -49,6 +49,24 @@ def test_filled_as_recorded(tools: Tools, tmp_path: Path, kind: str) -> None:
     assert mean_rss(tools, trace) == pytest.approx(expected_mean(tools, trace, kind), abs=0.2)
 
 
+def test_filled_where_the_program_did(tools: Tools, tmp_path: Path) -> None:
+    """A block's second half, from its end on: when the first half is all that is kept, nothing of it is left."""
+    trace = recorded(tools, tmp_path, "downward")
+    with pytest.importorskip("heaptape.trace.reader").read_trace(trace) as opened:
+        [birth] = opened.residency[opened.residency["pages_at_end"] >= PAGES / 2]["birth_event"]
+        steps = opened.residency_steps[opened.residency_steps["birth_event"] == birth]
+    last = steps[steps["pages"] == steps["pages"].max()]
+    assert last["run_pages"].sum() == last["pages"].iloc[0] >= PAGES / 2
+    assert last["first_page"].max() + last["run_pages"].iloc[-1] >= PAGES
+    piece = tmp_path / "late.bin"
+    tools.succeed([tools.heaptape, "slice", trace, "--from-time", f"{int(steps['time_ns'].median())}ns", "-o", piece])
+    for half in (trace, piece):
+        rows = tools.replay(half, "glibc", tmp_path / f"{half.stem}.jsonl", "--pass", "memory", "--rounds", "1")
+        [row] = [row for row in rows if row["allocator"]["name"] == "glibc"]
+        assert row["rss_peak_bytes"] == pytest.approx(BLOCK_BYTES / 2, rel=0.02)
+        assert row["rss_end_bytes"] < BLOCK_BYTES / 32
+
+
 def test_other_passes_know_of_it(tools: Tools, tmp_path: Path) -> None:
     """What is untouched falls with each portion; all of it is there when asked for; patterns are checked to the end."""
     trace = recorded(tools, tmp_path, "silent")

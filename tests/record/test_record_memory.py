@@ -26,7 +26,7 @@ KINDS = {
     "first_thread_ends": OWN_BYTES,
 }
 # Where the kernel reports each page by itself, these kinds can't be distinguished.
-KINDS_BY_SEARCH = {"scattered": OWN_BYTES, "only_read": 0}
+KINDS_BY_SEARCH = {"scattered": OWN_BYTES, "only_read": 0, "comes_and_goes": OWN_BYTES, "between_calls": OWN_BYTES}
 
 
 def memory_of(tools: Tools, recording: Recording, folder: Path) -> tuple[int, int]:
@@ -97,3 +97,14 @@ def test_blocks_of_some_pages_that_are_not_used_take_none_in_replay(tools: Tools
     runs = tools.replay(tmp_path / "t.bin", "glibc", tmp_path / "r.jsonl", "--pass", "memory")
     peaks = [run["rss_peak_bytes"] for run in runs if run["allocator"]["name"] == "glibc"]
     assert peaks and all(0.95 * heap < peak < 1.1 * heap for peak in peaks)
+
+
+@pytest.mark.parametrize("kind", ["comes_and_goes", "between_calls"])
+def test_the_process_peaks_where_its_own_memory_does(tools: Tools, tmp_path: Path, kind: str) -> None:
+    """Between two events, too: RSS is read at the recorder's samples."""
+    if not searches_page_tables():
+        pytest.skip("the kernel can't search page tables")
+    whole, _ = memory_of(tools, tools.preload(command_of(tools, kind), tmp_path / "logs"), tmp_path)
+    runs = tools.replay(tmp_path / "t.bin", "glibc", tmp_path / "r.jsonl", "--pass", "memory", "--rounds", "1")
+    peaks = [run["process_rss_peak_bytes"] for run in runs if run["allocator"]["name"] == "glibc"]
+    assert peaks and all(whole - SLACK_BYTES < peak < whole + SLACK_BYTES for peak in peaks)

@@ -318,7 +318,7 @@ class TraceSpec:
     totals: dict[str, object] | None = None
     samples: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
     residency: list[tuple[int, int, int]] = field(default_factory=list)
-    steps: list[tuple[int, int, int]] = field(default_factory=list)
+    steps: list[tuple[int, ...]] = field(default_factory=list)
     threads: list[tuple[int, int, int, int, int, int, str]] = field(default_factory=list)
     unit_ns: int = 1
     block: int = 65_536

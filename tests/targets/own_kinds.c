@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <sys/ioctl.h>
 
 #include "seccomp_filters.h"
@@ -157,6 +158,31 @@ static void first_thread_ends(char *unused) {
     pthread_exit(NULL);
 }
 
+// As interpreters with pools of their own do it: mapped bit by bit and given back as a whole, time and again.
+static void come_and_go(bool calls) {
+    enum { TIMES = 6, PARTS = 24 };
+    for (int time = 0; time < TIMES; time++) {
+        char *part[PARTS];
+        for (int i = 0; i < PARTS; i++) {
+            part[i] = map(OWN_BYTES / PARTS, PROT_READ | PROT_WRITE, 0);
+            memset(part[i], 1, OWN_BYTES / PARTS);
+            if (calls) free(malloc(100));
+        }
+        munmap(map(OWN_BYTES / PARTS, PROT_READ | PROT_WRITE, 0), OWN_BYTES / PARTS);  // a sample's occasion
+        for (int i = 0; i < PARTS; i++) munmap(part[i], OWN_BYTES / PARTS);
+    }
+}
+
+static void comes_and_goes(char *unused) {
+    (void)unused;
+    come_and_go(true);
+}
+
+static void between_calls(char *unused) {
+    (void)unused;
+    come_and_go(false);
+}
+
 static int run_filtered(char **command, const struct sock_fprog *program) {
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program))
         target_fail("cannot install the filter");
@@ -201,7 +227,9 @@ int main(int argc, char **argv) {
                  {"thread_maps", thread_maps},
                  {"late_block", late_block},
                  {"unused_blocks", unused_blocks},
-                 {"first_thread_ends", first_thread_ends}};
+                 {"first_thread_ends", first_thread_ends},
+                 {"comes_and_goes", comes_and_goes},
+                 {"between_calls", between_calls}};
     if (argc > 2 && !strcmp(argv[1], "without_search")) return without_search(argv + 2);
     if (argc > 2 && !strcmp(argv[1], "without_close_range")) return without_close_range(argv + 2);
     for (size_t i = 0; argc > 1 && i < sizeof kinds / sizeof *kinds; i++) {

@@ -161,6 +161,56 @@ static void pauses_and_copies_are_filled_too(void **state) {
     ht_form_free(&built);
 }
 
+// Which of the slot's pages are touched by then, how often.
+static void count_touches(size_t count, uint32_t slot, uint64_t time_ns, uint8_t *touches, size_t pages) {
+    memset(touches, 0, pages);
+    for (size_t i = 0; i < count && done[i].time_ns <= time_ns; i++) {
+        if (done[i].slot != slot || (done[i].what != 't' && done[i].what != 'm')) continue;
+        assert_true(done[i].from <= done[i].until && done[i].until <= pages);
+        for (uint64_t page = done[i].from; page < done[i].until; page++) touches[page]++;
+    }
+}
+
+static uint64_t touched_in(const uint8_t *touches, size_t from, size_t until) {
+    uint64_t pages = 0;
+    for (size_t page = from; page < until; page++) {
+        assert_true(touches[page] <= 1);
+        pages += touches[page];
+    }
+    return pages;
+}
+
+// From both ends to the middle: 64 pages at once, 512 after 32 ms, 768 after 96 ms. 12 more, of which no step
+// knows, come when the block ends.
+static void a_block_is_filled_where_the_program_did(void **state) {
+    (void)state;
+    enum { PAGES = 1024 };
+    static const struct ht_residency_step runs[] = {{0, 96 * MS, 768, 484, 540},
+                                                    {0, 32 * MS, 512, 0, 100},
+                                                    {0, 32 * MS, 512, 612, 412},
+                                                    {0, 96 * MS, 768, 0, 228}};
+    static const struct ht_residency some = {.event = 0, .pages_before = 64, .pages_after = 780};
+    uint8_t touches[PAGES];
+    struct ht_built_form built;
+    const struct told told = {fill, LENGTH(fill), 1, &some, runs, LENGTH(runs), NULL, 0};
+    build(&told, (struct ht_form_options){0}, &built);
+    size_t count = read_stream(&built, 0, false);
+    assert_int_equal(done[0].until, 64);
+    count_touches(count, 1, 16 * MS, touches, PAGES);
+    assert_in_range(touched_in(touches, 0, PAGES), 270, 306);
+    count_touches(count, 1, 33 * MS, touches, PAGES);
+    assert_int_equal(touched_in(touches, 0, 100) + touched_in(touches, 612, PAGES), 512);
+    assert_in_range(touched_in(touches, 0, PAGES), 512, 528);
+    count_touches(count, 1, 90 * MS, touches, PAGES);
+    assert_int_equal(touched_in(touches, 228, 484), 0);
+    count_touches(count, 1, 96 * MS, touches, PAGES);
+    assert_int_equal(touched_in(touches, 0, 228) + touched_in(touches, 484, PAGES), 768);
+    assert_int_equal(touched_in(touches, 228, 240), 12);
+    assert_int_equal(touched_in(touches, 240, 484), 0);
+    assert_int_equal(built.touched_peak_bytes, 780 * 4096);
+    ht_form_free(&built);
+}
+
 // The process computed for 10 ms and then waited: that is when it touched its memory.
 static void a_pause_touches_nothing(void **state) {
     (void)state;
@@ -257,9 +307,18 @@ static void steps_that_make_no_sense_do_no_harm(void **state) {
     static const struct event events[] = {{OP(MALLOC, PLAIN), 0, 10 * MS, 1, 100},
                                           {OP(MALLOC, PLAIN), 0, 20 * MS, 2, 1 << 20},
                                           {OP(REALLOC, PLAIN), 0, 30 * MS, 2, 2 << 20}};
-    const struct ht_residency_step odd[] = {{0, 20 * MS, 9},          {1, 0, 8},       {1, 25 * MS, 4},
-                                            {1, UINT64_MAX / 2, 200}, {2, 1, 1 << 30}, {7, 9, 9},
-                                            {UINT64_MAX, 9, 9}};
+    const struct ht_residency_step odd[] = {{0, 20 * MS, 9},
+                                            {1, 0, 8},
+                                            {1, 25 * MS, 4},
+                                            {1, UINT64_MAX / 2, 200},
+                                            {2, 1, 1 << 30},
+                                            {7, 9, 9},
+                                            {UINT64_MAX, 9, 9},
+                                            {2, 2, 90, 5, UINT64_MAX},
+                                            {2, 2, 90, UINT64_MAX, UINT64_MAX},
+                                            {2, 2, 90, 3, 4},
+                                            {2, 2, 90, 3, 0},
+                                            {2, 3, 91, 600, 3}};
     struct ht_built_form built;
     const struct told told = {events, LENGTH(events), 1, NULL, odd, LENGTH(odd), NULL, 0};
     build(&told, (struct ht_form_options){.end_ns = 40 * MS}, &built);
@@ -278,7 +337,8 @@ struct chance {
     struct ht_residency_step step[CHANCE_STEPS];
 };
 
-static void make_chance(struct chance *chance, uint64_t seed) {
+// Returns whether the blocks are filled in runs.
+static bool make_chance(struct chance *chance, uint64_t seed) {
     bool live[CHANCE_SLOTS + 1] = {0};
     uint32_t owner[CHANCE_SLOTS + 1] = {0};
     uint64_t time_ns = 0;
@@ -296,17 +356,24 @@ static void make_chance(struct chance *chance, uint64_t seed) {
         live[slot] = again || !live[slot];
         owner[slot] = thread;
     }
+    bool runs = unit_random(&seed) % 2;
     for (size_t i = 0; i < CHANCE_STEPS; i++) {
         uint64_t event = unit_random(&seed) % (CHANCE_EVENTS + 5);
         uint64_t born_ns = event < CHANCE_EVENTS ? chance->event[event].time_ns : 0;
         chance->step[i] = (struct ht_residency_step){event, born_ns + unit_random(&seed) % (5 * MS),
                                                      unit_random(&seed) % 300};
+        if (!runs) continue;
+        // Some are of the same time as the one before.
+        if (i && unit_random(&seed) % 2) chance->step[i] = chance->step[i - 1];
+        chance->step[i].first_page = unit_random(&seed) % 300;
+        chance->step[i].run_pages = unit_random(&seed) % 200;
     }
+    return runs;
 }
 
-// A touch comes while its slot's block is live, in the stream that has it, and goes on where the last one
-// ended; no operation gets lost.
-static void check_stream(const struct ht_built_form *built, uint32_t number, uint64_t *operations,
+// A touch comes while its slot's block is live, in the stream that has it, and, if blocks are not filled in runs, goes on
+// where the last one ended; no operation gets lost.
+static void check_stream(const struct ht_built_form *built, uint32_t number, bool runs, uint64_t *operations,
                          uint64_t *touches) {
     uint64_t next_page[CHANCE_SLOTS + 1] = {0};
     bool has[CHANCE_SLOTS + 1] = {0};
@@ -314,7 +381,8 @@ static void check_stream(const struct ht_built_form *built, uint32_t number, uin
     for (size_t i = 0; i < count; i++) {
         uint32_t slot = done[i].slot;
         if (done[i].what == 't') {
-            assert_true(has[slot] && done[i].from == next_page[slot] && done[i].until > done[i].from);
+            assert_true(has[slot] && done[i].until > done[i].from && done[i].until <= 250);
+            assert_true(runs || done[i].from == next_page[slot]);
             ++*touches;
         } else {
             ++*operations;
@@ -328,7 +396,7 @@ static void traces_by_chance_keep_order(void **state) {
     (void)state;
     static struct chance chance;
     for (uint64_t seed = 1; seed <= 20; seed++) {
-        make_chance(&chance, seed);
+        bool runs = make_chance(&chance, seed);
         const struct told told = {chance.event, CHANCE_EVENTS, CHANCE_THREADS, NULL,
                                   chance.step,  CHANCE_STEPS,  NULL,           0};
         for (int one_thread = 0; one_thread < 2; one_thread++) {
@@ -337,7 +405,8 @@ static void traces_by_chance_keep_order(void **state) {
             build(&told,
                   (struct ht_form_options){.one_thread = one_thread, .end_ns = seed % 2 ? 900 * MS : 0},
                   &built);
-            for (uint32_t i = 0; i < built.form->streams; i++) check_stream(&built, i, &operations, &touches);
+            for (uint32_t i = 0; i < built.form->streams; i++)
+                check_stream(&built, i, runs, &operations, &touches);
             assert_int_equal(operations, CHANCE_EVENTS);
             assert_true(touches > 100);
             ht_form_free(&built);
@@ -348,6 +417,7 @@ static void traces_by_chance_keep_order(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_block_is_filled_between_probes),
                                        cmocka_unit_test(pauses_and_copies_are_filled_too),
+                                       cmocka_unit_test(a_block_is_filled_where_the_program_did),
                                        cmocka_unit_test(a_pause_touches_nothing),
                                        cmocka_unit_test(a_block_that_became_small_is_all_touched),
                                        cmocka_unit_test(only_its_own_thread_fills_a_block),

@@ -54,9 +54,12 @@ static void write_trace(const char *path, struct event *event, size_t events) {
             ht_trace_put_residency(
                 writer, &(struct ht_residency){.event = events - i, .pages_before = i % 7, .pages_after = i});
         if (i % 400 == 0)
-            ht_trace_put_residency_step(
-                writer,
-                &(struct ht_residency_step){.event = events - i / 2000, .time_ns = i, .pages = i / 8});
+            ht_trace_put_residency_step(writer,
+                                        &(struct ht_residency_step){.event = events - i / 2000,
+                                                                    .time_ns = i,
+                                                                    .pages = i / 8,
+                                                                    .first_page = i % 800 ? i / 100 : 0,
+                                                                    .run_pages = i % 800 ? i / 9 : 0});
     }
     const struct ht_thread threads[2] = {
         {.tid = 5, .calls = 7, .end_ns = 700, .ended = true, .name = "sixteen letters."},
@@ -116,6 +119,9 @@ static void everything_comes_back(void **state) {
         assert_true(before->event < step->event ||
                     (before->event == step->event && before->time_ns < step->time_ns));
         assert_true(step->pages - step->time_ns / 8 <= 1);
+        bool runs = step->pages % 100 != 0;
+        assert_int_equal(step->first_page, runs ? step->pages * 8 / 100 : 0);
+        assert_int_equal(step->run_pages, runs ? step->pages * 8 / 9 : 0);
     }
     assert_int_equal(facts.threads_count, 2);
     assert_string_equal(facts.threads[0].name, "sixteen letters.");

@@ -293,8 +293,10 @@ class Trace:
         latest = [section.first_time for section in sections[1:]] + [(TIME_LIMIT_NS - 1) // self.header.time_unit_ns]
         return {section.offset: units for section, units in zip(sections, latest, strict=False)}
 
-    def _table(self, kind: Kind, names: dict[int, str]) -> Arrays:
-        """All sections of a kind as one set of arrays; columns this reader does not know are left out."""
+    def _table(self, kind: Kind, names: dict[int, str], optional_from: int = 256) -> Arrays:
+        """All sections of a kind as one set of arrays; columns this reader does not know are left out. Those from optional_from on
+        are zeros where a section lacks the first of them.
+        """
         parts: dict[str, list[U64]] = {name: [np.zeros(0, dtype=np.uint64)] for name in names.values()}
         rows, rows_max = 0, FACT_ROWS_FREE + FACT_ROWS_PER_BYTE * self._file.bytes
         for section in self._of_kind(kind):
@@ -303,7 +305,9 @@ class Trace:
                 raise self._file.fail(section.offset, f"expected at most {rows_max} rows of its kind in a file so small")
             columns = self._columns(section, frozenset(names))
             for id_, name in names.items():
-                parts[name].append(_required(self._file, section, columns, id_, section.rows))
+                absent = id_ >= optional_from and optional_from not in columns
+                parts[name].append(np.zeros(section.rows, np.uint64) if absent
+                                   else _required(self._file, section, columns, id_, section.rows))
         return {name: np.concatenate(chunks) for name, chunks in parts.items()}
 
     def _ns(self, units: NDArray[Any]) -> NDArray[np.int64]:
@@ -339,14 +343,19 @@ class Trace:
 
     @cached_property
     def residency_steps(self) -> pd.DataFrame:
-        """How large blocks were filled, by birth and time: birth_event, time_ns, pages (seen resident by then)."""
-        table = self._table(Kind.RESIDENCY_STEPS, {1: "birth_event", 2: "time", 3: "pages"})
+        """How large blocks were filled, by birth and time: birth_event, time_ns, pages (seen resident by then), first_page, run_pages.
+
+        They are the block's first pages where run_pages is 0; else those of several rows of equal birth, time and pages, each with
+        run_pages of them from first_page on.
+        """
+        names = {1: "birth_event", 2: "time", 3: "pages", 4: "first_page", 5: "run_pages"}
+        table = self._table(Kind.RESIDENCY_STEPS, names, optional_from=4)
         steps = pd.DataFrame({
             "birth_event": table["birth_event"].astype(np.int64),
             "time_ns": self._ns(table["time"]),
-            "pages": table["pages"].astype(np.int64),
+            **{name: table[name].astype(np.int64) for name in ("pages", "first_page", "run_pages")},
         })
-        return steps.sort_values(["birth_event", "time_ns", "pages"], ignore_index=True)
+        return steps.sort_values(["birth_event", "time_ns", "pages", "first_page"], ignore_index=True)
 
     @cached_property
     def threads(self) -> pd.DataFrame:

@@ -111,8 +111,13 @@ def predicted_memory(row: Mapping[str, Any], recorded: RecordedMemory, surplus_b
     heap = heap_curve(row)
     own = np.maximum(recorded.own.at(heap.times_ns) - surplus_bytes, 0.0)
     peak = int((heap.values + own).argmax())
-    # The curve has a selection of the readings.
+    # The curve has a selection of the readings: of each stretch where the heap, not the sum, is largest.
     missed = max(float(row["rss_peak_bytes"]) - float(heap.values.max()), 0.0)
+    whole = row.get("process_rss_peak_bytes")
+    if whole is None or math.isnan(whole):
+        peak_bytes = float(heap.values[peak] + own[peak]) + missed
+    else:
+        peak_bytes = max(float(whole) - surplus_bytes, 0.0)
     last_ns = float(heap.times_ns[-1])
     # So the row's mean counts more, but ends with the last call.
     after_ns = max(recorded.end_ns - last_ns, 0.0)
@@ -120,7 +125,7 @@ def predicted_memory(row: Mapping[str, Any], recorded: RecordedMemory, surplus_b
     own_mean = max(recorded.own.mean(recorded.end_ns) - surplus_bytes, 0.0)
     started = recorded.end_ns / max(recorded.end_ns + recorded.start_ns, 1.0)
     own_mean = own_mean * started + float(own[0]) / 2 * (1 - started)
-    return PredictedMemory(float(heap.values[peak] + own[peak]) + missed, heap_mean * started + own_mean, float(own[peak]), own_mean)
+    return PredictedMemory(peak_bytes, heap_mean * started + own_mean, float(own[peak]), own_mean)
 
 
 def curve_difference(recorded: RecordedMemory, row: Mapping[str, Any]) -> tuple[float, float]:
