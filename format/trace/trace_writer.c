@@ -230,7 +230,8 @@ static void flush_rows(struct ht_trace_writer *writer, struct row_buffer *buffer
     if (!buffer->rows) return;
     wait_for_packer(writer);
     ht_payload_reset(&writer->payload);
-    uint8_t columns = buffer->columns - (buffer->any_optional ? 0 : buffer->optional);
+    uint8_t columns = buffer->columns;
+    if (!buffer->any_optional) columns = (uint8_t)(columns - buffer->optional);
     for (uint8_t i = 0; i < columns; i++) pack_u64(writer, i + 1, buffer->column[i], buffer->rows, 1);
     put_section(writer, buffer->kind, buffer->rows, 0, 0);
     buffer->rows = 0;
@@ -240,7 +241,7 @@ static void flush_rows(struct ht_trace_writer *writer, struct row_buffer *buffer
 static void put_row(struct ht_trace_writer *writer, struct row_buffer *buffer, const uint64_t *values) {
     if (buffer->rows == ROWS) flush_rows(writer, buffer);
     for (uint8_t i = 0; i < buffer->columns; i++) buffer->column[i][buffer->rows] = values[i];
-    for (uint8_t i = buffer->columns - buffer->optional; i < buffer->columns; i++)
+    for (unsigned i = buffer->columns - buffer->optional; i < buffer->columns; i++)
         buffer->any_optional |= values[i] != 0;
     buffer->rows++;
 }

@@ -18,7 +18,7 @@ enum {
     // may be used later, up to a limit, which is also what a run begins with.
     OWN_COST_SHARE = 100,
     // The same of the program's mappings alone, without its data and stacks.
-    RANGES_COST_SHARE = 50,
+    RANGES_COST_SHARE = 100,
     // They are counted again when RssAnon has changed by one part in this many.
     OWN_CHANGE_SHARE = 200
 };
