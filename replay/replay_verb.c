@@ -163,6 +163,7 @@ static int read_trace(struct ht_plan *plan, struct ht_trace_reader *reader, stru
     if (!memory_bytes) memory_bytes = ht_memory_available_bytes() / 4;
     trace->form_options = (struct ht_form_options){
         .one_thread = plan->one_thread,
+        .in_order = plan->splice_path != NULL,
         .initial_tid = trace->program.pid,
         .timed_one_in = ht_pollutes(&plan->pollution) ? TIMED_ONE_IN_POLLUTED : TIMED_ONE_IN,
         .seed = plan->seed,

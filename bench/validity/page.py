@@ -49,7 +49,7 @@ Peak and mean RSS: the worst error (predicted/real − 1, median over the rounds
 
 TIME = """## Time and instructions
 Differences to glibc, predicted/real. *CPU*: ms, if the 95 % interval of the real one excludes 0 (few do if single runs vary much). *Instructions*: millions, exact, without start-up and loading; bold if the error of the prediction is more than {high} of the real difference.
-Predicted are those of the replay's calls of malloc, real those of the whole program: the prediction does not include changes outside the allocator, by other addresses or other calls."""
+Predicted are those of the replay's calls of malloc, real those of the whole program: the prediction does not include changes outside the allocator, by other addresses or other calls. [clock.md](clock.md) has where the errors of CPU time come from."""
 
 TABLES = """## All figures
 {links}. `peak_own_percent` is the program's own mappings as a share of the predicted peak, the same under every allocator. `ends_agree`: the allocators with the least and the most memory

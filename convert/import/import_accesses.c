@@ -12,6 +12,7 @@ enum { CALLS_AT_ONCE = 4096, STEP_INSTRUCTIONS = 10, STEP_NS = 3 };  // 0.3 ns a
 struct accesses {
     struct ht_access_reader reader;
     uint64_t instructions;
+    uint32_t pid;
 };
 
 static size_t read_input(void *source, uint8_t *room, size_t count) {
@@ -46,19 +47,23 @@ static int read_header(struct import *import, struct ht_error *error) {
     command[numbers[3]] = 0;
     json_object_set_new(context, "command", trace_json_string(command));
     state->reader.sampled = numbers[1] == HT_ACCESS_VERSION_SAMPLED;
-    json_object_set_new(context, "pid", json_integer(numbers[2]));
+    state->pid = numbers[2];
+    json_object_set_new(context, "pid", json_integer(state->pid));
     import_input_consume(input, numbers[3]);
     return 0;
 }
 
-// A block's slot takes the place of its address.
-static struct import_call import_of(const struct ht_recorded_call *recorded, uint64_t time_ns) {
+// A block's slot takes the place of its address. Threads have the simulation's numbers, from 1; the first is the
+// process's initial one, which allocators treat as something special, and has its id.
+static struct import_call import_of(const struct accesses *state, const struct ht_recorded_call *recorded,
+                                    uint64_t time_ns) {
     static const enum ht_function functions[HT_ACCESS_CALLS] = {
         [HT_ACCESS_MALLOC] = HT_MALLOC, [HT_ACCESS_CALLOC] = HT_CALLOC,    [HT_ACCESS_REALLOC] = HT_REALLOC,
         [HT_ACCESS_FREE] = HT_FREE,     [HT_ACCESS_ALIGNED] = HT_MEMALIGN, [HT_ACCESS_FREE_NULL] = HT_FREE};
+    uint32_t thread = state->pid + (recorded->thread ? recorded->thread - 1 : 0);
     uint64_t id = recorded->call == HT_ACCESS_FREE_NULL ? 0 : (uint64_t)recorded->slot + 1;
     return (struct import_call){.function = functions[recorded->call],
-                                .thread = recorded->thread,
+                                .thread = thread,
                                 .address = id,
                                 .old_address =
                                     recorded->call == HT_ACCESS_REALLOC && !recorded->from_null ? id : 0,
@@ -85,7 +90,7 @@ static int take_whole(struct import *import, struct ht_error *error) {
         case HT_ACCESS_CALL: {
             state->instructions += access.call.instructions;
             struct import_call call =
-                import_of(&access.call, state->instructions / STEP_INSTRUCTIONS * STEP_NS);
+                import_of(state, &access.call, state->instructions / STEP_INSTRUCTIONS * STEP_NS);
             const char *expected = import_sink_call(&import->sink, &call);
             if (expected) return reject(import, &access, expected, error);
             if (++calls % CALLS_AT_ONCE == 0 && !import_goes_on(import)) return 0;

@@ -275,6 +275,7 @@ static void prepare(struct measured *run) {
     ht_window_init(&run->window, run->lanes, run->lanes_count,
                    first == HT_NO_STREAM ? NULL : &run->lanes[first], job->window_ns, &tables, outcome);
     run->window.replaying = run->replaying;
+    run->window.all_first = job->all_first;
     run->window.by_turns = job->by_turns && !run->form->streamed && run->lanes_count > 1;
     run->window.real_ns_per_trace_ns = run->job.real_ns_per_trace_ns;
 }

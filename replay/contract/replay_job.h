@@ -72,6 +72,7 @@ struct ht_job {
     int32_t group_stat_fd;     // of the limit pass: what its control group holds
     uint32_t counted;          // 1: the launcher counts system calls, once it hears that the replay begins
     uint32_t by_turns;         // 1: of several threads one runs at a time, in an order that repeats
+    uint32_t all_first;        // 1: threads are started before the first op
     uint64_t window_ns;
     uint64_t
         purge_ns;  // of passes that read RSS: free memory is given back so often, in trace time; 0: never

@@ -29,6 +29,8 @@ static struct ht_job count_job(const struct ht_experiment *x) {
     job.repeats = 1;
     job.by_turns = 1;
     if (x->plan->splice_path) {
+        // What the C library allocates for a thread is in the trace already, as the program's.
+        job.all_first = 1;
         job.touch = HT_TOUCH_NONE;
         job.touch_free = HT_TOUCH_FREE_NONE;
     }

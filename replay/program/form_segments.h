@@ -35,6 +35,21 @@ static inline void ht_stream_put_time(struct ht_stream_state *stream, uint64_t t
     ht_stream_put(stream, ht_word_time(time_ns));
 }
 
+// The stream goes on from here after another one has run: a place that is after all that were given so far.
+static inline void ht_stream_put_turn(struct ht_form_state *form, uint32_t number, uint64_t time_ns) {
+    struct ht_stream_state *stream = &form->streams[number];
+    if (number == form->turn) {
+        ht_stream_put_time(stream, time_ns);
+    } else {
+        form->turn = number;
+        stream->given_ns = time_ns > form->turn_ns ? time_ns : form->turn_ns + 1;
+        if (!stream->begun) stream->start_ns = stream->given_ns;
+        stream->begun = true;
+        ht_stream_put(stream, ht_word_time(stream->given_ns));
+    }
+    if (stream->given_ns > form->turn_ns) form->turn_ns = stream->given_ns;
+}
+
 // Room for one more event and the stream's end. Returns 0, or -1 with error, as do the following.
 int ht_form_make_room(struct ht_form_state *form, uint32_t stream);
 

@@ -309,7 +309,8 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     uint64_t former_bytes = slot && slot->bytes != HT_NOT_LIVE ? slot->bytes : 0;
     const char *expected = slot ? follow_slot(writing, &op, shape) : NULL;
     if (expected) return ht_form_bad_event(form, place, event, expected);
-    ht_stream_put_time(stream, time_ns);
+    if (form->options->in_order) ht_stream_put_turn(form, thread, time_ns);
+    else ht_stream_put_time(stream, time_ns);
     if (slot) wait_for_slot(stream, slot, thread, op.slot);
     if (mark_timed(writing, stream, &op, op.frees || shape->query ? former_bytes : op.bytes, event))
         return -1;
@@ -429,7 +430,7 @@ static uint32_t write_common(struct writing *writing, const struct ht_events *ev
     struct ht_built_form *built = form->built;
     uint32_t thread = ht_form_stream_of(form, events->thread[i]);
     struct ht_stream_state *stream = &form->streams[thread];
-    if (!stream->segment) return i;
+    if (!stream->segment || (form->options->in_order && thread != form->turn)) return i;
     uint64_t *const limit = ht_stream_words(stream) + stream->room - (HT_EVENT_WORDS_MAX + HT_END_WORDS);
     struct common common = {.word = ht_stream_words(stream) + stream->used,
                             .live_bytes = writing->live_bytes,
@@ -524,7 +525,8 @@ static void begin(struct ht_form_state *form) {
                                     .mapped_bytes = built->mapped_bytes,
                                     .state = built->state};
     header->operations = header->samples = header->readings = 0;
-    form->at_ns = 0;
+    form->at_ns = form->turn_ns = 0;
+    form->turn = HT_NO_STREAM;
     for (uint32_t i = 0; i < form->slots_count; i++) {
         form->slots[i] = (struct ht_slot_state){.bytes = HT_NOT_LIVE, .last_thread = HT_NOBODY};
     }

@@ -15,10 +15,9 @@ enum {
     SEGMENTS_MAX = 16,
     LOCK_TRIES_MAX = 1 << 14,
     // Counting the program's own pages may take at most one part in this many of the run. What was not used
-    // may be used later, up to a limit, which is also what a run begins with.
+    // may be used later, up to a limit, which is also what a run begins with. Counting its mappings alone, without its
+    // data and stacks, may take as much again.
     OWN_COST_SHARE = 100,
-    // The same of the program's mappings alone, without its data and stacks.
-    RANGES_COST_SHARE = 100,
     // They are counted again when RssAnon has changed by one part in this many.
     OWN_CHANGE_SHARE = 200
 };
@@ -353,7 +352,7 @@ static void earn_credit(uint64_t stamp) {
     int64_t passed = (int64_t)(stamp - measured.asked_stamp), most = (int64_t)CREDIT_STAMPS_MAX;
     measured.asked_stamp = stamp;
     measured.credit_stamps += passed / OWN_COST_SHARE;
-    measured.ranges_credit_stamps += passed / RANGES_COST_SHARE;
+    measured.ranges_credit_stamps += passed / OWN_COST_SHARE;
     if (measured.credit_stamps > most) measured.credit_stamps = most;
     if (measured.ranges_credit_stamps > most) measured.ranges_credit_stamps = most;
 }

@@ -502,6 +502,22 @@ def test_what_is_untouched(tools: Tools, tmp_path: Path) -> None:
             assert -0.1 * MIB < end["other_bytes"] < 6 * MIB
 
 
+def test_a_copy_touches_the_pages_that_stores_touch(tools: Tools, tmp_path: Path) -> None:
+    """`recorded` fills blocks above a page as programs do, across the pages' bounds, and makes no other page resident."""
+    sizes = [PAGE_BYTES + 1 + 977 * i for i in range(150)]
+    lines = [f"a {i} {size}" for i, size in enumerate(sizes)] + [f"r {i} {2 * size}" for i, size in enumerate(sizes[:50])]
+    write_rep(tmp_path / "t.rep", lines)
+    trace, faults = tools.convert(tmp_path / "t.rep", tmp_path / "t.bin"), {}
+    for touch in ("recorded", "pages", "first"):
+        folder = tmp_path / touch
+        folder.mkdir()
+        rows, _ = replay(tools, trace, folder, "--pass", "time", "--touch", touch, "--repeats", "1", "--layout", "fixed")
+        faults[touch] = {name: row["minor_faults"] for name, row in by_name(rows, "time").items()}
+    for name in faults["recorded"].keys() - {"null"}:
+        assert faults["recorded"][name] == pytest.approx(faults["pages"][name], abs=20), name
+        assert faults["recorded"][name] > faults["first"][name] + 1000
+
+
 def test_tables(replayed: Replayed) -> None:
     lines = replayed.text.splitlines()
     for heading in ("p50", "allocator  instructions", "system calls", "allocator  slop at peak",

@@ -108,6 +108,21 @@ def test_the_librarys_operators_cost_what_they_cost(tools: Tools, tmp_path: Path
     assert predicted["allocator"]["instructions"] == pytest.approx(truth["allocator"]["instructions"], rel=0.02)
 
 
+def test_several_threads_go_on_in_the_recorded_order(tools: Tools, tmp_path: Path) -> None:
+    """Each call is held against the recorded one, so that another order would be refused. It repeats."""
+    command = [tools.target("threads_exchange"), tmp_path / "counts", "3000", "4", "1"]
+    tools.succeed([tools.heaptape, "record", "-q", "--accesses", "-o", tmp_path, "--", *command])
+    next(tmp_path.glob("*.acc")).rename(tmp_path / "threads.acc")
+    tools.convert(tmp_path / "threads.acc", tmp_path / "threads.bin")
+    info = json.loads(tools.succeed([tools.heaptape, "info", "--json", tmp_path / "threads.bin"]).stdout)
+    assert info["threads"] == 5
+    first, again = (spliced(tools, tmp_path, "threads", "mimalloc", "glibc") for _ in range(2))
+    for allocator in first:
+        assert all(first[allocator][part] == again[allocator][part] for part in ("allocator", "program"))
+    assert sum(first["glibc"]["calls"].values()) == info["events"]
+    assert first["glibc"]["program"]["instructions"] == first["mimalloc"]["program"]["instructions"] > 0
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("allocator", ["jemalloc", "tcmalloc"])
 def test_other_allocators_too(tools: Tools, folder: Path, tmp_path: Path, allocator: str) -> None:

@@ -1,6 +1,7 @@
 // Threads by turns, under simulation: one at a time executes its ops, from one TIME word to the next, and hands on to
 // the one that is earliest in trace time (of equal ones the lower number). So the order does not depend on the kernel,
-// and counts repeat. A thread that waits for a slot hands on too, and is passed over until what it waits for has been
+// and counts repeat. With accesses, TIME words also lie wherever the trace goes on with another thread, and no two are of
+// one time: then the order is that of the trace. A thread that waits for a slot hands on too, and is passed over until what it waits for has been
 // done; one that ends is joined by the next before that goes on, because its end costs the allocator calls.
 //
 // Why this can't deadlock: as in replay_window.c, the thread of the first op in trace order that has not been executed

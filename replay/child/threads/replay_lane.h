@@ -36,6 +36,7 @@ struct ht_window {
     uint64_t base_ns;         // where time 0 of the trace is: not at 0 once it has been replayed before
     bool alone;               // one lane: nothing to wait for
     bool by_turns;            // under simulation (lane_turns.h)
+    bool all_first;           // all threads are started before the first op
     uint32_t lanes_count;
     struct ht_lane *lanes, *initial;  // initial: the lane on the initial thread, or NULL
     struct ht_wait_costs costs;

@@ -47,6 +47,7 @@ static bool is_wanted(const struct ht_window *window, uint64_t low_ns) {
 // low_ns of UINT64_MAX: all that exist have left.
 static bool is_due(const struct ht_window *window, uint64_t low_ns) {
     if (window->started == window->lanes_count) return false;
+    if (window->all_first) return true;
     const struct ht_lane *next = &window->lanes[window->start_order[window->started]];
     return low_ns == UINT64_MAX || window->base_ns + next->stream->start_ns <= low_ns + HT_TIME_STEP_NS;
 }
