@@ -52,7 +52,7 @@ static void begin_or_end_run(struct pages_seen *seen, uint32_t page) {
 }
 
 static struct pages_seen look_at(uintptr_t start, uint32_t pages) {
-    enum { PAGES_AT_ONCE = 512 };
+    enum { PAGES_AT_ONCE = 256 };  // on the program's stack
     unsigned char present[PAGES_AT_ONCE];
     struct pages_seen seen = {.start = start, .all = pages};
     for (uint32_t done = 0; done < pages;) {
