@@ -34,10 +34,10 @@ def faulty(tools: Tools) -> str:
     return f"bad={tools.target('faulty_malloc.so')}"
 
 
-def run_faulty(tools: Tools, fault: str, allocators: str, trace: Path,
-               *more: str | Path) -> subprocess.CompletedProcess[bytes]:
+def run_faulty(tools: Tools, fault: str, allocators: str, trace: Path, *more: str | Path,
+               **options: float) -> subprocess.CompletedProcess[bytes]:
     return run([tools.replay_program, "--alloc", f"{allocators}{faulty(tools)}", trace, *more],
-               env={"FAULTY_MALLOC": fault})
+               env={"FAULTY_MALLOC": fault}, **options)
 
 
 def said(stderr: bytes | str) -> list[str]:
@@ -343,8 +343,8 @@ def test_timeout(tools: Tools, trace: Path, fault: str) -> None:
 
 @pytest.mark.slow
 def test_one_that_hangs(tools: Tools, trace: Path) -> None:
-    """After a minute asleep it counts as hanging, without an option for that."""
-    done = run_faulty(tools, "hang", "", trace, "--rounds", "1", "--pass", "memory")
+    """After a minute asleep it counts as hanging, without an option for that, in each of its two runs."""
+    done = run_faulty(tools, "hang", "", trace, "--rounds", "1", "--pass", "memory", timeout=300)
     assert done.returncode == 1
     assert b"hung without CPU time for 60 s" in done.stderr
 
