@@ -154,24 +154,46 @@ int ht_raw_bad_stream(const struct ht_raw_log *log, const struct ht_raw_chunk *c
                           chunk->stream);
 }
 
+static bool is_chunk(const struct ht_raw_chunk *chunk) {
+    return chunk->magic == HT_CHUNK_MAGIC && chunk->bytes >= HT_CHUNK_ALIGN &&
+           chunk->bytes % HT_CHUNK_ALIGN == 0 && chunk->bytes <= HT_CHUNK_BYTES_MAX &&
+           chunk->used <= chunk->bytes && (!chunk->used || chunk->used >= sizeof *chunk);
+}
+
+// The first page from `offset` to `end` that is not zeros: its offset, or UINT64_MAX. What is there is read as a chunk.
+// Returns false where the file can't be read.
+static bool next_written(const struct ht_raw_log *log, uint64_t offset, uint64_t end,
+                         struct ht_raw_chunk *chunk, uint64_t *at) {
+    *at = UINT64_MAX;
+    for (; offset + sizeof *chunk <= end; offset = next_page(log, offset)) {
+        if (!ht_read_at(log->fd, chunk, sizeof *chunk, offset)) return false;
+        if (chunk->magic == 0) continue;  // handed out and never begun, or a hole
+        *at = offset;
+        return true;
+    }
+    return true;
+}
+
+// Where a page is no chunk's first, a program that runs may have begun a chunk before it that was passed as one that is not
+// begun: its header is there before its records are. So the search begins again, up to that page.
 int ht_raw_next_chunk(const struct ht_raw_log *log, uint64_t offset, struct ht_raw_chunk *chunk, uint64_t *at,
                       struct ht_error *error) {
+    struct ht_raw_chunk bad = {0};
+    uint64_t bad_at = log->chunks_end;
     if (offset < HT_RAW_HEADER_BYTES) offset = HT_RAW_HEADER_BYTES;
-    for (; offset + sizeof *chunk <= log->chunks_end; offset = next_page(log, offset)) {
-        if (!ht_read_at(log->fd, chunk, sizeof *chunk, offset))
+    for (;;) {
+        if (!next_written(log, offset, bad_at, chunk, at))
             return ht_error_system(error, log->path, "cannot read");
-        if (chunk->magic == 0) continue;  // handed out and never begun, or a hole
-        if (chunk->magic != HT_CHUNK_MAGIC || chunk->bytes < HT_CHUNK_ALIGN ||
-            chunk->bytes % HT_CHUNK_ALIGN || chunk->used > chunk->bytes ||
-            (chunk->used && chunk->used < sizeof *chunk) || chunk->bytes > HT_CHUNK_BYTES_MAX)
-            return ht_error_input(error, log->path, offset,
-                                  "expected a chunk (HTWN), found 0x%08" PRIx32 " with %" PRIu64
-                                  " of %" PRIu64 " bytes used",
-                                  chunk->magic, (uint64_t)chunk->used, (uint64_t)chunk->bytes);
-        *at = offset;
-        return 1;
+        if (*at == UINT64_MAX) break;
+        if (is_chunk(chunk)) return 1;
+        bad = *chunk;
+        bad_at = *at;
     }
-    return 0;
+    if (!bad.magic) return 0;
+    return ht_error_input(error, log->path, bad_at,
+                          "expected a chunk (HTWN), found 0x%08" PRIx32 " with %" PRIu64 " of %" PRIu64
+                          " bytes used",
+                          bad.magic, (uint64_t)bad.used, (uint64_t)bad.bytes);
 }
 
 void ht_raw_decode_chunk(struct ht_raw_decoder *decoder, const struct ht_raw_chunk *chunk,
