@@ -22,8 +22,8 @@ enum {
     OWN_CHANGE_SHARE = 200
 };
 #define CREDIT_STAMPS_MAX (STAMPS_PER_S / 1000)
-// As long as a sample takes.
-#define RANGES_STAMPS_MAX (STAMPS_PER_S / 10000)
+// Several times what the rest of a sample takes in a process with one thread.
+#define RANGES_STAMPS_MAX (STAMPS_PER_S / 50000)
 
 // Where the kernel lists each page by itself, counting more than this would stall the program for tens of
 // milliseconds.
@@ -376,8 +376,8 @@ static bool measure_all(uint64_t stamp, uint64_t anonymous_bytes) {
     return fresh;
 }
 
-// Of the program's mappings alone. At a new peak always, if that does not take longer than the sample: such samples
-// are few, however long the run.
+// Of the program's mappings alone. At a new peak always, if that takes no longer than RANGES_STAMPS_MAX: such samples are
+// few, however long the run.
 static bool measure_in_between(bool is_peak) {
     uint64_t started_ns = clock_thread_cpu_ns();
     bool paid = measured.ranges_credit_stamps > 0;
