@@ -63,8 +63,8 @@ struct ht_form_state {
     uint64_t events;     // in the whole trace, known once it has been counted
     uint64_t at_ns;      // time of the event that is being written: all before it has been
     uint64_t inherited;  // the events that come first
-    uint32_t turn;       // in order: the stream of the event written last, and a time that no stream's
-    uint64_t turn_ns;    // place is after
+    uint32_t turn;       // in order: the stream of the event written last
+    uint64_t turn_ns;    // the latest of all streams' places
     uint32_t copies;     // so often each event is written, and events are numbered by this factor
     const struct ht_form_sink *sink;
     void *sink_state;

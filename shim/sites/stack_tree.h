@@ -8,6 +8,7 @@
 #define HEAPTAPE_STACK_TREE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -84,24 +85,31 @@ static inline uint32_t tree_word(uintptr_t cfa, uint32_t place) {
     return *(const volatile uint32_t *)(cfa + place);
 }
 
-// The number of the stack of the hook whose frame ends at `cfa`, on a stack that ends at `end`; 0: it is not in the tree.
-static inline uint32_t tree_find(const struct stack_tree *tree, uintptr_t cfa, uintptr_t end) {
+// Does the stack have so many of the slot's frames?
+static inline bool tree_slot_matches(const struct tree_slot *slot, uint32_t frames, uintptr_t cfa) {
+    for (uint32_t i = 0; i < frames && i < TREE_FRAMES_IN_SLOT; i++)
+        if (unlikely(tree_word(cfa, slot->first[i].place) != slot->first[i].low)) return false;
+    if (frames <= TREE_FRAMES_IN_SLOT) return true;
+    const struct tree_frame *more = atomic_load_explicit(&slot->more, memory_order_relaxed);
+    if (!more) return false;  // the slots are old ones
+    for (uint32_t i = TREE_FRAMES_IN_SLOT; i < frames; i++, more++)
+        if (unlikely(tree_word(cfa, more->place) != more->low)) return false;
+    return true;
+}
+
+// Goes by the words by which the known stacks part, and compares all the others too, or none of them.
+static inline __attribute__((always_inline)) uint32_t tree_search(const struct stack_tree *tree,
+                                                                  uintptr_t cfa, uintptr_t end,
+                                                                  bool compares) {
     const struct tree_slots *slots = atomic_load_explicit(&tree->slots, memory_order_acquire);
     if (unlikely(!slots)) return 0;
     for (uint64_t key = tree_key(cfa);;) {
         const struct tree_slot *slot = tree_slot_of(slots, key);
         if (unlikely(!slot)) return 0;
         struct tree_part part = atomic_load_explicit(&slot->part, memory_order_acquire);
-        uint32_t place = 8 * part.branch, reach = place ? place + 8 : slot->reach;
+        uint32_t place = 8 * part.branch, reach = place ? place + 8 : compares ? slot->reach : 0;
         if (unlikely(reach > end - cfa)) return 0;
-        for (uint32_t i = 0; i < part.frames && i < TREE_FRAMES_IN_SLOT; i++)
-            if (unlikely(tree_word(cfa, slot->first[i].place) != slot->first[i].low)) return 0;
-        if (part.frames > TREE_FRAMES_IN_SLOT) {
-            const struct tree_frame *more = atomic_load_explicit(&slot->more, memory_order_relaxed);
-            if (!more) return 0;  // the slots are old ones
-            for (uint32_t i = TREE_FRAMES_IN_SLOT; i < part.frames; i++, more++)
-                if (unlikely(tree_word(cfa, more->place) != more->low)) return 0;
-        }
+        if (compares && !tree_slot_matches(slot, part.frames, cfa)) return 0;
         if (!place) {
             // Read last: 0 where the slots became old ones meanwhile.
             atomic_thread_fence(memory_order_acquire);
@@ -111,23 +119,15 @@ static inline uint32_t tree_find(const struct stack_tree *tree, uintptr_t cfa, u
     }
 }
 
-// The same by nothing but the words by which the known stacks part: one that is not known may be taken for another.
+// The number of the stack of the hook whose frame ends at `cfa`, on a stack that ends at `end`; 0: it is not in the tree.
+static inline uint32_t tree_find(const struct stack_tree *tree, uintptr_t cfa, uintptr_t end) {
+    return tree_search(tree, cfa, end, true);
+}
+
+// The same in less time: a stack that is not known may be taken for another.
 static inline __attribute__((always_inline)) uint32_t tree_guess(const struct stack_tree *tree, uintptr_t cfa,
                                                                  uintptr_t end) {
-    const struct tree_slots *slots = atomic_load_explicit(&tree->slots, memory_order_acquire);
-    if (unlikely(!slots)) return 0;
-    for (uint64_t key = tree_key(cfa);;) {
-        const struct tree_slot *slot = tree_slot_of(slots, key);
-        if (unlikely(!slot)) return 0;
-        struct tree_part part = atomic_load_explicit(&slot->part, memory_order_acquire);
-        if (!part.branch) {
-            atomic_thread_fence(memory_order_acquire);
-            return atomic_load_explicit(&slot->site, memory_order_relaxed);
-        }
-        uint32_t place = 8 * part.branch;
-        if (unlikely(place + 8 > end - cfa)) return 0;
-        key = tree_key_behind(part.id, tree_word(cfa, place));
-    }
+    return tree_search(tree, cfa, end, false);
 }
 
 // Puts a stack into the tree, by one thread at a time. Not one whose frames lie where those of another with the same
