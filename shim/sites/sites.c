@@ -3,16 +3,26 @@
 #include <errno.h>
 
 #include "call_on_stack.h"
+#include "expected_stack.h"
 #include "settings.h"
 #include "site_log.h"
 #include "stack_tree.h"
 #include "stack_walk.h"
 #include "sys.h"
 
-enum { COMPARED_ALL_EVERY = 8, COMPARED_ALL_AFTER_NEW = 64, COMPARED_ALL_AT_FIRST = 1 << 15 };
+enum {
+    COMPARED_ALL_EVERY = 64,
+    COMPARED_ALL_OF_UNEXPECTED = 8,
+    COMPARED_ALL_AFTER_NEW = 64,
+    COMPARED_ALL_AT_FIRST = 1 << 15
+};
 
-static __thread uint32_t full_comparisons_left __attribute__((tls_model("initial-exec"))) =
-    COMPARED_ALL_AT_FIRST;
+// Of a thread. With `calls_to_compare` alone the fast path knows whether to compare all of a stack.
+static __thread struct {
+    uint32_t calls_to_compare;       // without comparing all
+    uint32_t full_comparisons_left;  // that are made one after the other
+    struct expectation expectation;
+} seen __attribute__((tls_model("initial-exec"))) = {.full_comparisons_left = COMPARED_ALL_AT_FIRST};
 static struct stack_tree tree;
 static atomic_flag busy = ATOMIC_FLAG_INIT;
 
@@ -80,25 +90,57 @@ static __attribute__((noinline)) uint32_t find_slowly(struct thread_state *t) {
 }
 
 // A stack that is not known may be taken for another until all of it is compared: in a thread's first calls, in some after
-// each stack that was new, as others will be, and now and then, which the golden ratio spreads whatever period the program
-// has.
-static inline bool compares_all(const struct thread_state *t) {
-    return full_comparisons_left || t->calls * UINT64_C(0x9e3779b97f4a7c15) < UINT64_MAX / COMPARED_ALL_EVERY;
+// each stack that was new, as others will be, more often where another stack was expected, and now and then, at distances that
+// have no period.
+static uint32_t spread(const struct thread_state *t) {
+    return (uint32_t)(t->calls * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+}
+
+static void plan_next_comparison(const struct thread_state *t) {
+    if (seen.full_comparisons_left && --seen.full_comparisons_left) return;
+    if (!seen.expectation.followers) expected_begin(&seen.expectation);
+    seen.calls_to_compare = spread(t) % (2 * COMPARED_ALL_EVERY);
 }
 
 // By all of the stack, in the tree or by a walk.
 static __attribute__((noinline)) uint32_t find_surely(struct thread_state *t) {
+    struct tree_path path;
     bool own = stack_is_own(t->stack);
-    if (full_comparisons_left) full_comparisons_left--;
-    uint32_t site = own ? tree_find(&tree, t->stack, own_stack.end) : 0;
-    if (site) return site;
-    if (full_comparisons_left < COMPARED_ALL_AFTER_NEW) full_comparisons_left = COMPARED_ALL_AFTER_NEW;
+    uint32_t site = own ? tree_find(&tree, t->stack, own_stack.end, &path) : 0;
+    if (site) {
+        expected_other(&seen.expectation, &path);
+        return site;
+    }
+    if (seen.full_comparisons_left < COMPARED_ALL_AFTER_NEW)
+        seen.full_comparisons_left = COMPARED_ALL_AFTER_NEW;
+    seen.calls_to_compare = 0;
     return find_slowly(t);
 }
 
+// By the words by which stacks part alone. 0: it is not known, or all of it is to be compared.
+static __attribute__((noinline)) uint32_t find_unexpected(const struct thread_state *t) {
+    struct tree_path path;
+    if (spread(t) < UINT32_MAX / COMPARED_ALL_OF_UNEXPECTED) return 0;
+    uint32_t site = tree_guess(&tree, t->stack, own_stack.end, &path);
+    if (site) expected_other(&seen.expectation, &path);
+    return site;
+}
+
+static inline uint32_t find_quickly(const struct thread_state *t) {
+    if (unlikely(!seen.calls_to_compare)) {
+        plan_next_comparison(t);
+        return 0;
+    }
+    seen.calls_to_compare--;
+    const struct tree_path *path = seen.expectation.path;
+    if (unlikely(!stack_is_own(t->stack))) return 0;
+    if (unlikely(!path || !tree_has_path(&tree, path, t->stack, own_stack.end))) return find_unexpected(t);
+    expected_next(&seen.expectation, path);
+    return path->site;
+}
+
 bool sites_append(struct thread_state *t) {
-    bool guesses = likely(stack_is_own(t->stack)) && !compares_all(t);
-    uint32_t site = guesses ? tree_guess(&tree, t->stack, own_stack.end) : 0;
+    uint32_t site = find_quickly(t);
     if (unlikely(!site)) {
         site = find_surely(t);
         if (t->epoch != epoch_now() || !t->chunk) return false;
@@ -112,6 +154,7 @@ bool sites_append(struct thread_state *t) {
 
 void sites_start(void) {
     if (settings.site_frames && !stack_walk_start()) settings.site_frames = 0;
+    if (settings.site_frames) expected_start();
 }
 
 void sites_new_thread(void) {

@@ -16,7 +16,7 @@
 #include "site_map.h"
 #include "stack_walk.h"
 
-enum { TREE_FRAMES_IN_SLOT = 4, TREE_BRANCH_BITS = 24 };
+enum { TREE_FRAMES_IN_SLOT = 4, TREE_BRANCH_BITS = 24, TREE_PATH_MAX = 4, TREE_KEY_GROUPS = 1024 };
 
 struct tree_frame {
     uint32_t place, low;  // where a return address lies, from the hook's cfa on, and its low half
@@ -50,14 +50,35 @@ struct stack_tree {
     struct tree_slots *_Atomic slots;  // where it grows, who still reads the old ones finds nothing
     size_t taken;
     uint32_t ids;
-    bool full;  // there is no memory to grow
+    bool full;                                  // there is no memory to grow
+    _Atomic uint32_t changes[TREE_KEY_GROUPS];  // of the paths behind a group of keys
 };
 
-// The key of a hook, whose frame ends at `cfa`. All threads that libc made have their stack at the same distance from what it
-// knows of them.
+struct tree_path_word {
+    int32_t place;  // from the hook's cfa on
+    uint32_t low;
+};
+
+// The words by which a search went: as long as no path behind its key changes, a stack that has them ends up at the same slot.
+// A cache line, of which only `changes` may change while others read it.
+struct tree_path {
+    uintptr_t address, to_thread;  // what the key is made of
+    uint32_t site;
+    _Atomic uint32_t changes;  // of the key's group, when the search began
+    uint32_t reach;            // the end of the last word
+    uint16_t group;
+    uint16_t count;  // above TREE_PATH_MAX: there are more
+    struct tree_path_word word[TREE_PATH_MAX];
+};
+_Static_assert(sizeof(struct tree_path) == 64, "a path is a cache line");
+
+static inline uintptr_t tree_address(uintptr_t cfa) { return ((const uintptr_t *)cfa)[-1]; }
+// All threads that libc made have their stack at the same distance from what it knows of them.
+static inline uintptr_t tree_to_thread(uintptr_t cfa) { return (uintptr_t)__builtin_thread_pointer() - cfa; }
+
+// The key of a hook, whose frame ends at `cfa`.
 static inline uint64_t tree_key(uintptr_t cfa) {
-    return site_mix(((const uintptr_t *)cfa)[-1], (uintptr_t)__builtin_thread_pointer() - cfa) | UINT64_C(1)
-                                                                                                     << 63;
+    return site_mix(tree_address(cfa), tree_to_thread(cfa)) | UINT64_C(1) << 63;
 }
 
 // That of a slot behind another one.
@@ -81,8 +102,8 @@ static inline const struct tree_frame *tree_frame_of(const struct tree_slot *slo
     return i < TREE_FRAMES_IN_SLOT ? &slot->first[i] : &slot->more[i - TREE_FRAMES_IN_SLOT];
 }
 
-static inline uint32_t tree_word(uintptr_t cfa, uint32_t place) {
-    return *(const volatile uint32_t *)(cfa + place);
+static inline uint32_t tree_word(uintptr_t cfa, int64_t place) {
+    return *(const volatile uint32_t *)(cfa + (uintptr_t)place);
 }
 
 // Does the stack have so many of the slot's frames?
@@ -97,10 +118,48 @@ static inline bool tree_slot_matches(const struct tree_slot *slot, uint32_t fram
     return true;
 }
 
+static inline uint16_t tree_group(uint64_t key) { return key / 2 % TREE_KEY_GROUPS; }
+
+static inline uint32_t tree_changes(const struct stack_tree *tree, uint16_t group) {
+    return atomic_load_explicit(&tree->changes[group], memory_order_acquire);
+}
+
+// Behind the words that there are: a word that each stack of the key has, so that there are always two to compare.
+static inline void tree_path_begin(struct tree_path *path, const struct stack_tree *tree, uintptr_t cfa) {
+    const struct tree_path_word own = {-8, (uint32_t)tree_address(cfa)};
+    *path = (struct tree_path){.address = tree_address(cfa),
+                               .to_thread = tree_to_thread(cfa),
+                               .group = tree_group(tree_key(cfa)),
+                               .word = {own, own}};
+    path->changes = tree_changes(tree, path->group);
+}
+
+static inline void tree_path_add(struct tree_path *path, uint32_t place, uint32_t low) {
+    if (path->count > TREE_PATH_MAX) return;
+    if (path->count < TREE_PATH_MAX) path->word[path->count] = (struct tree_path_word){(int32_t)place, low};
+    if (path->reach < place + 8) path->reach = place + 8;
+    path->count++;
+}
+
+// Does a search for the stack of the hook whose frame ends at `cfa` go by these words? At least two are compared, without a
+// branch: paths of different lengths follow each other, and a branch that is mispredicted takes longer than a word.
+static inline bool tree_has_path(const struct stack_tree *tree, const struct tree_path *path, uintptr_t cfa,
+                                 uintptr_t end) {
+    const struct tree_path_word *word = path->word;
+    if (path->address != tree_address(cfa) || path->to_thread != tree_to_thread(cfa) ||
+        path->changes != tree_changes(tree, path->group) || path->reach > end - cfa)
+        return false;
+    uint32_t differ =
+        (tree_word(cfa, word[0].place) ^ word[0].low) | (tree_word(cfa, word[1].place) ^ word[1].low);
+    for (uint32_t i = 2; i < path->count; i++) differ |= tree_word(cfa, word[i].place) ^ word[i].low;
+    return !differ;
+}
+
 // Goes by the words by which the known stacks part, and compares all the others too, or none of them.
 static inline __attribute__((always_inline)) uint32_t tree_search(const struct stack_tree *tree,
-                                                                  uintptr_t cfa, uintptr_t end,
-                                                                  bool compares) {
+                                                                  uintptr_t cfa, uintptr_t end, bool compares,
+                                                                  struct tree_path *path) {
+    tree_path_begin(path, tree, cfa);
     const struct tree_slots *slots = atomic_load_explicit(&tree->slots, memory_order_acquire);
     if (unlikely(!slots)) return 0;
     for (uint64_t key = tree_key(cfa);;) {
@@ -113,21 +172,26 @@ static inline __attribute__((always_inline)) uint32_t tree_search(const struct s
         if (!place) {
             // Read last: 0 where the slots became old ones meanwhile.
             atomic_thread_fence(memory_order_acquire);
-            return atomic_load_explicit(&slot->site, memory_order_relaxed);
+            path->site = atomic_load_explicit(&slot->site, memory_order_relaxed);
+            return path->site;
         }
-        key = tree_key_behind(part.id, tree_word(cfa, place));
+        uint32_t low = tree_word(cfa, place);
+        tree_path_add(path, place, low);
+        key = tree_key_behind(part.id, low);
     }
 }
 
-// The number of the stack of the hook whose frame ends at `cfa`, on a stack that ends at `end`; 0: it is not in the tree.
-static inline uint32_t tree_find(const struct stack_tree *tree, uintptr_t cfa, uintptr_t end) {
-    return tree_search(tree, cfa, end, true);
+// The number of the stack of the hook whose frame ends at `cfa`, on a stack that ends at `end`, and the path to it; 0: it is
+// not in the tree.
+static inline uint32_t tree_find(const struct stack_tree *tree, uintptr_t cfa, uintptr_t end,
+                                 struct tree_path *path) {
+    return tree_search(tree, cfa, end, true, path);
 }
 
 // The same in less time: a stack that is not known may be taken for another.
-static inline __attribute__((always_inline)) uint32_t tree_guess(const struct stack_tree *tree, uintptr_t cfa,
-                                                                 uintptr_t end) {
-    return tree_search(tree, cfa, end, false);
+static inline uint32_t tree_guess(const struct stack_tree *tree, uintptr_t cfa, uintptr_t end,
+                                  struct tree_path *path) {
+    return tree_search(tree, cfa, end, false, path);
 }
 
 // Puts a stack into the tree, by one thread at a time. Not one whose frames lie where those of another with the same

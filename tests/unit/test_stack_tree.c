@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "expected_stack.h"
 #include "own_memory.h"
 #include "stack_tree.h"
 #include "state.h"
@@ -44,11 +45,15 @@ static void lay_out(const struct made *made, struct stack_walk *walk) {
     }
 }
 
-// What is found is also guessed; a stack that is not there may be taken for one that is.
-static uint32_t find(const struct stack_tree *tree, const struct stack_walk *walk) {
-    uintptr_t cfa = walk->frame[0].cfa, end = (uintptr_t)&words[WORDS];
-    uint32_t found = tree_find(tree, cfa, end);
-    if (found) assert_int_equal(tree_guess(tree, cfa, end), found);
+static const uintptr_t words_end = (uintptr_t)&words[WORDS];
+
+// What is found is also guessed, by the same path; a stack that is not there may be taken for one that is.
+static uint32_t find(const struct stack_tree *tree, const struct stack_walk *walk, struct tree_path *path) {
+    uintptr_t cfa = walk->frame[0].cfa;
+    uint32_t found = tree_find(tree, cfa, words_end, path);
+    if (!found) return 0;
+    assert_int_equal(tree_guess(tree, cfa, words_end, path), found);
+    assert_true(path->count > TREE_PATH_MAX || tree_has_path(tree, path, cfa, words_end));
     return found;
 }
 
@@ -72,6 +77,7 @@ static void test_every_find_is_right_or_none(void **unused) {
     (void)unused;
     static struct made made[STACKS];
     static struct stack_walk walk;
+    struct tree_path path;
     struct stack_tree tree = {0};
     uint32_t state = 20817, found = 0;
     for (uint32_t n = 0; n < STACKS; n++) {
@@ -79,10 +85,10 @@ static void test_every_find_is_right_or_none(void **unused) {
         lay_out(&made[n], &walk);
         uint32_t site = 1;
         while (site <= n && !same(&made[site - 1], &made[n])) site++;
-        uint32_t before = find(&tree, &walk);
+        uint32_t before = find(&tree, &walk, &path);
         assert_true(before == 0 || before == site);
         if (!before) tree_insert(&tree, &walk, site);
-        uint32_t after = find(&tree, &walk);
+        uint32_t after = find(&tree, &walk, &path);
         assert_true(after == 0 || after == site);
         found += after == site;
     }
@@ -90,7 +96,7 @@ static void test_every_find_is_right_or_none(void **unused) {
     assert_true(found > STACKS / 4);
     for (uint32_t n = 0, again = 0; n < STACKS; n++) {
         lay_out(&made[n], &walk);
-        uint32_t site = find(&tree, &walk);
+        uint32_t site = find(&tree, &walk, &path);
         if (site) assert_true(same(&made[site - 1], &made[n]));
         again += site != 0;
         if (n == STACKS - 1) assert_true(again >= found);
@@ -98,7 +104,7 @@ static void test_every_find_is_right_or_none(void **unused) {
     tree_clear(&tree);
     for (uint32_t n = 0; n < STACKS; n++) {
         lay_out(&made[n], &walk);
-        assert_int_equal(find(&tree, &walk), 0);
+        assert_int_equal(find(&tree, &walk, &path), 0);
     }
 }
 
@@ -106,6 +112,7 @@ static void test_every_find_is_right_or_none(void **unused) {
 static void test_all_are_found(void **unused) {
     (void)unused;
     static struct stack_walk walk;
+    struct tree_path path;
     struct stack_tree tree = {0};
     for (uint32_t n = 0; n < STACKS; n++)
         for (int pass = 0; pass < 2; pass++) {
@@ -115,15 +122,86 @@ static void test_all_are_found(void **unused) {
                 cfa[-1] = 0x401000 + digit;
                 walk.frame[i] = (struct stack_frame){cfa[-1], (uintptr_t)cfa};
             }
-            if (pass) assert_int_equal(find(&tree, &walk), n % 1024 + 1);
-            else if (!find(&tree, &walk)) tree_insert(&tree, &walk, n % 1024 + 1);
+            if (pass) assert_int_equal(find(&tree, &walk, &path), n % 1024 + 1);
+            else if (!find(&tree, &walk, &path)) tree_insert(&tree, &walk, n % 1024 + 1);
         }
     // A stack that ends sooner is none of them, and is not read beyond its end.
-    assert_int_equal(tree_find(&tree, walk.frame[0].cfa, walk.frame[20].cfa), 0);
+    assert_int_equal(tree_find(&tree, walk.frame[0].cfa, walk.frame[20].cfa, &path), 0);
+}
+
+// Paths that were kept while the tree grew: one that still holds leads where a search does.
+static void test_a_path_that_holds_leads_where_a_search_does(void **unused) {
+    (void)unused;
+    enum { KEPT = 300 };
+    static struct made made[KEPT];
+    static struct stack_walk walk;
+    static struct tree_path kept[KEPT];
+    static uint32_t site_of[KEPT];
+    struct stack_tree tree = {0};
+    uint32_t state = 20817, paths = 0, held = 0, changed = 0;
+    for (uint32_t n = 0; n < KEPT; n++) {
+        struct tree_path path;
+        make(&made[n], &state);
+        lay_out(&made[n], &walk);
+        if (!find(&tree, &walk, &path)) tree_insert(&tree, &walk, n + 1);
+        uint32_t site = find(&tree, &walk, &path);
+        if (site && path.count <= TREE_PATH_MAX) kept[paths] = path, site_of[paths++] = site;
+        for (uint32_t m = 0; m <= n; m++) {
+            lay_out(&made[m], &walk);
+            uintptr_t cfa = walk.frame[0].cfa;
+            uint32_t guess = tree_guess(&tree, cfa, words_end, &path);
+            for (uint32_t i = 0; i < paths; i++) {
+                if (!tree_has_path(&tree, &kept[i], cfa, words_end)) continue;
+                assert_int_equal(guess, site_of[i]);
+                held++;
+            }
+        }
+    }
+    for (uint32_t i = 0; i < paths; i++) changed += kept[i].changes != tree_changes(&tree, kept[i].group);
+    assert_true(held > paths && changed > 0 && changed < paths);
+    tree_clear(&tree);
+    for (uint32_t i = 0; i < paths; i++)
+        assert_int_not_equal(kept[i].changes, tree_changes(&tree, kept[i].group));
+}
+
+// Sequences that repeat: after the first time each stack is expected, and no other.
+static void test_what_followed_is_expected(void **unused) {
+    (void)unused;
+    enum { KINDS = 5, LAPS = 4 };
+    static const uint32_t turns[] = {0, 1, 2, 3, 4, 2, 1, 0, 3};
+    static struct made made[KINDS];
+    static struct stack_walk walk;
+    struct stack_tree tree = {0};
+    struct expectation expectation = {0};
+    uint32_t state = 7, expected = 0;
+    expected_start();
+    expected_begin(&expectation);
+    for (uint32_t n = 0; n < KINDS; n++) {
+        struct tree_path path;
+        do make(&made[n], &state), lay_out(&made[n], &walk);
+        while (find(&tree, &walk, &path));
+        tree_insert(&tree, &walk, n + 1);
+        assert_int_equal(find(&tree, &walk, &path), n + 1);
+    }
+    for (uint32_t turn = 0; turn < LAPS * sizeof turns / sizeof *turns; turn++) {
+        struct tree_path path;
+        uint32_t kind = turns[turn % (sizeof turns / sizeof *turns)];
+        lay_out(&made[kind], &walk);
+        const struct tree_path *next = expectation.path;
+        bool is_it = next && tree_has_path(&tree, next, walk.frame[0].cfa, words_end);
+        assert_int_equal(find(&tree, &walk, &path), kind + 1);
+        if (is_it) assert_int_equal(next->site, kind + 1);
+        expected += is_it;
+        if (is_it) expected_next(&expectation, next);
+        else expected_other(&expectation, &path);
+    }
+    assert_true(expected >= 2 * sizeof turns / sizeof *turns);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_path_that_holds_leads_where_a_search_does),
+        cmocka_unit_test(test_what_followed_is_expected),
         cmocka_unit_test(test_every_find_is_right_or_none),
         cmocka_unit_test(test_all_are_found),
     };

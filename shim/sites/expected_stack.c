@@ -1,0 +1,53 @@
+#include "expected_stack.h"
+
+#include <string.h>
+
+#include "site_map.h"
+
+enum { TABLES = 64, PATHS_BY_SITE = 4096, PATHS_MAX = 1 << 16 };
+
+typedef const struct tree_path *followers_table[1 << FOLLOWERS_BITS];
+
+// One mapping, of which what is used becomes real.
+static struct memory {
+    struct tree_path path[PATHS_MAX];  // in the order in which they were kept
+    followers_table followers[TABLES];
+    struct tree_path *_Atomic by_site[PATHS_BY_SITE];  // the last of those sites that share a place
+} *memory;
+
+void expected_start(void) { memory = site_memory_mapped(sizeof *memory); }
+
+// Threads may come and go without end. Those that share a table expect the wrong stack more often, and nothing else.
+void expected_begin(struct expectation *expectation) {
+    static _Atomic uint32_t begun;
+    if (memory) expectation->followers = memory->followers[atomic_fetch_add(&begun, 1) % TABLES];
+}
+
+static bool same_words(const struct tree_path *one, const struct tree_path *other) {
+    return one->site == other->site && one->address == other->address && one->to_thread == other->to_thread &&
+           one->count == other->count && !memcmp(one->word, other->word, sizeof one->word);
+}
+
+// As it is kept; NULL: it is not. A path that others read is never written again, but for its `changes`.
+static const struct tree_path *keep(const struct tree_path *path) {
+    static _Atomic uint32_t kept;
+    if (!memory || path->count > TREE_PATH_MAX) return NULL;
+    struct tree_path *_Atomic *place = &memory->by_site[path->site % PATHS_BY_SITE], *known = *place;
+    if (known && same_words(known, path)) {
+        known->changes = path->changes;
+        return known;
+    }
+    uint32_t at = atomic_load_explicit(&kept, memory_order_relaxed);
+    if (at >= PATHS_MAX || !atomic_compare_exchange_strong(&kept, &at, at + 1)) return NULL;
+    struct tree_path *fresh = &memory->path[at];
+    memcpy(fresh, path, sizeof *fresh);
+    atomic_store_explicit(place, fresh, memory_order_release);
+    return fresh;
+}
+
+void expected_other(struct expectation *expectation, const struct tree_path *path) {
+    if (!expectation->followers) return;
+    const struct tree_path *kept = keep(path);
+    if (kept) expectation->followers[expectation->context] = kept;
+    expected_next(expectation, path);
+}
