@@ -53,33 +53,48 @@ void stack_walk_new_thread(void) {
 
 static uintptr_t address_before(uintptr_t cfa) { return ((const uintptr_t *)cfa)[-1]; }
 
-// By what is known. False: something is not.
-static bool walk_by_steps(struct stack_walk *walk, uintptr_t cfa, uintptr_t end, unsigned frames_max) {
-    uintptr_t address = address_before(cfa);
-    for (walk->frames = 0;;) {
-        walk->frame[walk->frames++] = (struct stack_frame){address, cfa};
+// From the frame at `cfa` on by what is known, behind the frames that there are. False: the step from the frame at *unknown_cfa
+// is not, and no frame is added.
+static bool walk_by_steps(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max,
+                          uintptr_t *unknown_cfa) {
+    uint32_t frames = walk->frames;
+    uintptr_t address = address_before(cfa), next = cfa;
+    for (;;) {
+        walk->frame[frames++] = (struct stack_frame){address, next};
         uint64_t step = site_map_get(&steps, address);
+        *unknown_cfa = next;
         if (!step || step & STEP_VARIES) return false;
         if (step & STEP_ENDS) {
             walk->flags = step & STEP_BROKEN ? HT_SITE_BROKEN : 0;
-            return true;
+            break;
         }
-        if (walk->frames == frames_max) {
+        if (frames == frames_max) {
             walk->flags = HT_SITE_CUT;
-            return true;
+            break;
         }
-        cfa += 8 * (step & STEP_UNITS);
-        if (cfa > end) return false;
-        address = address_before(cfa);
+        next += 8 * (step & STEP_UNITS);
+        if (next > own_stack.end) return false;
+        address = address_before(next);
     }
+    walk->frames = frames;
+    return true;
 }
 
 struct unwinding {
     struct stack_walk *walk;
     uintptr_t cfa, last_cfa;
+    uintptr_t unknown_cfa;  // what is known does not lead beyond that frame
     unsigned frames_max;
     bool seeks_end, gap;  // of the stack, beyond the frames that are kept; are two frames far apart
+    bool known;           // the rest is
 };
+
+// Mostly one frame is new, and the unwinder takes a thousand instructions for each.
+static bool rest_is_known(struct unwinding *unwinding, uintptr_t cfa, uintptr_t address) {
+    if (cfa <= unwinding->unknown_cfa || !stack_is_own(cfa) || address_before(cfa) != address) return false;
+    unwinding->known = walk_by_steps(unwinding->walk, cfa, unwinding->frames_max, &unwinding->unknown_cfa);
+    return unwinding->known;
+}
 
 static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *argument) {
     struct unwinding *unwinding = argument;
@@ -90,6 +105,7 @@ static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *arg
     unwinding->gap |= walk->frames && cfa - unwinding->last_cfa > FRAME_BYTES_MAX;
     unwinding->last_cfa = cfa;
     if (walk->frames < unwinding->frames_max) {
+        if (rest_is_known(unwinding, cfa, address)) return _URC_END_OF_STACK;
         walk->frame[walk->frames++] = (struct stack_frame){address, cfa};
         return _URC_NO_REASON;
     }
@@ -109,9 +125,14 @@ static void extend_own_stack(const struct unwinding *unwinding) {
 }
 
 // By libgcc. Where it finds nothing, the caller alone.
-static void unwind(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max) {
+static void unwind(struct stack_walk *walk, uintptr_t cfa, uintptr_t unknown_cfa, unsigned frames_max) {
     uintptr_t caller = address_before(cfa);
-    struct unwinding unwinding = {walk, cfa, cfa, frames_max, !stack_is_own(cfa) && cfa < own_stack.end};
+    struct unwinding unwinding = {.walk = walk,
+                                  .cfa = cfa,
+                                  .last_cfa = cfa,
+                                  .unknown_cfa = unknown_cfa,
+                                  .frames_max = frames_max,
+                                  .seeks_end = !stack_is_own(cfa) && cfa < own_stack.end};
     struct dl_find_object object;
     walk->flags = walk->frames = 0;
     walk->unwound = caller < unwinder_start || caller >= unwinder_end;
@@ -125,16 +146,17 @@ static void unwind(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max) 
     }
     if (unwinding.seeks_end) extend_own_stack(&unwinding);
     const struct stack_frame *last = &walk->frame[walk->frames - 1];
-    if (!(walk->flags & HT_SITE_CUT) && _dl_find_object((void *)last->address, &object))
+    if (!unwinding.known && !(walk->flags & HT_SITE_CUT) && _dl_find_object((void *)last->address, &object))
         walk->flags |= HT_SITE_BROKEN;
 }
 
 void stack_walk(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max) {
+    uintptr_t unknown_cfa = cfa;
     walk->unwound = false;
     walk->regular = true;
-    walk->flags = 0;
-    if (stack_is_own(cfa) && walk_by_steps(walk, cfa, own_stack.end, frames_max)) return;
-    unwind(walk, cfa, frames_max);
+    walk->flags = walk->frames = 0;
+    if (stack_is_own(cfa) && walk_by_steps(walk, cfa, frames_max, &unknown_cfa)) return;
+    unwind(walk, cfa, unknown_cfa, frames_max);
     walk->regular = stack_is_own(cfa);
     for (uint32_t i = 0; i < walk->frames && walk->regular; i++) {
         uintptr_t at = walk->frame[i].cfa;
