@@ -113,12 +113,12 @@ static void fault_in(const void *start, size_t bytes) {
     if (bytes) (void)at[bytes - 1];
 }
 
-static ht_lane_run *run_of(uint32_t pass) {
+static ht_lane_run *run_of(uint32_t pass, bool inherited) {
     switch (pass) {
     case HT_PASS_ACCOUNT:
     case HT_PASS_SNAPSHOT: return ht_accounting_run;
     case HT_PASS_VERIFY: return ht_verify_run;
-    default: return ht_engine_run;
+    default: return inherited ? ht_engine_run_before : ht_engine_run;
     }
 }
 
@@ -138,7 +138,7 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
     lane->operator_calls = job->operator_calls;
     lane->pass = job->pass;
     lane->verify = run->verify;
-    lane->run = run_of(job->pass);
+    lane->run = run_of(job->pass, i == form->streams);
     lane->layout = job->layout;
     lane->silent = copy > 0;
     lane->copies = i < form->streams ? 1 : run->scale;

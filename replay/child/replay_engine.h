@@ -4,8 +4,11 @@
 
 #include "replay_lane.h"
 
-// The run of lanes whose time or memory is measured, in the lane's layout of the code.
+// The run of lanes whose time or memory is measured, in the lane's layout of the code. Callgrind and our own tool
+// (count_runs.c) count what is done in it.
 void ht_engine_run(struct ht_lane *lane);
+// The same for what is there before the first call: it does not count.
+void ht_engine_run_before(struct ht_lane *lane);
 ht_lane_run ht_engine_layout_0;
 
 // Executes the call that begins at word, for passes that go from call to call.

@@ -124,8 +124,9 @@ static void put_splice(void) {
 static void put_counts(void) {
     HChar command[4096];
     VG_(client_cmd_and_args)(command, sizeof command);
-    put("{\"schema\": 1, \"pid\": %d, \"parent_pid\": %d, \"threads\": %u, \"simulated\": %s, \"command\": ",
-        VG_(getpid)(), VG_(getppid)(), threads_seen(), options.simulate ? "true" : "false");
+    put("{\"schema\": 1, \"pid\": %d, \"parent_pid\": %d, \"forked\": %s, \"threads\": %u, \"simulated\": %s, \"command\": ",
+        VG_(getpid)(), VG_(getppid)(), counts.forked ? "true" : "false", threads_seen(),
+        options.simulate ? "true" : "false");
     put_string(command);
     if (is_spliced_sampled()) put_bursts();
     ULong total = options.within ? counts.within : counts.instructions;

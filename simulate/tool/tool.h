@@ -81,6 +81,7 @@ struct counts {
     ULong loader, allocator;     // of the dynamic loader; in calls of the allocator
     ULong calls[CALL_KINDS];
     struct call_cost costs[CALL_KINDS][SIZE_CLASSES];
+    Bool forked;  // they begin where the process was forked, and have no start of a program
     ULong
         operators;  // of the allocator's instructions those of C++ operators around the malloc or free that they call
 };

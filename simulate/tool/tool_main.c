@@ -176,6 +176,7 @@ static void forked(ThreadId tid) {
     count_what_runs();
     keep_virtual_time();
     VG_(memset)(&counts, 0, sizeof counts);
+    counts.forked = True;
     begin_counting();
     forget_profile();
 }

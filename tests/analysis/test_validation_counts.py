@@ -20,11 +20,12 @@ from heaptape.validate.table import validation_text
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def process(allocator: int, program: int, loader: int = 0, command: str = "app", calls: int = 100, threads: int = 1) -> dict[str, Any]:
+def process(allocator: int, program: int, loader: int = 0, command: str = "app", calls: int = 100, threads: int = 1,
+            forked: bool = False) -> dict[str, Any]:
     """Every part has a fault for each ten instructions."""
     parts = {name: {"instructions": value, "l1d_misses": 0, "l2_misses": 0, "l1i_misses": 0, "dtlb_misses": 0, "stlb_misses": 0,
                     "faults": value // 10, "modelled_ns": {"total": value / 4}} for name, value in (("allocator", allocator), ("program", program), ("loader", loader))}
-    return {"command": command, "threads": threads, "calls": {"malloc": calls // 2, "free": calls - calls // 2}, **parts}
+    return {"command": command, "forked": forked, "threads": threads, "calls": {"malloc": calls // 2, "free": calls - calls // 2}, **parts}
 
 
 def counted(**more: Any) -> Counted:
@@ -46,6 +47,13 @@ def document_of(found: Counted, calls: int = 100) -> dict[str, Any]:
         "allocators": [{"name": name, "problem": None} for name in ("a", "b", "c")]}
     add_counts(document, found)
     return document
+
+
+def test_a_forked_process_has_no_startup() -> None:
+    found = counted(real={"a": process(50_000, 900_000, forked=True), "b": process(30_000, 905_000, forked=True)})
+    _, other, _ = document_of(found)["allocators"]
+    assert other["instructions_delta_real"] == -15_000
+    assert [other["counts"][part]["instructions"] for part in ("allocator", "program")] == [30_000, 905_000]
 
 
 def test_differences_are_exact_and_without_startup() -> None:

@@ -106,10 +106,19 @@ def test_the_allocator_is_the_preloaded_one(tools: Tools, tmp_path: Path) -> Non
 
 
 def test_forked_children_and_threads_have_their_own(tools: Tools, tmp_path: Path) -> None:
-    for process in counted(tools, tmp_path, "-i", "--", tools.target("fork_children"), status=5):
+    processes = counted(tools, tmp_path, "-i", "--", tools.target("fork_children"), status=5)
+    for process in processes:
         parts = [process[name]["instructions"] for name in ("program", "allocator", "loader")]
         assert all(0 <= part <= process["instructions"] for part in parts)
         assert sum(parts) == process["instructions"]
+        # That of the program itself began with the start of a program.
+        assert process["forked"] == any(other["pid"] == process["parent_pid"] for other in processes)
+
+
+def test_a_program_that_a_forked_child_starts_is_none(tools: Tools, tmp_path: Path) -> None:
+    processes = counted(tools, tmp_path, "-i", "--", "/bin/sh", "-c", "(exit 0); /bin/true; :")
+    assert sorted((process["command"].split()[0], process["forked"]) for process in processes) == [
+        ("/bin/sh", False), ("/bin/sh", True), ("/bin/true", False)]
 
 
 @pytest.mark.parametrize("words,status", [
@@ -150,3 +159,14 @@ def test_an_allocator_that_aborts_under_valgrind_is_refused_in_a_line(tools: Too
     assert done.returncode == 1 and line.startswith(f"heaptape replay: {scudo['name']}: --pass count: It aborts under valgrind: it reserves 180 GB")
     counts = json.loads(done.stdout)["counts"]
     assert counts["glibc"]["time"]["instructions"] > 0 and scudo["name"] not in counts
+
+
+@pytest.mark.parametrize("more", [(), ("--decoded-memory", "1")])
+def test_what_a_process_inherited_is_no_call_of_its_own(tools: Tools, tmp_path: Path, more: tuple[str, ...]) -> None:
+    trace, part = Path(__file__).parents[2] / "traces" / "sqlite3-small.bin", tmp_path / "part.bin"
+    tools.succeed([tools.heaptape, "slice", "-q", trace, "-o", part, "--from-time", "540us"])
+    about = tools.info(part)
+    assert about["inherited_objects"] > 100
+    done = tools.succeed([tools.replay_program, "-q", "--json", "--pass", "count", "--instructions", "--alloc", "glibc", *more, part])
+    calls = json.loads(done.stdout)["counts"]["glibc"]["calls"]
+    assert sum(calls.values()) == about["events"]

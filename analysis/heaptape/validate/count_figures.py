@@ -23,7 +23,9 @@ def _less(one: Part, other: Part) -> Part:
 
 
 def started(found: Counted, name: str) -> dict[str, Part]:
-    """By part, what the program did after its start."""
+    """By part, what the program did after its start. A forked process did not start: its counts begin where it was forked."""
+    if found.real[name]["forked"]:
+        return {part: found.real[name][part] for part in PARTS}
     return {part: _less(found.real[name][part], found.nothing[name][part]) for part in PARTS}
 
 
