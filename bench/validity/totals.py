@@ -6,6 +6,9 @@ import statistics
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+NORMAL_95 = 1.96
 Row = dict[str, str]
 Tables = dict[str, list[Row]]
 """By file name, what is in it."""
@@ -60,6 +63,15 @@ def signs(rows: list[Row]) -> tuple[int, int]:
 def savings_off(rows: list[Row]) -> float | None:
     """How far the predicted differences are from the real ones, median."""
     return statistics.median(abs(float(row["predicted_over_real"]) - 1) for row in rows) if rows else None
+
+
+def savings_noise(rows: list[Row]) -> float | None:
+    """What savings_off() would be of right predictions: errors of the real differences alone, drawn from their 95 % intervals."""
+    if not rows:
+        return None
+    real, low, high = (np.array([float(row[f"real_{name}_ms"]) for row in rows]) for name in ("difference", "low", "high"))
+    drawn = np.random.default_rng(20817).standard_normal((10_000, len(rows))) * (high - low) / 2 / NORMAL_95
+    return float(np.median(np.median(np.abs(drawn / real), axis=1)))
 
 
 def curves(tables: Tables) -> float | None:

@@ -170,3 +170,12 @@ def test_times_with_accesses_are_held_against_the_real_ones(tmp_path: Path) -> N
     rows = [line.split(" | ") for line in done.stdout.splitlines()]
     assert [row[1] for row in rows if row[0].startswith("| program's time")] == ["0.1 %", "1.8 %", "5.0 %", "2 of 3, 67 %", "0.80"]
     assert "| **+1.50 / −0.10 / +0.00** | +0.50 / +0.50 / +0.00 | n/a |" in done.stdout
+
+
+def test_right_predictions_are_off_by_what_the_intervals_leave() -> None:
+    sys.path.insert(0, str(ROOT))
+    from bench.validity.totals import savings_noise
+    row = {"real_difference_ms": "-100", "real_low_ms": "-120", "real_high_ms": "-80"}
+    # Of a normal distribution half lies within 0.674 standard deviations, 95 % within 1.96.
+    assert savings_noise([row]) == pytest.approx(0.2 * 0.6745 / 1.96, rel=0.03)
+    assert savings_noise([]) is None
