@@ -353,8 +353,9 @@ bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choi
     int status = 0;
     char nonsense[PROBLEM_BYTES];
     struct ht_job asked = ask(channel, choice, job);
-    // Where calls wait for their recorded time, a pause to decode would make them late.
-    bool alternate = job->real_ns_per_trace_ns == 0;
+    // Decoding takes caches from what is timed. Where calls wait for their recorded time, a pause for it would make them late.
+    bool timed = job->pass == HT_PASS_FLAT || job->pass == HT_PASS_TIMED;
+    bool alternate = timed && job->real_ns_per_trace_ns == 0;
     if (streamed && !(decoder = ht_decoder_start(channel->built, job->scale, alternate, &error))) {
         snprintf(problem, problem_room, "%s", error.message);
         take_answer(channel, &asked, nonsense, sizeof nonsense);
