@@ -8,6 +8,7 @@
 #include "form_recorded.h"
 #include "form_sections.h"
 #include "form_segments.h"
+#include "form_similar.h"
 #include "form_state.h"
 #include "form_touching.h"
 
@@ -25,6 +26,7 @@ struct writing {
     struct ht_form_state *form;
     struct ht_touching touching;
     struct ht_births births;
+    struct ht_similar similar;
     uint64_t live_bytes, step_above_bytes, sample_every;
     uint64_t untouched_bytes;  // of what is live: whole pages that touch=recorded leaves alone
     uint32_t timed_one_in;
@@ -302,6 +304,9 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
         birth = ht_births_of(&writing->births, event);
         filled_later =
             is_filled_later(writing, &birth, &op, !hands_over(form, event), false, time_ns, &op.pages);
+        if (birth.pages_after != HT_PAGES_BY_RULE)
+            ht_similar_learn(&writing->similar, &op, birth.pages_after);
+        else if (op.pages == HT_PAGES_BY_RULE) op.pages = ht_similar_pages(&writing->similar, &op);
     }
     if (slot && !shape->query && ht_touching_end(&writing->touching, op.slot)) return -1;
     if (know_untouched(writing, &op)) return -1;

@@ -414,6 +414,29 @@ static void traces_by_chance_keep_order(void **state) {
     }
 }
 
+// A block that the recorder did not look at is filled as the last one of its size and kind that it did.
+static void what_is_not_known_is_as_in_similar_blocks(void **state) {
+    (void)state;
+    static const struct event few[] = {
+        {OP(MALLOC, PLAIN), 0, 0, 1, 64000}, {OP(MALLOC, PLAIN), 0, 1, 2, 64000},
+        {OP(MALLOC, PLAIN), 0, 2, 3, 64000}, {OP(MALLOC, PLAIN), 0, 3, 4, 64100},
+        {OP(MALLOC, PLAIN), 0, 4, 5, 50000}, {OP(MALLOC, PLAIN), 0, 5, 6, 70000},
+        {OP(MALLOC, PLAIN), 0, 6, 7, 16383}, {OP(CALLOC, PLAIN), 0, 7, 8, 64000},
+        {OP(REALLOC, NULL), 0, 8, 9, 64000}, {OP(FREE, PLAIN), 0, 9, 1, 0},
+        {OP(MALLOC, PLAIN), 0, 10, 1, 64000}};
+    static const struct ht_residency known = {.event = 1, .pages_before = 1, .pages_after = 4};
+    const uint64_t rule = HT_PAGES_BY_RULE, expected[] = {0, rule, 4, 4, 4, rule, rule, rule, rule, 4};
+    struct ht_built_form built;
+    const struct told told = {few, LENGTH(few), 1, &known, NULL, 0, NULL, 0};
+    build(&told, (struct ht_form_options){0}, &built);
+    size_t count = read_stream(&built, 0, false);
+    for (size_t i = 0; i < count; i++)
+        if (done[i].what == 'm' && i < LENGTH(few) - 2)
+            assert_int_equal(done[i].until, expected[done[i].slot]);
+    assert_int_equal(done[count - 1].until, 4);
+    ht_form_free(&built);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_block_is_filled_between_probes),
                                        cmocka_unit_test(pauses_and_copies_are_filled_too),
@@ -424,6 +447,7 @@ int main(void) {
                                        cmocka_unit_test(blocks_are_filled_behind_the_last_call),
                                        cmocka_unit_test(inherited_blocks_begin_as_full_as_they_were),
                                        cmocka_unit_test(steps_that_make_no_sense_do_no_harm),
-                                       cmocka_unit_test(traces_by_chance_keep_order)};
+                                       cmocka_unit_test(traces_by_chance_keep_order),
+                                       cmocka_unit_test(what_is_not_known_is_as_in_similar_blocks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
