@@ -31,6 +31,7 @@ from heaptape.validate.prediction import (
 )
 from heaptape.validate.process_facts import children
 from heaptape.validate.request_latency import Latencies, parse_latencies
+from heaptape.validate.startup import _data_bytes_of
 from heaptape.validate.watched_process import Watched
 from waiting import alive, wait_until
 
@@ -348,3 +349,16 @@ def test_redis(heaptape_binary: Path, tmp_path: Path) -> None:
     done = _validate(heaptape_binary, "--alloc", "glibc,jemalloc", *scripts)
     assert done.returncode == 1 and done.stdout == "" and "--load ended with status 9: loud" in done.stderr
     assert subprocess.run(["redis-cli", "-p", str(port), "ping"], capture_output=True, check=False, timeout=60).returncode != 0
+
+
+def test_data_of_libraries_are_those_of_mapped_files() -> None:
+    smaps = """7f0000000000-7f0000002000 r--p 00000000 08:01 7  /usr/lib/a library.so
+Anonymous:             4 kB
+7f0000002000-7f0000004000 rw-p 00002000 08:01 7  /usr/lib/a library.so
+Anonymous:             8 kB
+7f0000004000-7f0000104000 rw-p 00000000 00:00 0
+Anonymous:          1024 kB
+7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0  [stack]
+Anonymous:            16 kB
+"""
+    assert _data_bytes_of(smaps) == 12 * 1024

@@ -50,8 +50,9 @@ class Validation:
     rounds: int
     seed: int
     problems: dict[str, str] = field(default_factory=dict)
-    preloaded: set[str] = field(default_factory=set)
     recorder_bytes: int = 0
+    library_bytes: dict[str, int] = field(default_factory=dict)
+    """Data of the preloaded libraries, by allocator."""
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -119,7 +120,9 @@ def memory_rows(rows: pd.DataFrame, name: str) -> list[dict[str, Any]]:
 
 def _predicted(found: Validation, name: str) -> PredictedMemory | None:
     """The median over the rounds of the replay."""
-    each = [predicted_memory(row, found.memory, 0 if name in found.preloaded else found.recorder_bytes) for row in memory_rows(found.rows, name)]
+    # Where the recorder's is not known, it stands in for that of the allocator's library.
+    surplus = found.recorder_bytes - found.library_bytes.get(name, 0) if found.recorder_bytes else 0
+    each = [predicted_memory(row, found.memory, surplus) for row in memory_rows(found.rows, name)]
     if not each:
         found.problems.setdefault(name, "was not replayed")
         return None

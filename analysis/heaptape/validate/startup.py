@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import random
 import re
+import subprocess
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 
@@ -67,6 +70,40 @@ def _start_nothing(contender: Contender, libraries: list[str]) -> int:
     if run.exit_status:
         raise HeaptapeError(f"{NOTHING} ended with status {run.exit_status}")
     return run.cpu_ns
+
+
+def library_memory_bytes(contenders: list[Contender], executable: str) -> dict[str, int]:
+    """What each preloaded library, with what it depends on and the executable does not bring, adds to the anonymous memory of a
+    program: its data. What it has mapped for its heap is not among it."""
+    common = shared_libraries(contenders, executable)
+    plain = _data_bytes(os.environ | {"LD_PRELOAD": ":".join(common)})
+    return {item.allocator.name: max(_data_bytes(environment_of_nothing(item, common)) - plain, 0) for item in contenders if item.library}
+
+
+def _data_bytes(environment: Mapping[str, str]) -> int:
+    """Of the mapped files of a program that sleeps. Zero-initialised data are not among it: the kernel joins them with what the
+    allocator maps, and what of them an allocator fills is part of its heap in a replay."""
+    seen = 0
+    with subprocess.Popen([_SLEEP, "0.1"], env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as sleeper:
+        while sleeper.poll() is None:
+            try:
+                # Until it sleeps it loads, and there is less.
+                seen = max(seen, _data_bytes_of(Path(f"/proc/{sleeper.pid}/smaps").read_text()))
+            except OSError:
+                break
+            time.sleep(0.01)
+    return seen
+
+
+def _data_bytes_of(smaps: str) -> int:
+    total, of_file = 0, False
+    for line in smaps.splitlines():
+        words = line.split(maxsplit=5)
+        if "-" in words[0]:
+            of_file = len(words) > 5 and words[5].startswith("/")
+        elif words[0] == "Anonymous:" and of_file:
+            total += int(words[1]) * 1024
+    return total
 
 
 def recorder_memory_bytes(heaptape: str, folder: Path) -> int:

@@ -40,7 +40,7 @@ from .prediction import heap_curve, recorded_memory
 from .program import Program
 from .recording import Recording, record, who_serves
 from .rounds import Contender, RealRun, RealRunFailed, run_real, shuffled
-from .startup import recorder_memory_bytes, startup_costs
+from .startup import library_memory_bytes, recorder_memory_bytes, startup_costs
 from .table import validation_text
 
 ROUNDS_MIN = 2
@@ -307,9 +307,8 @@ def _measure_startup(found: Validation, contenders: list[Contender], tools: _Too
     found.startup_ns = startup_costs(_without(contenders, problems), executable, found.seed, problems)
     if found.baseline in problems:
         raise HeaptapeError(f"{found.baseline}: {problems[found.baseline]}")
-    # What is preloaded costs the loader about as much as the recorder did.
-    found.preloaded = {item.allocator.name for item in contenders if item.library}
     found.recorder_bytes = recorder_memory_bytes(tools.heaptape, folder)
+    found.library_bytes = library_memory_bytes(contenders, executable)
 
 
 def _measure(options: argparse.Namespace, program: Program, tools: _Tools, contenders: list[Contender],
