@@ -23,6 +23,17 @@ const char *ht_grouped(char text[32], uint64_t number) {
     return text;
 }
 
+const char *ht_figures(char text[32], double number, int figures) {
+    char rounded[32], digits[32];
+    snprintf(rounded, sizeof rounded, "%.*e", figures - 1, number);
+    double size = strtod(rounded, NULL);
+    if (size < 0) size = -size;
+    if (size >= 1000 && size < 1e18)
+        snprintf(text, 32, "%s%.30s", number < 0 ? "-" : "", ht_grouped(digits, (uint64_t)size));
+    else snprintf(text, 32, "%.*g", figures, number);
+    return text;
+}
+
 const char *ht_bytes(char text[32], double bytes) {
     static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
     unsigned unit = 0;

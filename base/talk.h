@@ -11,6 +11,8 @@
 
 // "6,364,276" into text, which holds 32 bytes.
 const char *ht_grouped(char text[32], uint64_t number);
+// "32,400", "0.0512": so many figures, and no exponent however large the number.
+const char *ht_figures(char text[32], double number, int figures);
 // "5.4 MB": decimal units, three figures.
 const char *ht_bytes(char text[32], double bytes);
 

@@ -93,11 +93,20 @@ void record_say_hooks(const struct record_talk *talk, const char *hooks) {
 
 // ---- the result ----
 
+static const char *cost_text(char text[40], double ns) {
+    char figures[32];
+    snprintf(text, 40, "%s %s", ht_figures(figures, ns < 1e6 ? ns / 1e3 : ns / 1e9, 2),
+             ns < 1e6 ? "us" : "s");
+    return text;
+}
+
 static void say_cost(const struct found_logs *found, const struct ending *ending) {
     struct recording_cost cost = found_logs_cost(found, ending);
+    char least[40], more[40];
     if (!(cost.calls_ns > 0)) return;
-    ht_print(stderr, "; recording cost at least %.2g s of CPU (%.0f ns a call), and at most %.2g s more",
-             cost.calls_ns / 1e9, cost.calls_ns / (double)found->calls, cost.rest_ns / 1e9);
+    ht_print(stderr, "; recording cost at least %s of CPU (%.0f ns a call), and at most %s more",
+             cost_text(least, cost.calls_ns), cost.calls_ns / (double)found->calls,
+             cost_text(more, cost.rest_ns));
 }
 
 // Of a shell around the program, so that nobody takes its log for the program's.

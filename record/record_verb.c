@@ -276,13 +276,17 @@ static int conclude_converted(const struct options *options, const struct record
 // A folder that was asked for is made; what is above it must be there, so that a mistyped name makes no tree.
 static int find_directory(const struct options *options, char directory[PATH_MAX]) {
     struct statfs status;
+    struct stat folder;
     const char *wanted = options->directory ? options->directory : getenv("MALLOC_WRAP_OUT"), *unfit;
     if (!wanted || !*wanted)
         wanted = !options->any_folder && !statfs(LOG_FOLDER_FIRST, &status) && file_system_unfit(&status)
                      ? LOG_FOLDER_SECOND
                      : LOG_FOLDER_FIRST;
     bool made = options->directory && !mkdir(wanted, 0777);
-    if (!realpath(wanted, directory) || access(directory, W_OK | X_OK)) {
+    bool found = realpath(wanted, directory) && !stat(directory, &folder);
+    // Of a file access() says that it may not be run.
+    if (found && !S_ISDIR(folder.st_mode)) errno = ENOTDIR;
+    if (!found || !S_ISDIR(folder.st_mode) || access(directory, W_OK | X_OK)) {
         ht_print(stderr, "heaptape record: cannot write logs into %s: %s\n", wanted, strerror(errno));
         return EXIT_RECORD_FAILED;
     }

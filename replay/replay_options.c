@@ -183,7 +183,7 @@ const struct ht_page ht_page_replay = {
                                          {"2", "Wrong usage"},
                                          {"3", "The trace is damaged, cut short, or of another format"},
                                          {"4", "A condition of --fail-if holds"},
-                                         {"5", "A condition stayed undecided, and none holds; or the trace does not say how it goes on (--extend)"},
+                                         {"5", "A condition stayed undecided, and none holds; or the trace cannot be extended (--extend)"},
                                          {0}},
     .see_also = "convert compare report tune validate"};
 // clang-format on

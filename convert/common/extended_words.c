@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "talk.h"
+
 const char *extended_time(char text[EXTENDED_TIME_BYTES], uint64_t ns) {
     uint64_t tenths = ns / 100000000, seconds = tenths / 10, minutes = seconds / 60;
     if (seconds < 60) snprintf(text, EXTENDED_TIME_BYTES, "%.3g s", (double)ns / 1e9);
@@ -29,10 +31,11 @@ static bool time_of(const json_t *extended, const char *key, char text[EXTENDED_
 static void add_doubt(const json_t *extended, char words[EXTENDED_WORDS_BYTES]) {
     double low = json_number_value(json_object_get(extended, "live_to_low_bytes")),
            high = json_number_value(json_object_get(extended, "live_to_high_bytes"));
+    char least[32], most[32];
     size_t used = strlen(words);
     if (json_is_true(json_object_get(extended, "grows")) && high > low)
-        snprintf(words + used, EXTENDED_WORDS_BYTES - used, "; live bytes at its end: %.3g to %.3g MB",
-                 low / 1e6, high / 1e6);
+        snprintf(words + used, EXTENDED_WORDS_BYTES - used, "; live bytes at its end: %s to %s MB",
+                 ht_figures(least, low / 1e6, 3), ht_figures(most, high / 1e6, 3));
 }
 
 bool extended_words(const json_t *context, char words[EXTENDED_WORDS_BYTES]) {

@@ -14,6 +14,7 @@
 #include "looped_trace.h"
 #include "plan_loops.h"
 #include "steady_stretch.h"
+#include "talk.h"
 #include "totals_keys.h"
 #include "trace_json.h"
 
@@ -35,7 +36,7 @@ __attribute__((format(printf, 3, 4))) static int refuse(struct ht_error *error, 
     vsnprintf(words, sizeof words, format, arguments);
     va_end(arguments);
     errno = 0;
-    ht_error_system(error, path, "it does not say how it goes on: %s", words);
+    ht_error_system(error, path, "cannot be extended: %s", words);
     error->status = HT_EXIT_UNDECIDED;
     return -1;
 }
@@ -72,14 +73,15 @@ static int judge_growth(const struct steady_stretch *stretch, uint64_t to_ns, co
     uint64_t known_ns = growth_known_until_ns(stretch);
     if (to_ns <= known_ns) return 0;
     struct growth then = growth_at(stretch, to_ns);
-    char span[80], to[EXTENDED_TIME_BYTES], known[EXTENDED_TIME_BYTES];
+    char span[80], to[EXTENDED_TIME_BYTES], known[EXTENDED_TIME_BYTES], slope[32], low[32], high[32];
     span_words(span, stretch->from_ns, stretch->until_ns);
     return refuse(
         error, path,
-        "live bytes grow from %s, by %.3g MB/hour; whether that slows down or speeds up would show in a "
-        "longer stretch: at %s they are between %.3g and %.3g MB; up to %s it is known well enough",
-        span, stretch->live.step * 3600e9 / 1e6, extended_time(to, to_ns), then.low_bytes / 1e6,
-        then.high_bytes / 1e6, extended_time(known, known_ns));
+        "live bytes grow from %s, by %s MB/hour; whether that slows down or speeds up would show in a "
+        "longer stretch: at %s they are between %s and %s MB; up to %s that range is narrow enough",
+        span, ht_figures(slope, stretch->live.step * 3600e9 / 1e6, 3), extended_time(to, to_ns),
+        ht_figures(low, then.low_bytes / 1e6, 3), ht_figures(high, then.high_bytes / 1e6, 3),
+        extended_time(known, known_ns));
 }
 
 // Finds or judges the stretch.
@@ -95,7 +97,7 @@ static int choose_stretch(const struct steady_windows *windows, const char *path
     if (stretch->verdict == STEADY_YES)
         return is_given(request) ? 0 : judge_growth(stretch, request->to_ns, path, error);
     span_words(span, stretch->from_ns, stretch->until_ns);
-    return refuse(error, path, "%s%s, %s", is_given(request) ? "" : "no steady stretch; in ", span,
+    return refuse(error, path, "%sin %s, %s", is_given(request) ? "" : "no steady stretch; ", span,
                   stretch->words);
 }
 

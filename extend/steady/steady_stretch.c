@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "talk.h"
+
 enum {
     GROUPS_MAX = 64,  // values that a line is put through
     GROUPS_MIN = 20,
@@ -97,7 +99,17 @@ static const char *time_words(char text[32], uint64_t ns) {
     return text;
 }
 
-static double mb_per_hour(double bytes_per_ns) { return bytes_per_ns * 3600e9 / 1e6; }
+enum { SLOPE_BYTES = 120 };
+
+// "-32.4 MB/hour [-40, -25]".
+static const char *slope_words(char text[SLOPE_BYTES], const struct slope *slope) {
+    static const double mb_per_hour = 3600e9 / 1e6;
+    char step[32], low[32], high[32];
+    snprintf(text, SLOPE_BYTES, "%s%s MB/hour [%s, %s]", slope->step > 0 ? "+" : "",
+             ht_figures(step, slope->step * mb_per_hour, 3), ht_figures(low, slope->low * mb_per_hour, 3),
+             ht_figures(high, slope->high * mb_per_hour, 3));
+    return text;
+}
 
 #define SAY(stretch, ...) snprintf((stretch)->words, sizeof(stretch)->words, __VA_ARGS__)
 
@@ -147,25 +159,22 @@ static bool live_changes(struct steady_stretch *stretch, const struct series *se
     apart |= bend > fmax(LIVE_BEND * one, SLOPE_EVEN * fabs(live->plain));
     bool material = fabs(live->step) > LIVE_CHANGE * one;
     // A step in the middle makes a slope that neither half has.
+    char one_slope[SLOPE_BYTES], other_slope[SLOPE_BYTES], number[32];
     bool both = even || (within(live->step, early) && within(live->step, late));
     if (apart || (resolved && material && !both)) {
-        SAY(stretch,
-            "live bytes do not change evenly: %+.3g MB/hour [%.3g, %.3g] in the first half, %+.3g [%.3g, %.3g] in the second",
-            mb_per_hour(early->step), mb_per_hour(early->low), mb_per_hour(early->high),
-            mb_per_hour(late->step), mb_per_hour(late->low), mb_per_hour(late->high));
+        SAY(stretch, "live bytes do not change evenly: %s in the first half, %s in the second",
+            slope_words(one_slope, early), slope_words(other_slope, late));
         stretch->verdict = STEADY_UNEVEN;
         return true;
     }
     if ((live->high - live->low) / 2 > LIVE_UNRESOLVED * one) {
-        SAY(stretch,
-            "live bytes scatter too much to see whether they grow: %+.3g MB/hour [%.3g, %.3g], of %.3g MB",
-            mb_per_hour(live->step), mb_per_hour(live->low), mb_per_hour(live->high), live->mean / 1e6);
+        SAY(stretch, "live bytes scatter too much to see whether they grow: %s, of %s MB",
+            slope_words(one_slope, live), ht_figures(number, live->mean / 1e6, 3));
         stretch->verdict = STEADY_UNRESOLVED;
         return true;
     }
     if (resolved && material && live->step < 0) {
-        SAY(stretch, "live bytes fall by %.3g MB/hour [%.3g, %.3g], which cannot go on",
-            -mb_per_hour(live->step), -mb_per_hour(live->high), -mb_per_hour(live->low));
+        SAY(stretch, "live bytes fall: %s, which cannot go on", slope_words(one_slope, live));
         stretch->verdict = STEADY_FALLS;
         return true;
     }
@@ -227,10 +236,10 @@ static void judge_inside(const struct steady_windows *windows, struct steady_str
     if (frees_foreign(stretch, windows) || live_changes(stretch, &series) ||
         blocks_change(stretch, &series) || rate_changes(stretch, &series) || sizes_change(stretch, windows))
         return;
-    SAY(stretch, "live bytes %s: %+.3g MB/hour [%.3g, %.3g] around %.4g MB; %.4g calls/s",
-        stretch->grows ? "grow evenly" : "do not change", mb_per_hour(stretch->live.step),
-        mb_per_hour(stretch->live.low), mb_per_hour(stretch->live.high), stretch->live.mean / 1e6,
-        stretch->calls_per_s);
+    char slope[SLOPE_BYTES], live[32], rate[32];
+    SAY(stretch, "live bytes %s: %s around %s MB; %s calls/s",
+        stretch->grows ? "grow evenly" : "do not change", slope_words(slope, &stretch->live),
+        ht_figures(live, stretch->live.mean / 1e6, 4), ht_figures(rate, stretch->calls_per_s, 4));
 }
 
 static double live_mean(const struct steady_windows *windows, size_t first, size_t end) {
@@ -242,7 +251,7 @@ static double live_mean(const struct steady_windows *windows, size_t first, size
 // Is a part of the trace behind the stretch another phase? Parts as long as the stretch are compared.
 static bool is_other_phase(const struct steady_windows *windows, struct steady_stretch *stretch, size_t first,
                            size_t end) {
-    char from[32], until[32];
+    char from[32], until[32], one[32], other[32];
     double seconds = (double)((end - first) * windows->window_ns) / 1e9;
     double rate = calls_between(windows, first, end) / seconds;
     double live = live_mean(windows, first, end);
@@ -257,11 +266,11 @@ static bool is_other_phase(const struct steady_windows *windows, struct steady_s
     time_words(from, first * windows->window_ns);
     time_words(until, end * windows->window_ns);
     if (other_rate)
-        SAY(stretch, "one phase of several: %.4g calls/s in it, %.4g from %s to %s", stretch->calls_per_s,
-            rate, from, until);
+        SAY(stretch, "one phase of several: %s calls/s in it, %s from %s to %s",
+            ht_figures(one, stretch->calls_per_s, 4), ht_figures(other, rate, 4), from, until);
     else
-        SAY(stretch, "one phase of several: live bytes from %s to %s are %.4g MB, not %.4g", from, until,
-            live / 1e6, expected / 1e6);
+        SAY(stretch, "one phase of several: live bytes from %s to %s are %s MB, not %s", from, until,
+            ht_figures(one, live / 1e6, 4), ht_figures(other, expected / 1e6, 4));
     return true;
 }
 
@@ -287,10 +296,9 @@ static void judge_before(const struct steady_windows *windows, struct steady_str
         change < LIVE_CHANGE * stretch->live.mean)
         return;
     stretch->verdict = STEADY_ACCELERATES;
-    SAY(stretch,
-        "live bytes grow faster and faster: %+.3g MB/hour [%.3g, %.3g] in it, %+.3g [%.3g, %.3g] before",
-        mb_per_hour(stretch->live.step), mb_per_hour(stretch->live.low), mb_per_hour(stretch->live.high),
-        mb_per_hour(before.step), mb_per_hour(before.low), mb_per_hour(before.high));
+    char now[SLOPE_BYTES], earlier[SLOPE_BYTES];
+    SAY(stretch, "live bytes grow faster and faster: %s in it, %s before", slope_words(now, &stretch->live),
+        slope_words(earlier, &before));
 }
 
 static void judge(const struct steady_windows *windows, struct steady_stretch *stretch) {

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "now.h"
+#include "talk.h"
 
 // Often enough for a watching user, too seldom to disturb the measured child.
 enum { POLL_MS = 200, IDLE_SECONDS_MAX = 60, IDLE_POLLS_MAX = IDLE_SECONDS_MAX * 1000 / POLL_MS };
@@ -65,9 +66,11 @@ static bool hangs(struct polled_child *polled) {
 static bool give_up(struct polled_child *polled, const struct ht_child_watch *watch, char *problem,
                     size_t room) {
     double seconds = ht_now_s() - polled->begun_s;
+    char limit[32];
     if (watch->waiting) watch->waiting(watch->context, seconds);
     if (watch->timeout_ns && seconds * 1e9 > (double)watch->timeout_ns) {
-        snprintf(problem, room, "was killed after %.3g s (--timeout)", (double)watch->timeout_ns / 1e9);
+        snprintf(problem, room, "was killed after %s s (--timeout)",
+                 ht_figures(limit, (double)watch->timeout_ns / 1e9, 3));
         return true;
     }
     if (!watch->may_idle && hangs(polled)) {

@@ -20,12 +20,13 @@ static const char *found_text(char text[HT_LIMIT_TEXT_BYTES], uint64_t bytes) {
 }
 
 static const char *outcome_text(const struct ht_limit_result *result, char text[CELL_BYTES]) {
-    char event[32];
+    char event[32], time[32];
     if (!result->known) snprintf(text, CELL_BYTES, "n/a");
     else if (result->lives) snprintf(text, CELL_BYTES, "lives");
     else
-        snprintf(text, CELL_BYTES, "dies at %.3g s of the trace, at event %s",
-                 (double)result->died_at_ns / 1e9, ht_grouped(event, result->died_event));
+        snprintf(text, CELL_BYTES, "dies at %s s of the trace, at event %s",
+                 ht_figures(time, (double)result->died_at_ns / 1e9, 3),
+                 ht_grouped(event, result->died_event));
     return text;
 }
 

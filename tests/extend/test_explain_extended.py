@@ -47,7 +47,7 @@ def test_it_says_what_is_extrapolated(tools: Tools, service: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(("to", "status", "words"), [
-    ("4s", 2, "expected a time after the end of the recording"), ("soon", 2, "--extend"), ("1m", 5, "it does not say how it goes on: ")])
+    ("4s", 2, "expected a time after the end of the recording"), ("soon", 2, "--extend"), ("1m", 5, "cannot be extended: ")])
 def test_what_cannot_be_extended(tools: Tools, service: Path, tmp_path: Path, to: str, status: int, words: str) -> None:
     trace = service if status == 2 else write_service(tools, tmp_path / "day.bin", Service(leak=lambda part: 24 * part, duration_ms=6_000))
     done = run([tools.heaptape, "explain", trace, "--extend", to, *QUICKLY])

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "print.h"
+#include "talk.h"
 
 enum { ROOM = 8192 };
 
@@ -29,6 +30,16 @@ static unsigned say(const char *text, char *written) {
     written[used] = 0;
     close(ends[1]);
     return writes;
+}
+
+static void figures_have_no_exponent(void **state) {
+    (void)state;
+    char text[32];
+    assert_string_equal(ht_figures(text, -32386, 3), "-32,400");
+    assert_string_equal(ht_figures(text, 999.96, 4), "1,000");
+    assert_string_equal(ht_figures(text, 12.345, 3), "12.3");
+    assert_string_equal(ht_figures(text, 0, 3), "0");
+    assert_string_equal(ht_figures(text, 71999.6, 4), "72,000");
 }
 
 static void a_line_is_one_write(void **state) {
@@ -70,6 +81,7 @@ static void long_lines_are_whole(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(figures_have_no_exponent),
         cmocka_unit_test(a_line_is_one_write),
         cmocka_unit_test(what_leads_astray_is_in_letters),
         cmocka_unit_test(the_c_locale_has_ascii),
