@@ -127,7 +127,7 @@ def test_one_kind_of_file_for_another(tmp_path: Path, capsys: pytest.CaptureFixt
     for arguments, words in (
         (["compare", str(trace)], f"{trace}: expected results, lines of JSON as heaptape replay -o writes them, found a trace"),
         (["report", str(trace), "-o", str(tmp_path / "o")], "found a trace"),
-        (["compare", str(results), "--trace", str(results)], "expected a trace (magic \"HTAPETRC\"), found lines of JSON"),
+        (["compare", str(results), "--trace", str(results)], "expected a trace (HTAPETRC), found lines of JSON"),
         (["export", str(results), "-o", str(tmp_path / "o")], "found lines of JSON"),
     ):
         assert main(arguments) == 3

@@ -364,18 +364,21 @@ def test_a_frame_larger_than_its_column_is_refused_before_it_is_inflated(tmp_pat
         _read_all(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"x", b"HTAPERAW" + bytes(200), b"\x7fELF" * 40])
-def test_what_is_no_trace(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize("content, found", [
+    (b"", "an empty file"), (b"x", "another file"), (b"HTAPERAW" + bytes(200), "a raw log: heaptape convert makes"), (b"\x7fELF" * 40, "another file"),
+])
+def test_what_is_no_trace(tmp_path: Path, content: bytes, found: str) -> None:
     path = tmp_path / "t.bin"
     path.write_bytes(content)
-    with pytest.raises(TraceError, match="offset 0: expected a trace"):
+    with pytest.raises(TraceError, match=rf"offset 0: expected a trace \(HTAPETRC\), found {found}"):
         read_trace(path)
 
 
 def test_missing_file_and_folder(tmp_path: Path) -> None:
     for path in (tmp_path / "absent.bin", tmp_path):
-        with pytest.raises(TraceError, match="can't"):
+        with pytest.raises(TraceError, match="can't") as raised:
             read_trace(path)
+        assert "offset" not in str(raised.value)
 
 
 def test_bytes_after_the_footer(tmp_path: Path) -> None:

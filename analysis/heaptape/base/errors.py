@@ -39,15 +39,15 @@ class Undecided(HeaptapeError):
 
 
 class TraceError(HeaptapeError):
-    """A trace that can't be read: names the file, the offset in bytes and what was expected there."""
+    """A trace that can't be read: names the file, the offset in bytes (None: of no place in it) and what was expected there."""
 
     exit_status = EXIT_BAD_INPUT
 
-    def __init__(self, path: str | Path, offset: int, expected: str) -> None:
+    def __init__(self, path: str | Path, offset: int | None, expected: str) -> None:
         self.path = Path(path)
         self.offset = offset
         self.expected = expected
-        super().__init__(f"{path}: offset {offset}: {expected}")
+        super().__init__(f"{path}: {expected}" if offset is None else f"{path}: offset {offset}: {expected}")
 
 
 class ResultsError(HeaptapeError):

@@ -140,6 +140,15 @@ class Column:
     start: int
 
 
+def _other_file(start: bytes) -> str:
+    """What was given in place of a trace, in words."""
+    if not start:
+        return "an empty file"
+    if start.startswith(b"HTAPERAW"):
+        return "a raw log: heaptape convert makes a trace of it"
+    return "lines of JSON: results, as heaptape replay -o writes them" if start.startswith(b"{") else "another file"
+
+
 class TraceFile:
     """An open trace: reads and checks whole sections by their place in the file."""
 
@@ -148,7 +157,7 @@ class TraceFile:
         try:
             self._file: BinaryIO = open(self.path, "rb")
         except OSError as error:
-            raise TraceError(path, 0, f"can't open: {error.strerror}") from error
+            raise TraceError(path, None, f"can't open: {error.strerror}") from error
         self.bytes = os.fstat(self._file.fileno()).st_size
         self._of_thread = threading.local()
         self.header = self._read_header()
@@ -170,8 +179,7 @@ class TraceFile:
     def _read_header(self) -> Header:
         raw = self._read_at(0, HEADER.size)
         if not raw.startswith(HEADER_MAGIC[: len(raw)]) or not raw:
-            found = ", found lines of JSON: results, as heaptape replay -o writes them" if raw.startswith(b"{") else ""
-            raise self.fail(0, f'expected a trace (magic "HTAPETRC"){found}')
+            raise self.fail(0, f"expected a trace (HTAPETRC), found {_other_file(raw)}")
         if len(raw) < HEADER.size:
             raise self.fail(len(raw), "file ends within the header of 64 bytes")
         _, version, min_reader, features, unit_ns, block_max, _, checksum = HEADER.unpack(raw)
