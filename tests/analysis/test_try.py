@@ -49,7 +49,7 @@ def test_from_a_command_to_the_answer(heaptape_binary: Path, tmp_path: Path) -> 
     assert sorted(path.name for path in folder.iterdir()) == ["report.html", "results.jsonl", "trace.bin"]
     assert f"{folder.name}/report.html" in lines[-1]
     assert "LD_PRELOAD=" in done.stdout or "this gives no reason to change" in done.stdout
-    assert "PYTHONMALLOC" not in done.stdout
+    assert ("Set PYTHONMALLOC=malloc too" in done.stdout) == ("LD_PRELOAD=" in done.stdout)
 
 
 @pytest.mark.thorough
@@ -107,7 +107,9 @@ def test_the_table_has_at_most_eight_lines(tmp_path: Path) -> None:
     ("/usr/bin/ruby3.1", None, False)])
 def test_python_keeps_small_objects(executable: str, chosen: str | None, keeps: bool) -> None:
     context = {"executable": executable, **({"env.PYTHONMALLOC": chosen} if chosen else {})}
-    assert Recorded(Path("t.bin"), {"context": context}, 0, 0, []).keeps_small_objects == keeps
+    recorded = Recorded(Path("t.bin"), {"context": context}, 0, 0, [])
+    assert recorded.keeps_small_objects == keeps
+    assert recorded.needs_variable == ("PYTHONMALLOC=malloc_debug" if chosen == "malloc_debug" else "")
 
 
 def test_processes_of_one_name(heaptape_binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,8 +28,16 @@ class Recorded(RecordedTrace):
     @property
     def keeps_small_objects(self) -> bool:
         """Whether it is a CPython that serves small objects itself, so that malloc sees few of its calls."""
-        chosen = str(self.context.get("env.PYTHONMALLOC") or "")
-        return self.executable.startswith("python") and not chosen.startswith("malloc")
+        return self.executable.startswith("python") and not self._python_malloc.startswith("malloc")
+
+    @property
+    def needs_variable(self) -> str:
+        """What has to be in the environment with another allocator, so that its calls are those that were recorded; or ""."""
+        return f"PYTHONMALLOC={self._python_malloc}" if self.executable.startswith("python") and not self.keeps_small_objects else ""
+
+    @property
+    def _python_malloc(self) -> str:
+        return str(self.context.get("env.PYTHONMALLOC") or "")
 
 
 def run_recorded(heaptape: str, command: list[str], logs: Path, seconds: float | None) -> int:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
-from typing import Any
 
 from ..base.errors import EXIT_FAILED, HeaptapeError, UsageError
 from ..base.printable import printable
@@ -78,12 +77,14 @@ def _summary(folder: Path, baseline: str) -> Summary:
     return summarise(experiments(frame)[0], baseline, traces=[folder / "trace.bin"])
 
 
-def _use(summary: Summary, command: list[str], context: dict[str, Any]) -> list[str]:
+def _use(summary: Summary, command: list[str], recorded: Recorded) -> list[str]:
     lines = []
-    kind, linked = (str(context.get(key) or "") for key in ("allocator_name", "linked_allocator"))
+    kind, linked = (str(recorded.context.get(key) or "") for key in ("allocator_name", "linked_allocator"))
     for use in uses(summary, shlex.join(command), kind, linked):
         lines += ["", f"To use {use.allocator}:", *(f"  {what:7}  {line}" for what, line in use.lines)] if use.lines else \
             ["", f"{use.allocator} is not a library and can't be preloaded ({use.path})."]
+    if lines and recorded.needs_variable:
+        lines += ["", f"Set {recorded.needs_variable} too, as in the recording: without it Python allocates objects of up to 512 bytes itself."]
     return lines or ["", no_reason(summary)]
 
 
@@ -95,7 +96,7 @@ def _answer(summary: Summary, recorded: Recorded, why_baseline: str, command: li
     if recorded.keeps_small_objects:
         lines += ["Python allocates objects of up to 512 bytes itself: they are not compared. To compare them too: "
                   f"PYTHONMALLOC=malloc heaptape try -- {shlex.join(command)}"]
-    lines += _use(summary, command, recorded.context)
+    lines += _use(summary, command, recorded)
     if recorded.others:
         lines += ["", f"{recorded.executable} (process {recorded.context.get('pid')}) was compared; there are {recorded.others} other logs; "
                   "--process NAME takes another."]
