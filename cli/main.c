@@ -104,8 +104,8 @@ static const struct ht_verb *verb_named(const char *name) {
 }
 
 static int no_such_verb(const char *name) {
-    ht_print(stderr, "heaptape: there is no verb '%s'\n\n", name);
-    return print_help(stderr, HT_EXIT_USAGE);
+    ht_print(stderr, "heaptape: there is no verb '%s'; heaptape --help lists them\n", name);
+    return HT_EXIT_USAGE;
 }
 
 // heaptape help [VERB|--json]

@@ -223,6 +223,7 @@ static void print_ratios(const struct stats_reallocs *reallocs) {
 
 static void print_reallocs(const struct trace_stats *stats) {
     const struct stats_reallocs *reallocs = &stats->reallocs;
+    uint64_t half = stats_quantile(reallocs->chain_length, 0.5);
     char a[32], b[32], c[32], d[32];
     if (!reallocs->resized) return;
     ht_print(stdout, "\nreallocs of a block  %s: %s grown, %s shrunk, %s kept their size\n",
@@ -230,9 +231,9 @@ static void print_reallocs(const struct trace_stats *stats) {
              ht_grouped(c, reallocs->shrunk), ht_grouped(d, reallocs->same));
     ht_print(stdout, "  %s added, %s to copy if every one moved\n",
              ht_bytes(a, (double)reallocs->added_bytes), ht_bytes(b, (double)reallocs->kept_bytes));
-    ht_print(stdout, "  %s blocks were resized, half of them %s times or less, one %s times\n",
-             ht_grouped(a, reallocs->chains), ht_grouped(b, stats_quantile(reallocs->chain_length, 0.5)),
-             ht_grouped(c, reallocs->longest_chain));
+    ht_print(stdout, "  %s blocks were resized, half of them at most %s time%s, one %s time%s\n",
+             ht_grouped(a, reallocs->chains), ht_grouped(b, half), half == 1 ? "" : "s",
+             ht_grouped(c, reallocs->longest_chain), reallocs->longest_chain == 1 ? "" : "s");
     print_ratios(reallocs);
 }
 

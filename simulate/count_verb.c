@@ -18,7 +18,7 @@
 #include "verbs.h"
 
 // As of env(1) and timeout(1): our own failures are none of the program's statuses.
-enum { EXIT_COUNT_FAILED = 125, EXIT_BY_SIGNAL = 128 };
+enum { EXIT_COUNT_FAILED = 125, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127, EXIT_BY_SIGNAL = 128 };
 
 struct options {
     const char *output;
@@ -177,7 +177,10 @@ int ht_verb_count(int argc, char **argv) {
         if (!options.quiet) print_process(process, &model);
     }
     bool none = !json_array_size(processes);
-    if (none) ht_print(stderr, "heaptape count: no process left counts\n");
+    // Valgrind has said so itself where it can't run the program.
+    bool ran =
+        !WIFEXITED(status) || WEXITSTATUS(status) < EXIT_CANNOT_RUN || WEXITSTATUS(status) > EXIT_NOT_FOUND;
+    if (none && ran) ht_print(stderr, "heaptape count: no process left counts\n");
     json_t *all = with_processor(processes, &model);
     int failed = options.output ? write_json(options.output, all) : 0;
     json_decref(all);

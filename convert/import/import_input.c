@@ -78,7 +78,7 @@ static void find_member(struct import_input *input) {
     if (input->member) fail_input(input, 0, "the zip has no member ", input->member);
     else
         fail_input(input, 0, "expected a trace, found ",
-                   is_zip(input) ? "there is no file in the zip" : "the file is empty");
+                   is_zip(input) ? "a zip without a file" : "an empty file");
 }
 
 // Only one trace can come of it: which, is not for us to guess.

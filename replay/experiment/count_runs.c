@@ -142,6 +142,8 @@ static void print_times(const json_t *all, const char *part, const struct ht_cos
     }
     putchar('\n');
     ht_cost_table_print(stdout, &table, model);
+    if (!strcmp(part, "time"))
+        puts("modelled: the calls and the first touches of what they return, less the null replayer's");
 }
 
 static void print_program(const json_t *all, const char *baseline) {

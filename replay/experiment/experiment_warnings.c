@@ -168,7 +168,8 @@ static void warn_of_rounds(const struct ht_experiment *x, const struct ht_compar
     if (c->count < 2) return;
     if (c->rounds < HT_BOOTSTRAP_ROUNDS_MIN) {
         snprintf(remedy, sizeof remedy,
-                 x->plan->rounds ? "--rounds auto, or %d and more" : "a larger --budget", SUGGESTED_ROUNDS);
+                 x->plan->rounds ? "use --rounds auto, or %d and more" : "use a larger --budget",
+                 SUGGESTED_ROUNDS);
         ht_warn(warnings, HT_WARNING_FEW_ROUNDS, remedy,
                 "%zu round%s too few to resample: intervals assume log-normal ratios", c->rounds,
                 c->rounds == 1 ? " is" : "s are");

@@ -132,8 +132,14 @@ size_t ht_snapshot_all(struct ht_experiment *x) {
     curves.of_memory = malloc(bytes);
     curves.stretches = ht_stretches_choose(x->built, curves.stretch_sample);
     char problem[PROBLEM_BYTES] = "no memory";
-    if (mkdir(folder, 0777) && errno != EEXIST) {
-        ht_print(stderr, "heaptape replay: %s: cannot create: %s\n", folder, strerror(errno));
+    struct stat found;
+    bool made = !mkdir(folder, 0777);
+    if (!made && errno == EEXIST && !stat(folder, &found)) {
+        made = S_ISDIR(found.st_mode);
+        errno = ENOTDIR;
+    }
+    if (!made) {
+        ht_print(stderr, "heaptape replay: --snapshots: %s: cannot create: %s\n", folder, strerror(errno));
         failed = 1;
     } else if (!curves.null || !curves.of_memory ||
                !read_memory(x, x->null_choice, NULL, curves.null, problem) ||

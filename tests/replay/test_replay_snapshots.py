@@ -88,7 +88,8 @@ def test_accounts_along_the_trace(tools: Tools, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("words", "status", "said"), [
     (["--at", "peak"], 2, b"--snapshots"), (["--snapshots", "s", "--at", "noon"], 2, b"noon"), (["--snapshots", "s", "--scale", "2"], 2, b"--scale"),
-    (["--snapshots", "s", "-o", "r"], 2, b"-o"), (["--snapshots", "s", "--pass", "memory"], 2, b"--pass"), (["--snapshots", "/dev/null/s"], 1, b"cannot create")])
+    (["--snapshots", "s", "-o", "r"], 2, b"-o"), (["--snapshots", "s", "--pass", "memory"], 2, b"--pass"), (["--snapshots", "/dev/null/s"], 1, b"cannot create"),
+    (["--snapshots", "/etc/passwd"], 1, b"--snapshots: /etc/passwd: cannot create: Not a directory\n")])
 def test_wrong_use(tools: Tools, tmp_path: Path, words: list[str], status: int, said: bytes) -> None:
     done = run([tools.replay_program, "-q", "--alloc", "glibc", *words, ROOT / "traces" / "sqlite3-small.bin"], cwd=tmp_path)
     assert done.returncode == status and said in done.stderr and not list(tmp_path.iterdir())

@@ -140,6 +140,8 @@ def test_what_it_cannot_do_is_one_line(tools: Tools, tmp_path: Path) -> None:
     assert done.returncode == 125
     assert done.stderr.decode() == f"heaptape count: {output}: cannot create: No such file or directory\n"
     assert run([tools.heaptape, "count"]).returncode == 2
+    done = run([tools.heaptape, "count", "-i", "--", "/no/such/program"])
+    assert done.stderr.count(b"\n") == 1 and b"/no/such/program" in done.stderr
 
 
 def test_nothing_is_left_in_the_temporary_folder(tools: Tools, tmp_path: Path) -> None:
