@@ -89,7 +89,7 @@ const struct ht_page ht_page_extend = {
             {"heaptape replay --extend 24h app.bin", "Replay a day without writing it"},
             {0}},
     .statuses = (const struct ht_fact[]){HT_USUAL_STATUSES,
-                                         {"5", "The load is not steady, or too short to say"},
+                                         {"5", "The load is not steady, or the recording too short to say"},
                                          {0}},
     .see_also = "replay slice info"};
 

@@ -32,7 +32,7 @@ def parser() -> VerbParser:
                   ("heaptape explain app.bin --alloc glibc,jemalloc --html explain.html", "Two allocators side by side, with pictures"),
                   ("heaptape explain app.bin --extend 24h --at end", "After a day of the same load, if that is steady"),
                   ("heaptape explain app.bin --budget 0", "Without trying cures")],
-        statuses=[*USUAL_STATUSES, ("5", "With --extend: the load is not steady, or too short to say")])
+        statuses=[*USUAL_STATUSES, ("5", "With --extend: the load is not steady, or the recording too short to say")])
     explain.add_argument("trace", metavar="TRACE")
     explain.add_argument("--alloc", metavar="LIST", help="Replay under these, as heaptape replay --alloc takes them; under more than one no cures "
                          "are tried (default: the recorded one if it is built, else glibc)")

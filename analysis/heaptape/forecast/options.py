@@ -40,7 +40,7 @@ def parser() -> VerbParser:
         examples=[("heaptape forecast app.bin --to 24h", "RSS after a day under every allocator"),
                   ("heaptape forecast app.bin --to 24h --cpus 4,64 --scale 4", "Four times the load, on 4 and on 64 processors"),
                   ("heaptape forecast app.bin --to 24h --alloc glibc,jemalloc --json", "Two of them, as JSON")],
-        statuses=[*USUAL_STATUSES, ("5", "The load is not steady, or too short to say")])
+        statuses=[*USUAL_STATUSES, ("5", "The load is not steady, or the recording too short to say")])
     forecast.add_argument("trace", metavar="TRACE")
     forecast.add_argument("--to", type=duration, required=True, metavar="TIME", help="Predict for TIME since the trace's start, such as 24h (required)")
     forecast.add_argument("--alloc", metavar="LIST", default="all", help="Replay under these, as heaptape replay --alloc takes them (default: all)")
