@@ -362,3 +362,9 @@ Anonymous:          1024 kB
 Anonymous:            16 kB
 """
     assert _data_bytes_of(smaps) == 12 * 1024
+def test_an_order_of_what_does_not_differ_is_none() -> None:
+    from heaptape.validate.table import _order
+
+    assert _order({"spearman": 1.0, "resolved": 0}) == "n/a (no difference resolved)" and _order({"spearman": 1.0, "resolved": 1}) == "1.00"
+    for agrees, text in ((None, "n/a (no difference resolved)"), (True, "0.80")):
+        assert _order({"spearman": 0.8, "best": {"agrees": agrees}, "worst": {"agrees": None}}) == text

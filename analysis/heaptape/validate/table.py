@@ -91,7 +91,7 @@ def _latency_table(good: list[dict[str, Any]]) -> list[str]:
 def _agreement_lines(document: dict[str, Any]) -> list[str]:
     agreed, lines = document["agreement"], []
     titles = {"peak": "peak RSS", "mean": "mean RSS", "cpu": "CPU"}
-    texts = [f"{title} {decimal(agreed[name]['spearman'])}" for name, title in titles.items() if name in agreed]
+    texts = [f"{title} {_order(agreed[name])}" for name, title in titles.items() if name in agreed]
     lines.append(f"rank correlation (Spearman): {', '.join(texts)}")
     for name in ("peak", "mean"):
         if name in agreed:
@@ -103,6 +103,12 @@ def _agreement_lines(document: dict[str, Any]) -> list[str]:
     lines.append(f"recorded RSS curve against that of {curve['allocator']}'s replay: {_share(curve['difference']).lstrip('+')} apart on average"
                  if curve else "recorded RSS curve: the recorded allocator was not replayed")
     return lines
+
+
+def _order(agreed: dict[str, Any]) -> str:
+    """An order of values that do not differ is chance, and no agreement."""
+    differ = agreed["resolved"] > 0 if "resolved" in agreed else any(agreed[end]["agrees"] is not None for end in ("best", "worst"))
+    return decimal(agreed["spearman"]) if differ else "n/a (no difference resolved)"
 
 
 def _ends_line(title: str, best: dict[str, Any], worst: dict[str, Any]) -> str:
