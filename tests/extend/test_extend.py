@@ -160,7 +160,7 @@ def test_growth_goes_on_as_it_was(tools: Tools, services: dict[str, Path], tmp_p
 @pytest.mark.parametrize(("kind", "options", "words"), [
     ("accelerating", (), "faster and faster|do not change evenly"),
     ("leak", (), "whether that slows down or speeds up would show in a longer stretch"),
-    ("day", (), "changes|do not change evenly|one phase|fall by"),
+    ("day", (), "changes|do not change evenly|one phase|fall: "),
     ("phases", ("--from", 2, "--until", 11), "one phase of several"),
     ("phases", (), "no steady stretch"),
     ("plain", ("--from", 5, "--until", 5.2), "too short"),
