@@ -65,7 +65,9 @@ static void find_by_walk(void *argument) {
     stack_walk(&walk, find->t->stack, settings.site_frames);
     stack_walk_learn(&walk, settings.site_frames);
     find->site = site_log_number(find->t, &walk);
-    if (find->site && walk.regular) tree_insert(&tree, &walk, find->site);
+    // The tree is of the log that is written now. A call that began before that, and ended in a forked child or after a
+    // resume, has its stack in the log before.
+    if (find->site && walk.regular && find->t->epoch == epoch_now()) tree_insert(&tree, &walk, find->site);
 }
 
 // On a stack of our own: that of the caller may be a signal handler's, of the least size. No handler runs meanwhile, which

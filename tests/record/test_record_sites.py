@@ -69,6 +69,18 @@ def test_children_of_fork(tools: Tools, needs_unwinder: None, tmp_path: Path) ->
             require_known(trace)
 
 
+def test_child_forked_within_malloc(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
+    """It ends the call that was interrupted. What that finds of its stack was written in the parent's log."""
+    done = run([tools.heaptape, "record", "-q", "--sites", "-o", tmp_path / "logs", "--", tools.target("signal_inside"),
+                tmp_path / "counts", "fork_once"])
+    assert done.returncode == 45, done.stderr
+    logs = logs_in(tmp_path / "logs")
+    assert len(logs) == 2
+    for log in logs:
+        with read_trace(tools.convert(log, tmp_path / "t.bin", "--no-parent")) as trace:
+            require_known(trace)
+
+
 def test_resumed_log(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
     """A log of the same process that begins later, too."""
     flag, logs = tmp_path / "flag", tmp_path / "logs"

@@ -14,6 +14,7 @@ enum {
     SIZE_AFTER,
     FORKS = 60,
     JUMPS = 200,
+    CALLS = 100,
     THREADS = 2000
 };
 
@@ -60,6 +61,23 @@ static int fork_in_handler(char *unused) {
         if (child_status(children[i]) != 40) target_fail("a child did not end as it should");
     tally_churn(SIZE_AFTER, 1000);
     return 41;
+}
+
+static void fork_and_wait(int number) {
+    (void)number;
+    pid_t pid = fork();
+    if (pid < 0) target_fail("cannot fork");
+    if (pid && child_status(pid) != 45) target_fail("the child did not end as it should");
+    if (!pid) free(tally_malloc(SIZE_CHILD));
+}
+
+// The child ends the very call that was interrupted, and makes more from the same place.
+static int fork_in_malloc(char *unused) {
+    (void)unused;
+    signal(SIGUSR1, fork_and_wait);
+    signal_safe_malloc_raises = SIGUSR1;
+    tally_churn(SIZE_MAIN, CALLS);
+    return 45;
 }
 
 static void jump_away(int number) {
@@ -126,10 +144,8 @@ static int interrupt_threads(char *unused) {
 }
 
 int main(int argc, char **argv) {
-    static const struct target_mode modes[] = {{"fork", fork_in_handler},
-                                               {"jump", jump_in_handler},
-                                               {"jump_first", jump_from_the_first},
-                                               {"threads", interrupt_threads},
-                                               {NULL, NULL}};
+    static const struct target_mode modes[] = {
+        {"fork", fork_in_handler},           {"fork_once", fork_in_malloc},  {"jump", jump_in_handler},
+        {"jump_first", jump_from_the_first}, {"threads", interrupt_threads}, {NULL, NULL}};
     return run_target_mode(modes, argc, argv);
 }
