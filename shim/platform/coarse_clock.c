@@ -32,14 +32,12 @@ static uint64_t least_counts(int (*read_clock)(clockid_t, struct timespec *)) {
     return least;
 }
 
-// Can the page be read, and is it one that only the kernel writes? It checks an address before it checks what to do with
-// it; and it lets nobody copy such a page by process_vm_readv, while it does copy every other page that can be read.
+// Can the page be read, and is it one that only the kernel writes? It lets nobody copy such a page by process_vm_readv,
+// while it does copy every other page that can be read.
 static bool is_kernels(const volatile uint64_t *page) {
-    enum { NO_SUCH_OPERATION = -1, SIGNAL_SET_BYTES = 8 };
     uint64_t word;
     struct iovec to = {&word, sizeof word}, from = {(void *)(uintptr_t)page, sizeof word};
-    return raw_syscall(SYS_rt_sigprocmask, NO_SUCH_OPERATION, (long)page, 0, SIGNAL_SET_BYTES, 0, 0) ==
-               -EINVAL &&
+    return sys_can_read((uintptr_t)page) &&
            raw_syscall(SYS_process_vm_readv, sys_getpid(), (long)&to, 1, (long)&from, 1, 0) == -EFAULT;
 }
 

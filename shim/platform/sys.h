@@ -117,6 +117,12 @@ static inline bool sys_read_own(const void *from, void *to, size_t bytes) {
     return raw_syscall(SYS_process_vm_readv, sys_getpid(), (long)&ours, 1, (long)&theirs, 1, 0) ==
            (long)bytes;
 }
+// Can a load from there do without a fault of the program's? The kernel reads a set of signals before it checks what it is
+// to do with it.
+static inline bool sys_can_read(uintptr_t at) {
+    enum { NO_SUCH_OPERATION = -1, SIGNAL_SET_BYTES = 8 };
+    return raw_syscall(SYS_rt_sigprocmask, NO_SUCH_OPERATION, (long)at, 0, SIGNAL_SET_BYTES, 0, 0) == -EINVAL;
+}
 static inline void sys_yield(void) { raw_syscall(SYS_sched_yield, 0, 0, 0, 0, 0, 0); }
 static inline void sys_nap(long ns) {
     const struct timespec nap = {.tv_nsec = ns};

@@ -1,5 +1,6 @@
 #include "stack_walk.h"
 
+#include "settings.h"
 #include "site_map.h"
 #include "state.h"
 #include "sys.h"
@@ -18,7 +19,7 @@ enum {
     MAIN_STACK_BYTES_MAX = 128 << 20,  // the kernel maps nothing nearer to its end
     THREAD_BYTES_MAX = 256 << 10,      // what libc and thread-local storage take of a stack's end
     FRAME_BYTES_MAX = 256 << 10,
-    BELOW_BYTES = 64 << 10
+    BELOW_BYTES = 16 << 10
 };
 
 // What follows a return address: how far up the next one lies, in the low bits, in units of 8 bytes.
@@ -115,13 +116,16 @@ static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *arg
 }
 
 // Do the frames lead without a gap to the end of this thread's stack, or to what is known of it? Then that is known to begin
-// below them.
+// below them, as far as all of it can be read: a stack of the program's making may lie right below, behind a page that must
+// not be touched, and the words that distinguish another thread's stacks may lie there.
 static void extend_own_stack(const struct unwinding *unwinding) {
     uintptr_t first = unwinding->cfa, last = unwinding->last_cfa, end = own_stack.end;
     if (unwinding->gap || first >= end || last >= end || last < first) return;
     if (last < own_stack.start && end - last > THREAD_BYTES_MAX) return;
-    uintptr_t start = first > BELOW_BYTES ? first - BELOW_BYTES : 0;
-    if (start < own_stack.start) own_stack.start = start;
+    uintptr_t page = settings.page_bytes, start = own_stack.start,
+              lowest = first > BELOW_BYTES ? first - BELOW_BYTES : 0;
+    for (uintptr_t at = (start - 1) & ~(page - 1); start > lowest && sys_can_read(at); at -= page) start = at;
+    if (start <= first) own_stack.start = start;
 }
 
 // By libgcc. Where it finds nothing, the caller alone.

@@ -16,7 +16,7 @@ from tool_runner import Argument, Tools, clean_environment, logs_in, run
 from waiting import wait_until
 
 FRAMES = "64"
-KINDS = ("recursion", "alloca", "threads", "signal", "coroutine", "plugins")
+KINDS = ("recursion", "alloca", "threads", "signal", "coroutine", "guarded", "plugins")
 
 
 @pytest.fixture
@@ -32,8 +32,8 @@ def site_kinds(tools: Tools, kind: str) -> list[Argument]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_right_stacks(tools: Tools, needs_unwinder: None, kind: str) -> None:
-    """Stacks of one depth that differ in a single address, with frames that vary, of threads, handlers and coroutines; code
-    that comes to lie where other code was."""
+    """Stacks of one depth that differ in a single address, with frames that vary, of threads, handlers and coroutines, also of
+    one below the guard of a thread's stack; code that comes to lie where other code was."""
     found = record([str(word) for word in site_kinds(tools, kind)], tools.build)
     assert (found["right"], found["unknown"]) == (found["allocations"], 0)
 

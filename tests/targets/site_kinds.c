@@ -1,5 +1,5 @@
 // Allocations from stacks that are hard to distinguish or to unwind, by the kind asked for:
-//     site_kinds recursion|alloca|threads|signal|coroutine|plugins LIBRARY...
+//     site_kinds recursion|alloca|threads|signal|coroutine|guarded|plugins LIBRARY...
 // `plugins` opens and closes the libraries in turn, each of which has a function `work`, so that one comes to lie where
 // another was.
 #include <alloca.h>
@@ -10,9 +10,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <ucontext.h>
 
 enum { DEPTH = 3000, THREADS = 4, ROUNDS = 50, PLUGIN_CALLS = 20, STACK_BYTES = 64 << 10 };
+// Of `guarded`: how far below what libc knows of a thread frames lie. The second is in the guard of a stack of STACK_BYTES.
+enum {
+    GUARD_BYTES = 64 << 10,
+    LEAF_AT = STACK_BYTES + GUARD_BYTES + (32 << 10),
+    FAR_AT = STACK_BYTES + GUARD_BYTES / 2
+};
+enum { CALLS_BEFORE = 34000, CALLS_BETWEEN = 300, TRIES = 8 };
 
 static __thread void *volatile kept[2];  // so that no pair is dropped
 
@@ -69,6 +77,83 @@ static void coroutines(void) {
     free(stack);
 }
 
+static __attribute__((noinline)) void leaf(void) {
+    kept[0] = malloc(1);
+    free(kept[0]);
+    __asm__ volatile("");
+}
+
+static __attribute__((noinline)) void others(unsigned calls) {
+    for (unsigned i = 0; i < calls; i++) {
+        kept[1] = malloc(2);
+        free(kept[1]);
+    }
+}
+
+// Calls the function with a stack that lies so far below what libc knows of the thread.
+static __attribute__((noinline)) void call_at(uintptr_t below, void (*function)(void)) {
+    uintptr_t at = ((uintptr_t)__builtin_thread_pointer() - below) & ~(uintptr_t)15;
+    char *volatile room = alloca((uintptr_t)__builtin_frame_address(0) - at);
+    room[0] = 1;
+    function();
+    __asm__ volatile("");
+}
+
+static __attribute__((noinline)) void leaf_deep_down(void) { call_at(LEAF_AT, leaf); }
+static __attribute__((noinline)) void one_way(void) {
+    leaf_deep_down();
+    __asm__ volatile("");
+}
+static __attribute__((noinline)) void other_way(void) {
+    leaf_deep_down();
+    __asm__ volatile("");
+}
+
+// Stacks that part far above the leaf.
+static void *part_far_up(void *unused) {
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        call_at(FAR_AT, one_way);
+        call_at(FAR_AT, other_way);
+    }
+    return unused;
+}
+
+static void run_below_guard(void) {
+    for (unsigned try = 0; try < TRIES; try++) {
+        others(CALLS_BETWEEN);
+        leaf_deep_down();
+    }
+}
+
+// The same leaf, at the same distance, on a coroutine's stack below the thread's own and its guard.
+static void *allocate_below_guard(void *stack) {
+    others(CALLS_BEFORE);
+    if (getcontext(&coroutine)) abort();
+    coroutine.uc_stack.ss_sp = stack;
+    coroutine.uc_stack.ss_size = STACK_BYTES;
+    coroutine.uc_link = &caller;
+    makecontext(&coroutine, run_below_guard, 0);
+    if (swapcontext(&caller, &coroutine)) abort();
+    return NULL;
+}
+
+static void run_thread(const pthread_attr_t *attributes, void *(*body)(void *), void *argument) {
+    pthread_t thread;
+    if (pthread_create(&thread, attributes, body, argument) || pthread_join(thread, NULL)) abort();
+}
+
+static void guarded(void) {
+    pthread_attr_t attributes;
+    char *low =
+        mmap(NULL, 2 * STACK_BYTES + GUARD_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (low == MAP_FAILED || mprotect(low + STACK_BYTES, GUARD_BYTES, PROT_NONE)) abort();
+    if (pthread_attr_init(&attributes) ||
+        pthread_attr_setstack(&attributes, low + STACK_BYTES + GUARD_BYTES, STACK_BYTES))
+        abort();
+    run_thread(NULL, part_far_up, NULL);
+    run_thread(&attributes, allocate_below_guard, low);
+}
+
 static void plugins(char **libraries) {
     for (unsigned round = 0; round < ROUNDS; round++)
         for (char **name = libraries; *name; name++) {
@@ -97,6 +182,8 @@ int main(int argc, char **argv) {
         for (int i = 0; i < 10; i++) raise(SIGUSR1);
     } else if (!strcmp(kind, "coroutine")) {
         coroutines();
+    } else if (!strcmp(kind, "guarded")) {
+        guarded();
     } else if (!strcmp(kind, "plugins")) {
         plugins(argv + 2);
     } else {
