@@ -1,10 +1,12 @@
 // prctl and syscall, watched for the moment at which the program forbids itself system calls (seccomp). From
 // then on any call of ours may be its end, so the recorder makes none: it goes on in room prepared just
 // before, without samples, and stops when that is used up. Where the cycle counter is forbidden it stops at
-// once. By syscall() a program may also fork and limit itself past the functions that are watched for that.
+// once. By syscall() a program may also fork and limit itself past the functions that are watched for that; and by
+// clone() it may share its descriptors with a process that is no thread.
 #include <errno.h>
 #include <sched.h>
 
+#include "apart.h"
 #include "log_file.h"
 #include "sys.h"
 #include "wrap.h"
@@ -40,19 +42,19 @@ int wrap_prctl(int option, long a, long b, long c, long d) {
     return result;
 }
 
-// A fork without libc's: its handlers do not run. One that gives the child another stack can't come this way.
-static bool is_fork(long number, long flags, long bytes) {
+// The flags of a clone by number; those of a thread where it is none, or one that the kernel will refuse.
+static uint64_t clone_flags(long number, long flags, long bytes) {
     enum { CLONE3_BYTES_MIN = 64 };
     uint64_t first = CLONE_VM;
 #ifdef SYS_fork
-    if (number == SYS_fork) return true;
+    if (number == SYS_fork) return 0;
 #endif
-    if (number != SYS_clone3) return number == SYS_clone && !(flags & CLONE_VM);
+    if (number == SYS_clone) return (uint64_t)flags;
     // It takes a struct that begins with its flags. What the kernel would refuse is the kernel's to refuse.
-    if (bytes < CLONE3_BYTES_MIN || !recorder_may_call()) return false;
-    bool readable = sys_read_own((const void *)flags, &first, sizeof first);
+    if (number != SYS_clone3 || bytes < CLONE3_BYTES_MIN || !recorder_may_call()) return CLONE_VM;
+    if (!sys_read_own((const void *)flags, &first, sizeof first)) first = CLONE_VM;
     recorder_has_called();
-    return readable && !(first & CLONE_VM);
+    return first;
 }
 
 static long fork_noticed(long number, long a, long b, long c, long d, long e) {
@@ -63,12 +65,30 @@ static long fork_noticed(long number, long a, long b, long c, long d, long e) {
     return result;
 }
 
+// With or without the three arguments behind these. Not a thread of libc's, which makes those otherwise.
+EXPORT int wrap_clone(int (*function)(void *), void *stack, int flags, void *argument, void *parent_tid,
+                      void *tls, void *child_tid) __asm__("clone");
+int wrap_clone(int (*function)(void *), void *stack, int flags, void *argument, void *parent_tid, void *tls,
+               void *child_tid) {
+    static void *_Atomic known;
+    if (!known) known = symbol_behind_us("clone");
+    int (*behind)(int (*)(void *), void *, int, void *, void *, void *, void *) =
+        (int (*)(int (*)(void *), void *, int, void *, void *, void *, void *))known;
+    if (flags & CLONE_FILES) apart_shares_descriptors();
+    if (behind) return behind(function, stack, flags, argument, parent_tid, tls, child_tid);
+    errno = ENOSYS;
+    return -1;
+}
+
 EXPORT long wrap_syscall(long number, long a, long b, long c, long d, long e, long f) __asm__("syscall");
 long wrap_syscall(long number, long a, long b, long c, long d, long e, long f) {
     // Libraries ask what the kernel can do by calls that must fail: those forbid nothing.
     bool strict = number == SYS_seccomp && a == SET_MODE_STRICT && !b && !c;
     bool filter = number == SYS_seccomp && a == SET_MODE_FILTER && c;
-    if (unlikely(is_fork(number, a, b))) return fork_noticed(number, a, b, c, d, e);
+    uint64_t clone_by = clone_flags(number, a, b);
+    if (unlikely(clone_by & CLONE_FILES)) apart_shares_descriptors();
+    // A fork without libc's: its handlers do not run. One that gives the child another stack can't come this way.
+    if (unlikely(!(clone_by & CLONE_VM))) return fork_noticed(number, a, b, c, d, e);
     if (unlikely(wrap_is_limit(number))) return wrap_limit_by_number(number, a, b, c, d);
     if (unlikely(number == SYS_mq_notify && b)) wrap_before_notification();
     if (unlikely(wrap_is_watch(number))) log_stays_closed(number == SYS_fanotify_init);

@@ -56,6 +56,8 @@ static _Atomic bool copies_table;
 static const char several;
 static const char *_Atomic process_is_alone = &several;
 
+static _Atomic bool shares_descriptors;
+
 static _Atomic uint32_t under_way;
 static _Atomic bool in_processes;  // see apart_in_processes
 
@@ -81,6 +83,8 @@ static void give_stack(char *stack) {
 }
 
 void apart_while_alone(const char *alone) { atomic_store(&process_is_alone, alone ? alone : &several); }
+
+void apart_shares_descriptors(void) { atomic_store(&shares_descriptors, true); }
 
 void apart_after_fork(void) {
     atomic_flag_clear(&kept.taken);
@@ -219,7 +223,7 @@ static void run_function(void *argument) {
 // whoever waits for a thread loses the processor, and finds cold caches when it has it again. A fault's handler would
 // overwrite an alternate stack that was left for ours.
 static bool run_here(struct apart *apart) {
-    if (!CALL_ON_STACK_CHANGES_IT || !*(const volatile char *)process_is_alone ||
+    if (!CALL_ON_STACK_CHANGES_IT || !*(const volatile char *)process_is_alone || shares_descriptors ||
         (apart->alternate.ss_flags & SS_ONSTACK) || !table_has_room())
         return false;
     call_on_stack(run_function, apart, apart);

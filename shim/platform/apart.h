@@ -4,7 +4,7 @@
 // find our file under it, and forked children inherit it. And a hook's caller may have hardly any stack. So
 // such work is done by a thread that lives only that long, on a stack of ours and with a table of descriptors
 // of its own, which begins empty; the caller waits for it to be gone. A process's only thread does it itself, on that
-// stack.
+// stack, if no other process shares its descriptors.
 #ifndef HEAPTAPE_APART_H
 #define HEAPTAPE_APART_H
 
@@ -22,6 +22,9 @@ HIDDEN bool run_apart(void (*function)(void *), void *argument, size_t bytes);
 
 // Points to a byte that is not zero while the process has one thread only. NULL, as at the start: it never has.
 HIDDEN void apart_while_alone(const char *alone);
+
+// Another process has this one's descriptors too, from here on and for as long as it lives.
+HIDDEN void apart_shares_descriptors(void);
 
 // From here on not by threads, but by processes on the same memory, for which nobody else waits unless by
 // __WALL. Closing a message queue in any thread of a process ends the notification that the process has asked

@@ -53,6 +53,14 @@ def test_no_descriptor_of_the_recorders_is_seen(tools: Tools, tmp_path: Path, mo
     compared.assert_whole()
 
 
+@pytest.mark.parametrize("mode", ["clone", "clone_by_number"])
+def test_no_descriptor_is_seen_by_who_shares_them(tools: Tools, tmp_path: Path, mode: str) -> None:
+    """A process of one thread, whose table of descriptors another process has as well."""
+    compared = compare_mode(tools, tmp_path, "descriptor_threads", mode, "1", status=69, same_counts=False)
+    assert compared.recording.outcome.stdout == b"0 found otherwise\n"
+    compared.assert_whole()
+
+
 def test_no_descriptor_is_seen_from_outside(tools: Tools, tmp_path: Path) -> None:
     """/proc/PID/fd, read as fast as can be during some thousand samples."""
     logs = tmp_path / "logs"

@@ -2,9 +2,13 @@
 // and whatever it does not find as it left it is somebody else's doing.
 // Usage: descriptor_threads COUNTS MODE [SECONDS]
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #include "target_modes.h"
@@ -15,7 +19,8 @@ enum {
     BLOCK_BYTES = 40000,
     PART_BYTES = 4096,
     FOREIGN_FD = 5,
-    FDS_LOOKED_AT = 64
+    FDS_LOOKED_AT = 64,
+    STACK_BYTES = 64 << 10
 };
 
 static atomic_bool stop;
@@ -129,6 +134,45 @@ static int fork_and_look(char *seconds) {
     return finish(thread, 67, wrong);
 }
 
+static struct looks {
+    bool known[FDS_LOOKED_AT];
+    atomic_bool stop;
+    long wrong;
+} *looks;
+
+static int look_on(void *unused) {
+    (void)unused;
+    while (!looks->stop) looks->wrong += count_unknown(looks->known);
+    return 0;
+}
+
+static void stop_at_alarm(int number) {
+    (void)number;
+    stop = true;
+}
+
+// A process of one thread whose descriptors are another process's as well.
+static int share_descriptors(char *seconds, bool by_number) {
+    int access = PROT_READ | PROT_WRITE;
+    looks = mmap(NULL, sizeof *looks, access, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    char *stack = mmap(NULL, STACK_BYTES, access, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (looks == MAP_FAILED || stack == MAP_FAILED) target_fail("no memory");
+    for (int fd = 0; fd < FDS_LOOKED_AT; fd++) looks->known[fd] = fcntl(fd, F_GETFD) >= 0;
+    pid_t child = by_number ? (pid_t)syscall(SYS_clone, CLONE_FILES | SIGCHLD, NULL, NULL, NULL, NULL)
+                            : clone(look_on, stack + STACK_BYTES, CLONE_VM | CLONE_FILES | SIGCHLD, NULL);
+    if (child == 0) _exit(look_on(NULL));
+    if (child < 0) target_fail("no child");
+    signal(SIGALRM, stop_at_alarm);
+    alarm(seconds ? (unsigned)atoi(seconds) : 3);
+    allocate(NULL);
+    looks->stop = true;
+    if (child_status(child)) target_fail("the child did not end as it should");
+    dprintf(1, "%ld found otherwise\n", looks->wrong);
+    return 69;
+}
+static int share_by_clone(char *seconds) { return share_descriptors(seconds, false); }
+static int share_by_number(char *seconds) { return share_descriptors(seconds, true); }
+
 // For an observer outside: the program itself opens nothing.
 static int allocate_only(char *seconds) {
     pthread_t thread = begin();
@@ -141,6 +185,8 @@ int main(int argc, char **argv) {
     static const struct target_mode modes[] = {{"close_range", close_all_and_read},
                                                {"dup2", put_at_a_number},
                                                {"fork", fork_and_look},
+                                               {"clone", share_by_clone},
+                                               {"clone_by_number", share_by_number},
                                                {"watched", allocate_only},
                                                {NULL, NULL}};
     return run_target_mode(modes, argc, argv);
