@@ -11,8 +11,8 @@
 enum { TURN_BATCHES_MAX = 2048, PROGRESS_BYTES = 1 << 18 };
 
 // How long a stream may wait for another's record before the merge decides that there is none. The inversions
-// come from reading the counter out of order: well below a microsecond. A millisecond leaves room for a
-// stalled core.
+// come from reading the counter out of order: a microsecond or so, on a contended cache line (overtaken_frees.h). A
+// millisecond leaves room for a stalled core.
 static const uint64_t WAIT_LIMIT_NS = 1000000;
 // How long after another thread's free of the address a free may have been overtaken by it.
 static const uint64_t OVERTAKEN_LIMIT_NS = 20000;

@@ -397,7 +397,7 @@ exec {real} "$@"
         done = _run(tmp_path, plan, "--workers", 2, "-o", "r.jsonl", "--markdown", timeout_s=600)
     finally:
         del os.environ["HEAPTAPE_REPLAY"]
-    assert done.returncode == 0 and "is gone" in done.stderr, done.stderr
+    assert done.returncode == 0 and "lost the worker " in done.stderr, done.stderr
     assert (tmp_path / "killed").is_dir()
     runs = _runs(tmp_path / "r.jsonl")
     control = {key[:3] + ("glibc", key[4], True) for key in _expected(["redis", "cc1"], 6)}
