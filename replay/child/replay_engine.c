@@ -28,12 +28,17 @@ __asm__(".text\n.p2align 12\n.skip " HT_LAYOUT_PLACE);
 
 enum { WRITTEN = 0x5a };
 
+// Behind the last of so many pages of a block of `size` bytes, which may have fewer.
+static uint64_t end_page(uint64_t size, uint64_t pages) {
+    uint64_t block_pages = (size + HT_TOUCH_PAGE_BYTES - 1) / HT_TOUCH_PAGE_BYTES;
+    return pages < block_pages ? pages : block_pages;
+}
+
 // Writes one byte in each page from first_page on, of a block of `size` bytes, but no page past `pages`.
 static void touch_pages(const struct ht_lane *lane, char *block, uint64_t first_page, uint64_t size,
                         uint64_t pages) {
-    uint64_t block_pages = (size + HT_TOUCH_PAGE_BYTES - 1) / HT_TOUCH_PAGE_BYTES;
-    if (pages > block_pages) pages = block_pages;
-    for (uint64_t page = first_page; page < pages; page++) {
+    uint64_t behind = end_page(size, pages);
+    for (uint64_t page = first_page; page < behind; page++) {
         ((volatile char *)block)[page * lane->page_stride] = WRITTEN;
     }
 }
@@ -52,10 +57,9 @@ static void copy_bytes(char *from, uint64_t bytes) {
 static void copy_pages(const struct ht_lane *lane, char *block, uint64_t first_page, uint64_t size,
                        uint64_t pages) {
     enum { BESIDE = 256 };
-    uint64_t block_pages = (size + HT_TOUCH_PAGE_BYTES - 1) / HT_TOUCH_PAGE_BYTES;
-    if (pages > block_pages) pages = block_pages;
-    if (first_page < pages) ((volatile char *)block)[first_page * lane->page_stride] = WRITTEN;
-    for (uint64_t page = first_page + 1; page < pages; page++) {
+    uint64_t behind = end_page(size, pages);
+    if (first_page < behind) ((volatile char *)block)[first_page * lane->page_stride] = WRITTEN;
+    for (uint64_t page = first_page + 1; page < behind; page++) {
         uint64_t at = page * HT_TOUCH_PAGE_BYTES, within = (uintptr_t)(block + at) % HT_TOUCH_PAGE_BYTES;
         uint64_t begin = at - within > BESIDE ? at - within - BESIDE : 0;
         uint64_t end = at - within + BESIDE < size ? at - within + BESIDE : size;
