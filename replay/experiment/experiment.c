@@ -71,8 +71,19 @@ static bool addresses_fixed(const struct ht_experiment *x, const struct ht_turn 
     return x->plan->layout_fixed || (turn->pass == HT_PASS_MEMORY && turn->round == 0);
 }
 
+// Whether its warm-up hung, and so would the first round. A later round tries again.
+static bool known_to_hang(struct ht_experiment *x, const struct ht_turn *turn, char *problem, size_t room) {
+    const char *hung = ht_choice_figures_of(x, choice_of(x, turn->who))->hung;
+    if (turn->warm_up || turn->round > 0 || !hung[0]) return false;
+    snprintf(problem, room, "%s", hung);
+    memset(&x->channel.exchange->outcome, 0, sizeof x->channel.exchange->outcome);
+    memset(&x->channel.exchange->figures, 0, sizeof x->channel.exchange->figures);
+    return true;
+}
+
 // Runs the turn's child. What it reported is in the channel until the next one runs.
 static bool run_child(struct ht_experiment *x, const struct ht_turn *turn, char *problem, size_t room) {
+    if (known_to_hang(x, turn, problem, room)) return false;
     struct ht_job job = ht_experiment_job(x, turn->pass);
     job.layout = layout_of(x, turn);
     job.fixed_addresses = addresses_fixed(x, turn);
@@ -282,6 +293,7 @@ static void warm_up_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     x->channel.wrap = NULL;  // who counts or profiles wants the runs that count
     // RSS does not hang on what is warm: without a time pass the figure passes, which are whole replays, are all.
     bool done = turn->pass != HT_PASS_FLAT || run_child(x, turn, problem, sizeof problem);
+    if (!done) ht_note_hung(x, choice_of(x, turn->who), problem);
     if (done && turn->pass == HT_PASS_FLAT) note_warm_up(x, turn);
     if (done) ht_figure_passes(x, choice_of(x, turn->who));
     x->channel.wrap = wrap;

@@ -51,6 +51,11 @@ static void take_off(struct ht_syscall_counts *counts, const struct ht_syscall_c
     }
 }
 
+void ht_note_hung(struct ht_experiment *x, const struct ht_choice *choice, const char *problem) {
+    struct ht_choice_figures *figures = ht_choice_figures_of(x, choice);
+    if (x->channel.hung) snprintf(figures->hung, sizeof figures->hung, "in the warm-up it %.200s", problem);
+}
+
 // Runs the pass, with its system calls counted if that can be had. False if the count took too long.
 static bool run_counted(struct ht_experiment *x, const struct ht_choice *choice, bool *replayed,
                         struct ht_choice_figures *figures) {
@@ -90,6 +95,7 @@ static void account(struct ht_experiment *x, const struct ht_choice *choice,
                                 sizeof figures->problem);
     }
     if (!replayed) {
+        ht_note_hung(x, choice, figures->problem);
         figures->syscalls_counted = false;
         return;
     }

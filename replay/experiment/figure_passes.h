@@ -20,4 +20,7 @@ bool ht_figures_of_memory(struct ht_experiment *experiment, const struct ht_turn
 // must come first. What goes wrong is reported with the figures, and is no failed run.
 void ht_figure_passes(struct ht_experiment *experiment, const struct ht_choice *choice);
 
+// After a run of the warm-up that failed: if it hung, nobody waits for that again in the first round.
+void ht_note_hung(struct ht_experiment *experiment, const struct ht_choice *choice, const char *problem);
+
 #endif

@@ -9,6 +9,7 @@
 struct ht_choice_figures {
     bool tried;                     // the accounting pass has been run
     char problem[256];              // why it failed, or empty
+    char hung[256];                 // if it hangs, what was said of it in the warm-up
     struct ht_latencies latencies;  // of all rounds
     struct ht_accounting_figures accounting;
     bool syscalls_counted;

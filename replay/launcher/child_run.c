@@ -282,6 +282,7 @@ static bool run_to_end(struct ht_child_channel *channel, const struct ht_choice 
     struct ht_child_watch watch = channel->watch;
     // A wrapper may have nothing to do itself, and recorded pauses are meant to be waited for.
     watch.may_idle = wrapped || job->real_ns_per_trace_ns > 0;
+    watch.hung = &channel->hung;
     bool by_itself = ht_child_await(child, &watch, status, problem, problem_room);
     child_pid = 0;
     // Wrappers may have a use for what they leave.
@@ -353,6 +354,7 @@ bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choi
     int status = 0;
     char nonsense[PROBLEM_BYTES];
     struct ht_job asked = ask(channel, choice, job);
+    channel->hung = false;
     // Decoding takes caches from what is timed. Where calls wait for their recorded time, a pause for it would make them late.
     bool timed = job->pass == HT_PASS_FLAT || job->pass == HT_PASS_TIMED;
     bool alternate = timed && job->real_ns_per_trace_ns == 0;

@@ -38,6 +38,7 @@ struct ht_child_channel {
     struct ht_syscall_counter *counter;
     bool processors_asked;  // by the last child: their number, or on which it runs
     bool adopts;            // what children leave behind (left_processes.h)
+    bool hung;              // the last child was killed for that
     uint32_t left;          // processes, by the last child
 };
 

@@ -74,6 +74,7 @@ static bool give_up(struct polled_child *polled, const struct ht_child_watch *wa
         return true;
     }
     if (!watch->may_idle && hangs(polled)) {
+        *watch->hung = true;
         snprintf(problem, room, "hung without CPU time for %d s and was killed", IDLE_SECONDS_MAX);
         return true;
     }

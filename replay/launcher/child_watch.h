@@ -13,6 +13,7 @@ struct ht_child_watch {
     // Called several times a second; NULL if nobody wants to know.
     void (*waiting)(void *context, double seconds);
     void *context;
+    bool *hung;  // becomes true if the child is killed because it hangs
 };
 
 // Waits until the child has ended. Returns true if it ended by itself; false, with problem, if it was killed
