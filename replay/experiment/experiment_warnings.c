@@ -6,6 +6,7 @@
 enum { FEW_CALLS = 10000, SUGGESTED_ROUNDS = 12 };
 static const double busy_cores_max = 0.2, stolen_share_max = 0.02, repaired_share_max = 0.001;
 static const double dropped_share_max = 0.01, control_error_max = 0.01, short_run_ns = 500e3;
+static const double zeroed_share_max = 0.05;
 
 static void warn_of_machine(const struct ht_experiment *x, const struct ht_activity *before,
                             struct ht_warnings *warnings) {
@@ -85,6 +86,20 @@ static void warn_of_trace(const struct ht_experiment *x, const struct ht_recorde
             (unsigned long long)program->lost_calls, (unsigned long long)program->anomalies,
             (unsigned long long)program->foreign_frees, (unsigned long long)program->repairs);
     }
+}
+
+// The recording has them as resident, and so has the prediction.
+static void warn_of_zeroed(const struct ht_experiment *x, struct ht_warnings *warnings) {
+    const struct ht_built_form *built = x->built;
+    double share = (double)built->zeroed_peak_bytes / (double)built->touched_peak_bytes;
+    if (!x->plan->memory_pass || x->plan->touch != HT_TOUCH_RECORDED) return;
+    if (!(share > zeroed_share_max)) return;
+    ht_warn(
+        warnings, HT_WARNING_ZEROED,
+        "record under the allocator in question, too; --touch none is a lower bound",
+        "%.0f %% of the memory at the peak (%.1f MB) is what calloc wrote while recording; whether the program touched it "
+        "is not known: under an allocator that takes such blocks from the kernel, RSS may be lower by that",
+        100 * share, (double)built->zeroed_peak_bytes / 1e6);
 }
 
 static void warn_of_operators(const struct ht_experiment *x, struct ht_warnings *warnings) {
@@ -188,6 +203,7 @@ void ht_experiment_warnings(const struct ht_experiment *x, const struct ht_compa
     warn_of_trace(x, c->program, warnings);
     warn_of_queries(x, warnings);
     warn_of_operators(x, warnings);
+    warn_of_zeroed(x, warnings);
     warn_of_machine(x, before, warnings);
     warn_of_settings(x, c->program, warnings);
     if (x->plan->time_pass) warn_of_time(x, c, warnings);

@@ -68,6 +68,7 @@ static void count_all_copies(struct ht_built_form *built, uint32_t copies) {
     built->inherited_objects *= copies;
     built->live_peak_bytes *= copies;
     built->touched_peak_bytes *= copies;
+    built->zeroed_peak_bytes *= copies;
     built->side_by_side = copies;
 }
 
@@ -94,6 +95,7 @@ static void free_state(struct ht_form_state *form) {
     free(form->slots);
     free(form->publishing);
     free(form->untouched_pages);
+    free(form->zeroed_pages);
     free(form->alignment_bits);
     ht_trace_facts_free(&form->facts);
     free(form);

@@ -29,6 +29,7 @@ struct writing {
     struct ht_similar similar;
     uint64_t live_bytes, step_above_bytes, sample_every;
     uint64_t untouched_bytes;  // of what is live: whole pages that touch=recorded leaves alone
+    uint64_t zeroed_bytes;     // pages that touch=recorded touches because the recording's calloc did
     uint32_t timed_one_in;
     size_t points_room, reading_points_room;
     struct ht_random random;
@@ -187,7 +188,29 @@ static void know_touched_peak(const struct writing *writing) {
     struct ht_built_form *built = writing->form->built;
     assert(writing->untouched_bytes <= writing->live_bytes);
     uint64_t touched_bytes = writing->live_bytes - writing->untouched_bytes;
-    if (touched_bytes > built->touched_peak_bytes) built->touched_peak_bytes = touched_bytes;
+    if (touched_bytes <= built->touched_peak_bytes) return;
+    built->touched_peak_bytes = touched_bytes;
+    built->zeroed_peak_bytes = writing->zeroed_bytes;
+}
+
+// Pages of calloc's that were resident when it returned, because it wrote zeros into recycled memory. Whether the program
+// touched them, too, the recording does not show; of a large block that calloc takes from the kernel it does.
+static int know_zeroed(struct writing *writing, const struct ht_operation *op, const struct ht_birth *birth) {
+    struct ht_form_state *form = writing->form;
+    uint64_t pages = 0, most = op->bytes / HT_TOUCH_PAGE_BYTES;
+    if (op->call == HT_WIDE_CALLOC && !op->frees && op->bytes >= BLOCK_LARGE_BYTES) {
+        pages = birth->pages_before < birth->pages_after ? birth->pages_before : birth->pages_after;
+        if (pages > most) pages = most;
+    }
+    if (pages && ht_form_grow(form, &form->zeroed_pages, &form->zeroed_room, form->slots_count,
+                              sizeof *form->zeroed_pages))
+        return -1;
+    if (op->slot >= form->zeroed_room) return 0;
+    uint32_t *zeroed = &form->zeroed_pages[op->slot];
+    writing->zeroed_bytes -= (uint64_t)*zeroed * HT_TOUCH_PAGE_BYTES;
+    *zeroed = pages < UINT32_MAX ? (uint32_t)pages : UINT32_MAX;
+    writing->zeroed_bytes += (uint64_t)*zeroed * HT_TOUCH_PAGE_BYTES;
+    return 0;
 }
 
 // The slot's block becomes one of so many bytes (HT_NOT_LIVE: of none), of which so many pages stay
@@ -309,7 +332,7 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
         else if (op.pages == HT_PAGES_BY_RULE) op.pages = ht_similar_pages(&writing->similar, &op);
     }
     if (slot && !shape->query && ht_touching_end(&writing->touching, op.slot)) return -1;
-    if (know_untouched(writing, &op)) return -1;
+    if (know_untouched(writing, &op) || (!shape->query && know_zeroed(writing, &op, &birth))) return -1;
     if (!op.frees && !shape->query && know_alignment(form, &op)) return -1;
     uint64_t former_bytes = slot && slot->bytes != HT_NOT_LIVE ? slot->bytes : 0;
     const char *expected = slot ? follow_slot(writing, &op, shape) : NULL;
@@ -537,6 +560,7 @@ static void begin(struct ht_form_state *form) {
     }
     if (form->alignment_bits) memset(form->alignment_bits, 0, form->alignment_room);
     if (form->untouched_pages) memset(form->untouched_pages, 0, form->untouched_room * sizeof(uint32_t));
+    if (form->zeroed_pages) memset(form->zeroed_pages, 0, form->zeroed_room * sizeof(uint32_t));
     for (uint32_t i = 0; i <= form->streams_count; i++) {
         struct ht_stream_state *stream = &form->streams[i];
         free(stream->segment);

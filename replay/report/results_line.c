@@ -41,6 +41,8 @@ static json_t *trace_json(const struct ht_run_result *line) {
     json_set_whole(trace, "rss_peak_bytes", share->anon_bytes ? (double)share->anon_bytes : NAN);
     json_set_whole(trace, "explained_bytes", share->anon_bytes ? (double)share->explained_bytes : NAN);
     json_set_whole(trace, "own_bytes", share->anon_bytes ? (double)share->own_bytes : NAN);
+    json_set_whole(trace, "touched_bytes", (double)built->touched_peak_bytes / copies);
+    json_set_whole(trace, "zeroed_bytes", (double)built->zeroed_peak_bytes / copies);
     json_object_set_new(trace, "extended", extended_json(line->extended));
     return trace;
 }

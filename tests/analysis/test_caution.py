@@ -10,7 +10,7 @@ import pytest
 import results_factory
 from heaptape import read_results, write_report
 from heaptape.__main__ import main
-from heaptape.results.caution import HeapShare, caution, heap_share
+from heaptape.results.caution import HeapShare, caution, heap_share, zeroed_line
 from quick_tier import quick
 
 SEEN = {"rss_peak_bytes": 84_100_000, "explained_bytes": 84_000_000, "own_bytes": 100_000}
@@ -69,3 +69,14 @@ def test_the_trace_is_asked_first() -> None:
     odd = {"recorded_rss_peak_bytes": "much", "recorded_explained_bytes": None, "recorded_own_peak_bytes": True}
     assert heap_share(runs, odd) == HeapShare(84_100_000, 84_000_000, 100_000)
     assert heap_share(pd.DataFrame({"trace_rss_peak_bytes": ["x"]}), odd) is None
+
+
+def test_what_calloc_wrote_while_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = _results(tmp_path, {"touched_bytes": 40_000_000, "zeroed_bytes": 24_000_000})
+    sentence = "60 % of the memory at the peak (24.0 MB) is what calloc wrote while recording; "
+    assert main(["compare", str(results)]) == 0
+    assert sentence in " ".join(capsys.readouterr().out.split())
+    assert sentence in write_report(read_results(results), tmp_path / "r.html").read_text(encoding="utf-8")
+    runs = pd.DataFrame({"touch": ["recorded"], "trace_touched_bytes": [4e7], "trace_zeroed_bytes": [2e6]})
+    assert zeroed_line(runs) == ""  # so much is no news
+    assert zeroed_line(runs.assign(trace_zeroed_bytes=3e7, touch="none")) == ""

@@ -37,7 +37,8 @@ static void build(const struct told *told, struct ht_form_options options, struc
     assert_int_equal(ht_trace_put_context(writer, "{}"), 0);
     for (size_t i = 0; i < told->events; i++) {
         const struct event *e = &told->event[i];
-        ht_trace_put_event(writer, e->op, e->thread, e->time_ns, e->slot, false, e->size, 0);
+        ht_trace_put_event(writer, e->op, e->thread, e->time_ns, e->slot, false, e->size,
+                           ht_op_function(e->op) == HT_CALLOC);
     }
     if (told->residency) ht_trace_put_residency(writer, told->residency);
     for (size_t i = 0; i < told->steps; i++) ht_trace_put_residency_step(writer, &told->step[i]);
@@ -243,6 +244,33 @@ static void a_block_that_became_small_is_all_touched(void **state) {
     ht_form_free(&built);
 }
 
+// Of the memory at the peak, and of blocks that live then. As calloc's is taken what was resident when it returned.
+static void what_calloc_wrote_is_known_at_the_peak(void **state) {
+    (void)state;
+    static struct event events[] = {{OP(CALLOC, PLAIN), 0, 0, 1, 4 << 20},
+                                    {OP(MALLOC, PLAIN), 0, 0, 2, 12000},
+                                    {OP(FREE, PLAIN), 0, 0, 1, 0},
+                                    {OP(MALLOC, PLAIN), 0, 0, 1, 4 << 20},
+                                    {OP(FREE, PLAIN), 0, 0, 1, 0}};
+    const struct ht_residency some = {.event = 0, .pages_before = 700, .pages_after = 900};
+    struct ht_built_form built;
+    struct told told = {events, 3, 1, &some, NULL, 0, NULL, 0};
+    build(&told, (struct ht_form_options){.scale = 2}, &built);
+    assert_int_equal(built.touched_peak_bytes, 2 * (900 * 4096 + 12000));
+    assert_int_equal(built.zeroed_peak_bytes, 2 * 700 * 4096);
+    ht_form_free(&built);
+    told.events = LENGTH(events);  // more is touched later, and none of it by calloc
+    build(&told, (struct ht_form_options){0}, &built);
+    assert_int_equal(built.touched_peak_bytes, 1024 * 4096 + 12000);
+    assert_int_equal(built.zeroed_peak_bytes, 0);
+    ht_form_free(&built);
+    events[0].op = OP(MALLOC, PLAIN);
+    told.events = 3;
+    build(&told, (struct ht_form_options){0}, &built);
+    assert_int_equal(built.zeroed_peak_bytes, 0);
+    ht_form_free(&built);
+}
+
 // What another thread frees is touched at once: not so in a replay on one thread.
 static void only_its_own_thread_fills_a_block(void **state) {
     (void)state;
@@ -443,6 +471,7 @@ int main(void) {
                                        cmocka_unit_test(a_block_is_filled_where_the_program_did),
                                        cmocka_unit_test(a_pause_touches_nothing),
                                        cmocka_unit_test(a_block_that_became_small_is_all_touched),
+                                       cmocka_unit_test(what_calloc_wrote_is_known_at_the_peak),
                                        cmocka_unit_test(only_its_own_thread_fills_a_block),
                                        cmocka_unit_test(blocks_are_filled_behind_the_last_call),
                                        cmocka_unit_test(inherited_blocks_begin_as_full_as_they_were),

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ..base.units import MISSING, byte_count, count, interval, known, listing, nanoseconds, percent
+from ..results.caution import zeroed_line
 from ..results.comparison import (
     BASELINE,
     BOOTSTRAP_ROUNDS_MIN,
@@ -180,6 +181,7 @@ def _set_up_warnings(runs: pd.DataFrame) -> list[str]:
         found.append(f"The processors' frequency governor is {listing(list(dict.fromkeys(governors)))}: cpupower frequency-set -g performance.")
     if any(machine.get("turbo") is True for machine in machines):
         found.append("Turbo is on, so the clock depends on other load.")
+    found += filter(None, [zeroed_line(runs)])
     events = runs["trace_events"].dropna()
     if len(events) and 0 < events.min() < FEW_EVENTS:
         found.append(f"The trace has only {count(events.min())} calls: start-up dominates. Record a longer workload.")

@@ -14,6 +14,7 @@ from ..base.environment import terminal_columns
 from ..base.printable import printable
 from ..base.text_table import table_lines
 from ..base.units import count, decimal, figure, interval, signed_percent, with_nulls
+from ..results.caution import zeroed_line
 from ..results.comparison import BASELINE, MEASURES, SAME, UNRESOLVED, Estimate
 from ..results.counted import counted_figure, counts_by_allocator
 from ..results.differences import differences
@@ -162,7 +163,8 @@ def control_line(controls: dict[str, Estimate]) -> str:
 def notes(summary: Summary) -> list[str]:
     """What stands below the tables."""
     process = PROCESS_NOTE if known_measures(summary.comparison, ("process_rss_peak",)) else ""
-    return [*limit_lines(summary.experiment.runs), *filter(None, [process, control_line(summary.controls), order_line(summary.trends)]), *summary.missing]
+    return [*limit_lines(summary.experiment.runs), *filter(None, [process, control_line(summary.controls), order_line(summary.trends),
+                                                         zeroed_line(summary.experiment.runs)]), *summary.missing]
 
 
 _STYLES = {"faster": "green", "smaller": "green", "slower": "red", "larger": "red", UNRESOLVED: "yellow", SAME: "",

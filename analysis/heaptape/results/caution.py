@@ -13,6 +13,8 @@ from ..base.units import known
 SMALL_SHARE = 5
 UNEXPLAINED_MIN_BYTES = 8 << 20
 """Both as in format/heap_share.c, which says why."""
+ZEROED_SHARE_MAX = 0.05
+"""As in replay/experiment/experiment_warnings.c."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,17 @@ def caution(runs: pd.DataFrame, totals: Mapping[str, Any] | None = None) -> str:
     """One sentence where most of the program's memory is not from malloc, else ""."""
     share = heap_share(runs, totals)
     return share.sentence() if share and share.is_small else ""
+
+
+def zeroed_line(runs: pd.DataFrame) -> str:
+    """One sentence where predicted memory rests on what calloc wrote while recording, else ""."""
+    recorded = runs[runs["touch"] == "recorded"]
+    touched, zeroed = (_first(recorded, f"trace_{key}_bytes") for key in ("touched", "zeroed"))
+    if not touched or not zeroed or zeroed / touched <= ZEROED_SHARE_MAX:
+        return ""
+    return (f"{100 * zeroed / touched:.0f} % of the memory at the peak ({zeroed / 1e6:.1f} MB) is what calloc wrote while recording; "
+            "whether the program touched it is not known: under an allocator that takes such blocks from the kernel, RSS may be "
+            "lower by that. Record under the allocator in question, too; --touch none is a lower bound.")
 
 
 def cautioned(words: str, about: str) -> str:
