@@ -96,8 +96,22 @@ static bool is_step_of(const struct slicing *s, size_t row, uint64_t birth) {
     return row < s->facts.steps_count && s->facts.steps[row].event == birth;
 }
 
+// The first of the pages that were seen in runs, whose rows begin at that one.
+static void put_first_seen(struct slicing *s, size_t row, uint64_t birth, uint64_t pages) {
+    struct ht_residency_step step = s->facts.steps[row];
+    uint64_t time_ns = step.time_ns, seen_pages = step.pages, left = pages;
+    for (; left && is_step_of(s, row, step.event); row++) {
+        step = s->facts.steps[row];
+        if (step.time_ns != time_ns || step.pages != seen_pages) break;
+        if (step.run_pages > left) step.run_pages = left;
+        left -= step.run_pages;
+        step.pages = pages;
+        put_step(s, birth, 0, step);
+    }
+}
+
 // What an inherited block has when the slice begins is there from its start. Between two samples it is taken
-// to have been filled evenly, if from its start on; else it has what was seen last. seen: the first row of that,
+// to have been filled evenly, if no runs were seen before; else it has what was seen last. seen: the first row of that,
 // next: the row behind it.
 static void put_inherited(struct slicing *s, const struct ht_residency_step *before, size_t seen, size_t next,
                           uint64_t new_birth) {
@@ -109,7 +123,8 @@ static void put_inherited(struct slicing *s, const struct ht_residency_step *bef
         double share = (double)(s->base_ns - before->time_ns) / (double)(after->time_ns - before->time_ns);
         step.pages =
             (uint64_t)((double)before->pages + ((double)after->pages - (double)before->pages) * share);
-        put_step(s, new_birth, 0, step);
+        if (!after->run_pages || !step.pages) put_step(s, new_birth, 0, step);
+        else if (after->time_ns > s->base_ns) put_first_seen(s, next, new_birth, step.pages);
     } else if (before->pages) {
         put_step(s, new_birth, 0, step);
     }

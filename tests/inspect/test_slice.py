@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+import naive_writer
 import numpy as np
 import pytest
 from quick_tier import quick
@@ -360,3 +361,21 @@ def test_without_blocks(tools: Tools, traces: dict[str, Path], tmp_path: Path, w
 def test_blocks_that_are_named_badly(tools: Tools, traces: dict[str, Path], tmp_path: Path, words: list[str]) -> None:
     done = run([tools.heaptape, "slice", *words, "-o", tmp_path / "s.bin", traces["threads"]])
     assert done.returncode == 2 and b"expected" in done.stderr and not (tmp_path / "s.bin").exists()
+
+
+@pytest.mark.parametrize("at_ns,expected", [
+    (500, [(0, 20, 0, 4), (0, 20, 30, 16), (500, 40, 0, 4), (500, 40, 30, 20), (500, 40, 60, 16)]),  # half of them, by time
+    (1000, [(0, 40, 0, 4), (0, 40, 30, 20), (0, 40, 60, 16)]),
+    (2000, [(0, 40, 0, 4), (0, 40, 30, 20), (0, 40, 60, 16)]),
+])
+def test_which_pages_a_block_has_where_the_slice_begins(tools: Tools, tmp_path: Path, at_ns: int,
+                                                        expected: list[tuple[int, ...]]) -> None:
+    """It was filled in three runs, of which the trace knows from 1000 ns on."""
+    block, other = naive_writer.Event(1, slot=1, size=1 << 20), naive_writer.Event(1, slot=2, size=8, time=3000)
+    spec = naive_writer.TraceSpec([block, other], residency=[(0, 0, 40)], threads=[(7, 0, 0, 2, 3000, 0, "main")],
+                                  steps=[(0, 1000, 40, first, pages) for first, pages in ((0, 4), (30, 20), (60, 16))])
+    (tmp_path / "t.bin").write_bytes(naive_writer.build(spec)[0])
+    slice_of(tools, tmp_path / "t.bin", tmp_path / "s.bin", "--from-time", f"{at_ns}ns")
+    with read_trace(tmp_path / "s.bin") as piece:
+        steps = piece.residency_steps[["time_ns", "pages", "first_page", "run_pages"]]
+    assert [tuple(row) for row in steps.to_numpy().tolist()] == expected
