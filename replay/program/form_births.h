@@ -1,7 +1,9 @@
-// What the trace knows of the residency of large blocks, taken in the order of their births.
+// What the trace knows of the residency of large blocks, taken in the order of their births; and what is taken from them for
+// blocks of which it knows nothing.
 #ifndef HEAPTAPE_FORM_BIRTHS_H
 #define HEAPTAPE_FORM_BIRTHS_H
 
+#include "form_operation.h"
 #include "form_state.h"
 
 // Of the block that an event made.
@@ -21,5 +23,23 @@ void ht_births_init(struct ht_births *births, const struct ht_form_state *form);
 
 // What is known of the block born by this event. Events are asked for in their order.
 struct ht_birth ht_births_of(struct ht_births *births, uint64_t event);
+
+// The recorder looks at blocks below 64 KiB only now and then (at most every 20 us). Another is filled as the last one was that
+// is known, of nearly its size.
+enum { HT_SIMILAR_LEAST_BYTES = 16 << 10, HT_SIMILAR_END_BYTES = 64 << 10, HT_SIMILAR_CLASSES = 128 };
+
+struct ht_similar_block {
+    uint32_t pages, resident;  // its pages, and how many were resident in the end; 0, 0: none is known
+};
+
+struct ht_similar {
+    struct ht_similar_block
+        known[2][HT_SIMILAR_CLASSES];  // malloc's kind and calloc; by size, in steps of 1.6 %
+};
+
+// So many pages of the block that the operation made were resident in the end.
+void ht_similar_learn(struct ht_similar *similar, const struct ht_operation *op, uint64_t pages);
+// How many that will be of a block of which it is not known; HT_PAGES_BY_RULE: no similar one is.
+uint64_t ht_similar_pages(const struct ht_similar *similar, const struct ht_operation *op);
 
 #endif

@@ -8,7 +8,6 @@
 #include "form_recorded.h"
 #include "form_sections.h"
 #include "form_segments.h"
-#include "form_similar.h"
 #include "form_state.h"
 #include "form_touching.h"
 

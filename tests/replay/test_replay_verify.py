@@ -60,8 +60,10 @@ def test_each_fault_is_caught(tools: Tools, threads_trace: Path, tmp_path: Path,
     lines = done.stderr.decode().splitlines()
     assert words in lines[0] and lines[0].startswith("heaptape replay: faulty: verify: event "), lines
     assert row["pass"] == "verify"
-    assert row["violation_kinds"].keys() == {kind}
-    assert row["violations"] == row["violation_kinds"][kind] > 0
+    # A block may be scribbled on while another thread's realloc moves it.
+    others = {"not_kept"} if fault == "scribble" and not options else set()
+    assert {kind} <= row["violation_kinds"].keys() <= {kind} | others
+    assert row["violations"] == sum(row["violation_kinds"].values()) > 0
     assert row["failures"] > 0 and "violations" in row["problem"]
     assert lines[0] == f"heaptape replay: faulty: verify: {row['violations_told'][0]}"
     # Five are printed, the rest is counted.
