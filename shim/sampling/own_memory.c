@@ -15,15 +15,15 @@ enum {
     SEGMENTS_MAX = 16,
     LOCK_TRIES_MAX = 1 << 14,
     // Counting the program's own pages may take at most one part in this many of the run. What was not used
-    // may be used later, up to a limit, which is also what a run begins with. Counting its mappings alone, without its
-    // data and stacks, may take as much again.
+    // may be used later, up to a limit, which is also what a run begins with. Counting what moves, which is its mappings
+    // and stacks without its data, may take as much again.
     OWN_COST_SHARE = 100,
     // They are counted again when RssAnon has changed by one part in this many.
     OWN_CHANGE_SHARE = 200
 };
 #define CREDIT_STAMPS_MAX (STAMPS_PER_S / 1000)
 // Several times what the rest of a sample takes in a process with one thread.
-#define RANGES_STAMPS_MAX (STAMPS_PER_S / 50000)
+#define MOVING_STAMPS_MAX (STAMPS_PER_S / 50000)
 
 // Where the kernel lists each page by itself, counting more than this would stall the program for tens of
 // milliseconds.
@@ -53,16 +53,18 @@ static struct {
     size_t ranges, next_range;
     uintptr_t stack_end[STACKS_MAX];
     size_t stacks, next_stack;
+    struct range stack[STACKS_MAX];  // where the last whole count found threads' stacks
+    size_t found_stacks, stacks_then;
     uint64_t bytes, counted_bytes;
-    uint64_t range_bytes;    // of `bytes`: of the program's own mappings
+    uint64_t moving_bytes;   // of `bytes`: of the program's own mappings and its threads' stacks
     uintptr_t object_start;  // where the object begins whose file the last mapping was of
     uint64_t object_inode;
     uintptr_t data_end;     // where the zero-initialised data of the last object ends
     uint64_t static_bytes;  // what is none of that and was there before the first allocation: the loader's
     uint64_t last_bytes, last_anonymous_bytes, last_stamp, asked_stamp;
-    uint64_t last_elsewhere_bytes;  // of last_bytes: what a count of the mappings alone does not see
-    int64_t credit_stamps, ranges_credit_stamps;
-    int64_t ranges_cost_stamps;  // of the last count of the mappings alone
+    uint64_t last_elsewhere_bytes;  // of last_bytes: what a count of what moves does not see
+    int64_t credit_stamps, moving_credit_stamps;
+    int64_t moving_cost_stamps;  // of the last count of what moves
     bool any;                    // the rest has been counted
 } measured = {.taken = ATOMIC_FLAG_INIT, .maps = {.fd = -1}, .pages = {.fd = -1}};
 
@@ -249,17 +251,26 @@ static uintptr_t stack_end_in(const struct mapping *mapping, const struct mappin
     return end <= mapping->end ? end : 0;
 }
 
+// Returns where the stack ends, or the start if `end` is 0: there is none.
+static uintptr_t count_stack(uintptr_t start, uintptr_t end) {
+    if (!end) return start;
+    uint64_t bytes_before = measured.bytes;
+    count(start, end, false);
+    measured.moving_bytes += measured.bytes - bytes_before;
+    measured.stack[measured.found_stacks++] = (struct range){start, end};
+    return end;
+}
+
 // Counts what is own of a mapping without a name that follows `before`: zero-initialised data of the object
 // before it, a thread's stack behind its guard, and what the hooks know.
 static void count_anonymous(const struct mapping *mapping, const struct mapping *before) {
-    uintptr_t at = stack_end_in(mapping, before);
+    uintptr_t counted_to = count_stack(mapping->start, stack_end_in(mapping, before)), at = counted_to;
     if (before->kind == MAPPING_OF_FILE && before->writable && before->end == mapping->start &&
         measured.object_start)
         measured.data_end = segment_end(measured.object_start, before->inode, before->end);
     if (at < measured.data_end) at = measured.data_end;  // it may be cut by madvise or mprotect
     if (at > mapping->end) at = mapping->end;
-    if (at < mapping->start) at = mapping->start;
-    count(mapping->start, at, false);
+    count(counted_to, at, false);
     // Where the kernel does not search, counting reserved address space would take too long.
     bool is_useful = mapping->readable || mapping->writable || measured.pages.searches;
     uint64_t bytes_before = measured.bytes;
@@ -270,7 +281,7 @@ static void count_anonymous(const struct mapping *mapping, const struct mapping 
         if (is_useful) count(start, range.end < mapping->end ? range.end : mapping->end, false);
         if (range.end > mapping->end) break;
     }
-    measured.range_bytes += measured.bytes - bytes_before;
+    measured.moving_bytes += measured.bytes - bytes_before;
 }
 
 static void count_mapping(const struct mapping *mapping, const struct mapping *before) {
@@ -298,7 +309,7 @@ static bool copy_tables(void) {
     memcpy(measured.stack_end, own.stack_end, own.stacks * sizeof *own.stack_end);
     unlock();
     measured.next_range = measured.next_stack = 0;
-    measured.bytes = measured.counted_bytes = measured.range_bytes = 0;
+    measured.bytes = measured.counted_bytes = measured.moving_bytes = 0;
     measured.object_start = measured.object_inode = measured.data_end = 0;
     return true;
 }
@@ -307,6 +318,8 @@ static bool copy_tables(void) {
 static bool measure(void) {
     struct mapping mapping, before = {0};
     if (!copy_tables() || !pages_open(&measured.pages)) return false;
+    measured.found_stacks = 0;
+    measured.stacks_then = measured.stacks;
     if (!maps_open(&measured.maps)) {
         pages_close(&measured.pages);
         return false;
@@ -321,15 +334,23 @@ static bool measure(void) {
     return !recorder_sealed && (measured.pages.searches || measured.counted_bytes <= ONE_BY_ONE_MAX);
 }
 
-// The same of the program's own mappings alone, as the hooks know them: an allocator in front of the kernel, such as
-// Python's or Ruby's, moves megabytes of them between two calls of malloc. Only where the kernel searches: else
-// the time depends on the address space.
-static bool measure_ranges(void) {
+// The same of what moves: the program's own mappings, as the hooks know them, since an allocator in front of the kernel,
+// such as Python's or Ruby's, takes and returns megabytes between two calls of malloc, and the stacks of its threads, where
+// the last whole count found them. Only where the kernel searches: else the time depends on the address space.
+static bool measure_moving(void) {
     if (!measured.pages.searches || !copy_tables() || !pages_open(&measured.pages)) return false;
-    for (size_t i = 0; i < measured.ranges && !recorder_sealed; i++)
-        count(measured.range[i].start, measured.range[i].end, false);
+    size_t range = 0, stack = 0;
+    uintptr_t counted_to = 0;  // a program may map a stack for itself: it is in both tables
+    while ((range < measured.ranges || stack < measured.found_stacks) && !recorder_sealed) {
+        bool is_stack =
+            range == measured.ranges ||
+            (stack < measured.found_stacks && measured.stack[stack].start < measured.range[range].start);
+        struct range next = is_stack ? measured.stack[stack++] : measured.range[range++];
+        count(next.start > counted_to ? next.start : counted_to, next.end, false);
+        if (next.end > counted_to) counted_to = next.end;
+    }
     pages_close(&measured.pages);
-    measured.range_bytes = measured.bytes;
+    measured.moving_bytes = measured.bytes;
     return !recorder_sealed && measured.pages.searches;
 }
 
@@ -352,9 +373,9 @@ static void earn_credit(uint64_t stamp) {
     int64_t passed = (int64_t)(stamp - measured.asked_stamp), most = (int64_t)CREDIT_STAMPS_MAX;
     measured.asked_stamp = stamp;
     measured.credit_stamps += passed / OWN_COST_SHARE;
-    measured.ranges_credit_stamps += passed / OWN_COST_SHARE;
+    measured.moving_credit_stamps += passed / OWN_COST_SHARE;
     if (measured.credit_stamps > most) measured.credit_stamps = most;
-    if (measured.ranges_credit_stamps > most) measured.ranges_credit_stamps = most;
+    if (measured.moving_credit_stamps > most) measured.moving_credit_stamps = most;
 }
 
 // Of CPU time: a thread that was preempted here has not cost more.
@@ -366,8 +387,8 @@ static bool measure_all(uint64_t stamp, uint64_t anonymous_bytes) {
     uint64_t started_ns = clock_thread_cpu_ns();
     bool fresh = measure();
     if (fresh) {
-        measured.last_elsewhere_bytes = measured.static_bytes + measured.bytes - measured.range_bytes;
-        measured.last_bytes = measured.last_elsewhere_bytes + measured.range_bytes;
+        measured.last_elsewhere_bytes = measured.static_bytes + measured.bytes - measured.moving_bytes;
+        measured.last_bytes = measured.last_elsewhere_bytes + measured.moving_bytes;
         measured.any = true;
     }
     measured.last_anonymous_bytes = anonymous_bytes;
@@ -376,17 +397,17 @@ static bool measure_all(uint64_t stamp, uint64_t anonymous_bytes) {
     return fresh;
 }
 
-// Of the program's mappings alone. At a new peak always, if that takes no longer than RANGES_STAMPS_MAX: such samples are
-// few, however long the run.
+// Of what moves alone. At a new peak always, if that takes no longer than MOVING_STAMPS_MAX: such samples are few, however
+// long the run. False, too, if there are stacks that no whole count has seen.
 static bool measure_in_between(bool is_peak) {
     uint64_t started_ns = clock_thread_cpu_ns();
-    bool paid = measured.ranges_credit_stamps > 0;
-    bool free_of_charge = is_peak && measured.ranges_cost_stamps <= (int64_t)RANGES_STAMPS_MAX;
-    if (!measured.any || !(paid || free_of_charge) || !measure_ranges()) return false;
-    measured.last_bytes = measured.last_elsewhere_bytes + measured.range_bytes;
-    measured.ranges_cost_stamps = stamps_since(started_ns);
-    if (paid) measured.ranges_credit_stamps -= measured.ranges_cost_stamps;
-    return true;
+    bool paid = measured.moving_credit_stamps > 0;
+    bool free_of_charge = is_peak && measured.moving_cost_stamps <= (int64_t)MOVING_STAMPS_MAX;
+    if (!measured.any || !(paid || free_of_charge) || !measure_moving()) return false;
+    measured.last_bytes = measured.last_elsewhere_bytes + measured.moving_bytes;
+    measured.moving_cost_stamps = stamps_since(started_ns);
+    if (paid) measured.moving_credit_stamps -= measured.moving_cost_stamps;
+    return measured.stacks == measured.stacks_then;
 }
 
 uint64_t own_bytes(const struct own_question *question, bool *fresh) {
