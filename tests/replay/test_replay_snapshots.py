@@ -71,9 +71,13 @@ def test_live_blocks_are_the_traces(tools: Tools, tmp_path: Path) -> None:
 def test_accounts_along_the_trace(tools: Tools, tmp_path: Path) -> None:
     """They are those of snapshots at the same samples, and do not move RSS by a page."""
     [path] = take(tools, tmp_path / "s", "sqlite3", "glibc", "--threads", "1", "--at", "end")
-    along = accounts_along(read_snapshots(path)).drop_duplicates("event").set_index("event")
+    found = read_snapshots(path)
+    along = accounts_along(found).drop_duplicates("event").set_index("event")
     assert 80 <= len(along) <= 200 and along["time_ns"].is_monotonic_increasing
-    assert along["cost_ns"].count() >= 80 and along["cost_ns"].dropna().between(1, 1e6).mean() > 0.8
+    assert along["cost_ns"].count() >= 80 and along["cost_ns"].dropna().between(0, 1e6).all()
+    for timed in (found.timed, found.null_timed):  # which of them is slower, a busy machine may decide
+        called = timed.calls > 0
+        assert called.any(axis=0).sum() >= 80 and (timed.ns[called] / timed.calls[called] > 1).all()
     times = ",".join(f"{along['time_ns'].iloc[number]}ns" for number in range(10, 80, 10))
     [path] = take(tools, tmp_path / "s", "sqlite3", "glibc", "--threads", "1", "--at", f"end,{times}")
     found = read_snapshots(path)

@@ -8,10 +8,11 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from .errors import (
     EXIT_BAD_INPUT,
@@ -23,6 +24,7 @@ from .errors import (
     UsageError,
 )
 
+_T = TypeVar("_T")
 _ENDING_S = 10
 
 
@@ -72,32 +74,75 @@ def find_heaptape(replay: str) -> str:
     return found
 
 
-def run_tool(command: list[str], errors: str = "replace", env: Mapping[str, str] | None = None, group: bool = False) -> str:
-    """What the command prints. If we are to end meanwhile, it ends first, so that no replay goes on alone. errors: as open() takes
-    it; "surrogateescape" keeps any path. env: its environment, by default ours. group: what the command has started ends with it."""
+@contextmanager
+def _signals_wait() -> Iterator[None]:
+    """Signals that we handle are handled when the block has ended. A program is started in such a block: where a handler raises
+    before its Popen is known, nobody could end it."""
+    if threading.current_thread() is not threading.main_thread():  # handlers run in the main thread
+        yield
+        return
+    waiting: list[int] = []
+    handlers = {number: handler for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+                if callable(handler := signal.getsignal(number))}
     try:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   text=True, errors=errors, env=env, start_new_session=group)
+        for number in handlers:
+            signal.signal(number, lambda number, frame: waiting.append(number))
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for late in waiting:
+            signal.raise_signal(late)
+
+
+def run_attended(command: list[str], attend: Callable[[subprocess.Popen[Any]], _T], group: bool = False, **more: Any) -> _T:
+    """Starts the command and returns what attend() does with it. If we are to end meanwhile, it ends first, so that nothing goes on
+    alone. group: what the command has started ends with it. more: as Popen takes it. Raises HeaptapeError if it can't be started."""
+    process = None
+    try:
+        with _signals_wait():
+            process = _start(command, start_new_session=group, **more)
+        return attend(process)
+    except BaseException:
+        if process:
+            _end(process, group)
+        raise
+
+
+def _start(command: list[str], **more: Any) -> subprocess.Popen[Any]:
+    try:
+        return subprocess.Popen(command, **more)
     except OSError as error:
         raise HeaptapeError(f"cannot run {command[0]}: {error.strerror}") from error
+
+
+def _end(process: subprocess.Popen[Any], group: bool) -> None:
+    _send(process, signal.SIGTERM, group)
     try:
+        process.communicate(timeout=_ENDING_S)
+    except subprocess.TimeoutExpired:
+        _send(process, signal.SIGKILL, group)
+        process.communicate()
+
+
+def run_tool(command: list[str], errors: str = "replace", env: Mapping[str, str] | None = None, group: bool = False) -> str:
+    """What the command prints. errors: as open() takes it; "surrogateescape" keeps any path. env: its environment, by default ours.
+    group: what the command has started ends with it, if we are to end meanwhile."""
+
+    def attend(process: subprocess.Popen[str]) -> tuple[int, str, str]:
         printed, said = process.communicate()
-    except BaseException:
-        _send(process, signal.SIGTERM, group)
-        try:
-            process.communicate(timeout=_ENDING_S)
-        except subprocess.TimeoutExpired:
-            _send(process, signal.SIGKILL, group)
-            process.communicate()
-        raise
-    if process.returncode:
+        return process.returncode, printed, said
+
+    status, printed, said = run_attended(command, attend, group, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                         stderr=subprocess.PIPE, text=True, errors=errors, env=env)
+    if status:
         lines = [line for line in said.splitlines() if line.strip()]
-        words = lines[-1] if lines else f"ended with status {process.returncode}"
-        raise ToolFailed(words.removeprefix("heaptape replay: "), max(process.returncode, 1), printed)
+        words = lines[-1] if lines else f"ended with status {status}"
+        raise ToolFailed(words.removeprefix("heaptape replay: "), max(status, 1), printed)
     return printed
 
 
-def _send(process: subprocess.Popen[str], number: signal.Signals, group: bool) -> None:
+def _send(process: subprocess.Popen[Any], number: signal.Signals, group: bool) -> None:
     """To the process, or to all that are left of its group, which outlives it."""
     if not group:
         process.send_signal(number)

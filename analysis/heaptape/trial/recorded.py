@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..base.errors import HeaptapeError
+from ..base.programs import run_attended
 from ..base.recorded_trace import SHELLS, RecordedTrace, convert_log
 
 LOGS_MAX = 100
@@ -43,21 +44,17 @@ class Recorded(RecordedTrace):
 def run_recorded(heaptape: str, command: list[str], logs: Path, seconds: float | None) -> int:
     """The exit status of the program, which has our terminal. A Ctrl-C is the program's: it ends as it does alone, and what it
     did is compared. After so many seconds it is asked to end by SIGTERM."""
-    before = signal.signal(signal.SIGINT, lambda number, frame: None)
-    try:
-        # A handler is not inherited, unlike an ignored signal.
-        process = subprocess.Popen([heaptape, "record", "-q", "-o", str(logs), "--", *command])
+    def attend(process: subprocess.Popen[bytes]) -> int:
         try:
             return process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
             process.terminate()
             return process.wait()
-        except BaseException:
-            process.terminate()
-            process.wait()
-            raise
-    except OSError as error:
-        raise HeaptapeError(f"cannot run {heaptape}: {error.strerror}") from error
+
+    # A handler is not inherited, unlike an ignored signal.
+    before = signal.signal(signal.SIGINT, lambda number, frame: None)
+    try:
+        return run_attended([heaptape, "record", "-q", "-o", str(logs), "--", *command], attend)
     finally:
         signal.signal(signal.SIGINT, before)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..base.errors import EXIT_FAILED, HeaptapeError, UsageError
 from ..base.printable import printable
-from ..base.programs import find_heaptape, find_replay
+from ..base.programs import find_heaptape, find_replay, run_attended
 from ..report.html import write_report
 from ..results.comparison import experiments
 from ..results.reader import ResultsWarning, read_results
@@ -57,10 +57,10 @@ def _replay(replay: str, alloc: str, baseline: str, trace: Path, results: Path, 
     command += ["--budget", f"{max(round(options.budget), 1)}s"] if options.budget else []
     command += ["--cpus", str(options.cpus)] if options.cpus else []
     command += ["-q"] if options.quiet or not sys.stderr.isatty() else []
-    done = subprocess.run([*command, "--", str(trace)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
+    status = run_attended([*command, "--", str(trace)], subprocess.Popen.wait, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     if not results.exists() or not results.stat().st_size:
-        raise HeaptapeError(f"the replay failed with status {done.returncode}")
-    return f"the replay ended with status {done.returncode}: not all runs succeeded" if done.returncode else ""
+        raise HeaptapeError(f"the replay failed with status {status}")
+    return f"the replay ended with status {status}: not all runs succeeded" if status else ""
 
 
 def _say(options: argparse.Namespace, words: str) -> None:
