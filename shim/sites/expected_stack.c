@@ -4,7 +4,7 @@
 
 #include "site_map.h"
 
-enum { TABLES = 64, PATHS_BY_SITE = 4096, PATHS_MAX = 1 << 16 };
+enum { TABLES = 64, PLACES = 1 << 14, PATHS_AT_PLACE = 2, PATHS_MAX = 1 << 16 };
 
 typedef const struct tree_path *followers_table[1 << FOLLOWERS_BITS];
 
@@ -12,7 +12,7 @@ typedef const struct tree_path *followers_table[1 << FOLLOWERS_BITS];
 static struct memory {
     struct tree_path path[PATHS_MAX];  // in the order in which they were kept
     followers_table followers[TABLES];
-    struct tree_path *_Atomic by_site[PATHS_BY_SITE];  // the last of those sites that share a place
+    struct tree_path *_Atomic last[PLACES][PATHS_AT_PLACE];  // that were kept there
 } *memory;
 
 void expected_start(void) { memory = site_memory_mapped(sizeof *memory); }
@@ -32,8 +32,12 @@ static bool same_words(const struct tree_path *one, const struct tree_path *othe
 static const struct tree_path *keep(const struct tree_path *path) {
     static _Atomic uint32_t kept;
     if (!memory || path->count > TREE_PATH_MAX) return NULL;
-    struct tree_path *_Atomic *place = &memory->by_site[path->site % PATHS_BY_SITE], *known = *place;
-    if (known && same_words(known, path)) {
+    // A site has one path for each distance of its stack from what libc knows of the thread. Where several took turns at one
+    // place, each turn would use up a path.
+    struct tree_path *_Atomic *last = memory->last[site_mix(path->site, path->to_thread) / 2 % PLACES];
+    for (unsigned i = 0; i < PATHS_AT_PLACE; i++) {
+        struct tree_path *known = last[i];
+        if (!known || !same_words(known, path)) continue;
         known->changes = path->changes;
         return known;
     }
@@ -41,7 +45,7 @@ static const struct tree_path *keep(const struct tree_path *path) {
     if (at >= PATHS_MAX || !atomic_compare_exchange_strong(&kept, &at, at + 1)) return NULL;
     struct tree_path *fresh = &memory->path[at];
     memcpy(fresh, path, sizeof *fresh);
-    atomic_store_explicit(place, fresh, memory_order_release);
+    atomic_store_explicit(&last[at % PATHS_AT_PLACE], fresh, memory_order_release);
     return fresh;
 }
 

@@ -11,7 +11,7 @@
 #include "attributes.h"
 #include "stack_tree.h"
 
-enum { FOLLOWERS_BITS = 10 };
+enum { FOLLOWERS_BITS = 12 };
 
 // What a thread knows, in its thread-local storage. A signal handler may change it at any point: then another stack is
 // expected.

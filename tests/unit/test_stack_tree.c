@@ -198,10 +198,32 @@ static void test_what_followed_is_expected(void **unused) {
     assert_true(expected >= 2 * sizeof turns / sizeof *turns);
 }
 
+// Threads whose stacks begin elsewhere come by paths of their own to the same sites, and take turns without end: what they
+// use up is gone for those that come later.
+static void test_paths_that_take_turns_use_up_nothing(void **unused) {
+    enum { SITES = 50, DISTANCES = 4, TURNS = 100000 };
+    struct expectation expectation = {0}, later = {0};
+    (void)unused;
+    expected_start();
+    expected_begin(&expectation);
+    for (uint32_t turn = 0; turn < TURNS; turn++) {
+        struct tree_path path = {.site = turn % SITES + 1,
+                                 .to_thread = 4096 + 64 * (turn / SITES % DISTANCES)};
+        expected_other(&expectation, &path);
+    }
+    expected_begin(&later);
+    for (uint32_t turn = 0; turn < 8; turn++) {
+        struct tree_path path = {.site = SITES + 1 + turn % 2};
+        if (turn >= 6) assert_true(later.path && later.path->site == path.site);
+        expected_other(&later, &path);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_path_that_holds_leads_where_a_search_does),
         cmocka_unit_test(test_what_followed_is_expected),
+        cmocka_unit_test(test_paths_that_take_turns_use_up_nothing),
         cmocka_unit_test(test_every_find_is_right_or_none),
         cmocka_unit_test(test_all_are_found),
     };
