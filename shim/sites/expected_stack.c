@@ -4,7 +4,7 @@
 
 #include "site_map.h"
 
-enum { TABLES = 64, PLACES = 1 << 14, PATHS_AT_PLACE = 2, PATHS_MAX = 1 << 16 };
+enum { TABLES = 64, PLACES = 1 << 14, PATHS_AT_PLACE = 2, PATHS_MAX = 1 << 16, KEYS = 1 << 12 };
 
 typedef const struct tree_path *followers_table[1 << FOLLOWERS_BITS];
 
@@ -13,6 +13,7 @@ static struct memory {
     struct tree_path path[PATHS_MAX];  // in the order in which they were kept
     followers_table followers[TABLES];
     struct tree_path *_Atomic last[PLACES][PATHS_AT_PLACE];  // that were kept there
+    const struct tree_path *_Atomic recent[KEYS];  // the last one that a hook with such a key came by
 } *memory;
 
 void expected_start(void) { memory = site_memory_mapped(sizeof *memory); }
@@ -49,9 +50,28 @@ static const struct tree_path *keep(const struct tree_path *path) {
     return fresh;
 }
 
+static const struct tree_path *_Atomic *recent_of(uintptr_t address, uintptr_t to_thread) {
+    return &memory->recent[site_mix(address, to_thread) / 2 % KEYS];
+}
+
+const struct tree_path *expected_second(uintptr_t cfa) {
+    return memory
+               ? atomic_load_explicit(recent_of(tree_address(cfa), tree_to_thread(cfa)), memory_order_acquire)
+               : NULL;
+}
+
+void expected_was(struct expectation *expectation, const struct tree_path *path) {
+    if (!expectation->followers) return;
+    expectation->followers[expectation->context] = path;
+    expected_next(expectation, path);
+}
+
 void expected_other(struct expectation *expectation, const struct tree_path *path) {
     if (!expectation->followers) return;
     const struct tree_path *kept = keep(path);
-    if (kept) expectation->followers[expectation->context] = kept;
+    if (kept) {
+        expectation->followers[expectation->context] = kept;
+        atomic_store_explicit(recent_of(path->address, path->to_thread), kept, memory_order_release);
+    }
     expected_next(expectation, path);
 }

@@ -38,7 +38,12 @@ static inline void expected_next(struct expectation *expectation, const struct t
     __builtin_prefetch(expectation->path);
 }
 
-// The same, where another was expected.
+// The path by which the last stack of this hook's key came, from any thread; NULL: none is known. Where another stack was
+// expected than that of the hook whose frame ends at `cfa`, this may be it, and is found in less time than by the tree.
+HIDDEN const struct tree_path *expected_second(uintptr_t cfa);
+// The same as expected_next, where it was that one.
+HIDDEN void expected_was(struct expectation *expectation, const struct tree_path *path);
+// The same, where it was neither.
 HIDDEN void expected_other(struct expectation *expectation, const struct tree_path *path);
 
 #endif

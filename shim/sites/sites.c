@@ -123,6 +123,11 @@ static __attribute__((noinline)) uint32_t find_surely(struct thread_state *t) {
 static __attribute__((noinline)) uint32_t find_unexpected(const struct thread_state *t) {
     struct tree_path path;
     if (spread(t) < UINT32_MAX / COMPARED_ALL_OF_UNEXPECTED) return 0;
+    const struct tree_path *second = expected_second(t->stack);
+    if (second && tree_has_path(&tree, second, t->stack, own_stack.end)) {
+        expected_was(&seen.expectation, second);
+        return second->site;
+    }
     uint32_t site = tree_guess(&tree, t->stack, own_stack.end, &path);
     if (site) expected_other(&seen.expectation, &path);
     return site;

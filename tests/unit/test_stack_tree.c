@@ -198,6 +198,38 @@ static void test_what_followed_is_expected(void **unused) {
     assert_true(expected >= 2 * sizeof turns / sizeof *turns);
 }
 
+// In no order, but often twice in a row.
+static void test_the_last_stack_of_a_key_is_found_again(void **unused) {
+    (void)unused;
+    enum { KINDS = 40, TURNS = 2000 };
+    static struct made made[KINDS];
+    static struct stack_walk walk;
+    struct stack_tree tree = {0};
+    struct expectation expectation = {0};
+    uint32_t state = 11, again = 0, kind = 0;
+    expected_start();
+    expected_begin(&expectation);
+    for (uint32_t n = 0; n < KINDS; n++) {
+        struct tree_path path;
+        do make(&made[n], &state), lay_out(&made[n], &walk);
+        while (find(&tree, &walk, &path));
+        tree_insert(&tree, &walk, n + 1);
+    }
+    for (uint32_t turn = 0; turn < TURNS; turn++) {
+        struct tree_path path;
+        if (random_below(&state, 2)) kind = random_below(&state, KINDS);
+        lay_out(&made[kind], &walk);
+        const struct tree_path *second = expected_second(walk.frame[0].cfa);
+        bool is_it = second && tree_has_path(&tree, second, walk.frame[0].cfa, words_end);
+        assert_int_equal(find(&tree, &walk, &path), kind + 1);
+        if (is_it) assert_int_equal(second->site, kind + 1);
+        again += is_it;
+        if (is_it) expected_was(&expectation, second);
+        else expected_other(&expectation, &path);
+    }
+    assert_true(again > TURNS / 3);
+}
+
 // Threads whose stacks begin elsewhere come by paths of their own to the same sites, and take turns without end: what they
 // use up is gone for those that come later.
 static void test_paths_that_take_turns_use_up_nothing(void **unused) {
@@ -223,6 +255,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_path_that_holds_leads_where_a_search_does),
         cmocka_unit_test(test_what_followed_is_expected),
+        cmocka_unit_test(test_the_last_stack_of_a_key_is_found_again),
         cmocka_unit_test(test_paths_that_take_turns_use_up_nothing),
         cmocka_unit_test(test_every_find_is_right_or_none),
         cmocka_unit_test(test_all_are_found),
