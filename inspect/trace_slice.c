@@ -124,7 +124,7 @@ static void put_inherited(struct slicing *s, const struct ht_residency_step *bef
         step.pages =
             (uint64_t)((double)before->pages + ((double)after->pages - (double)before->pages) * share);
         if (!after->run_pages || !step.pages) put_step(s, new_birth, 0, step);
-        else if (after->time_ns > s->base_ns) put_first_seen(s, next, new_birth, step.pages);
+        else put_first_seen(s, next, new_birth, step.pages);
     } else if (before->pages) {
         put_step(s, new_birth, 0, step);
     }
@@ -137,7 +137,9 @@ static void copy_steps(struct slicing *s, struct ht_residency_step before, uint6
         if (steps[next].time_ns != steps[seen].time_ns || steps[next].pages != steps[seen].pages) seen = next;
         before = steps[next];
     }
-    if (before.time_ns < s->base_ns) put_inherited(s, &before, seen, next, new_birth);
+    // What was seen at the very time at which the slice begins says all by itself.
+    bool seen_then = is_step_of(s, next, before.event) && steps[next].time_ns == s->base_ns;
+    if (before.time_ns < s->base_ns && !seen_then) put_inherited(s, &before, seen, next, new_birth);
     while (is_step_of(s, next, before.event))
         next = put_seen(s, next, new_birth, steps[next].time_ns - s->base_ns);
 }

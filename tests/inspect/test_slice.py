@@ -379,3 +379,18 @@ def test_which_pages_a_block_has_where_the_slice_begins(tools: Tools, tmp_path: 
     with read_trace(tmp_path / "s.bin") as piece:
         steps = piece.residency_steps[["time_ns", "pages", "first_page", "run_pages"]]
     assert [tuple(row) for row in steps.to_numpy().tolist()] == expected
+
+
+@pytest.mark.parametrize("from_words", [["--from-time", "1000ns"], ["--from-event", "1"]])
+@pytest.mark.parametrize("runs", [((0, 0), (0, 0)), ((0, 20), (0, 40)), ((0, 0), (30, 40))])
+def test_pages_seen_at_the_time_of_the_cut_are_kept_once(tools: Tools, tmp_path: Path, from_words: list[str],
+                                                         runs: tuple[tuple[int, int], tuple[int, int]]) -> None:
+    """Also where the block's pages were seen before. runs: the first page and the pages, at both times."""
+    block, other = naive_writer.Event(1, slot=1, size=1 << 20), naive_writer.Event(1, slot=2, size=8, time=1000)
+    spec = naive_writer.TraceSpec([block, other], residency=[(0, 0, 40)], threads=[(7, 0, 0, 2, 3000, 0, "main")],
+                                  steps=[(0, 500, 20, *runs[0]), (0, 1000, 40, *runs[1])])
+    (tmp_path / "t.bin").write_bytes(naive_writer.build(spec)[0])
+    slice_of(tools, tmp_path / "t.bin", tmp_path / "s.bin", *from_words)
+    with read_trace(tmp_path / "s.bin") as piece:
+        steps = piece.residency_steps[["time_ns", "pages", "first_page", "run_pages"]]
+    assert [tuple(row) for row in steps.to_numpy().tolist()] == [(0, 40, *runs[1])]
