@@ -263,6 +263,9 @@ static int convert_one(const struct options *options, const char *input, const c
     if (!request.time_unit_ns) request.time_unit_ns = TIME_UNIT_DEFAULT_NS;
     bool raw = options->from ? !strcmp(options->from, RAW_FORMAT) : convert_is_raw_log(input);
     wrong = misplaced(&request, raw);
+    // What is no recording at all is not the fault of an option.
+    if (wrong && !raw && !options->from && strcmp(input, "-") && !import_knows(input, request.member, &error))
+        return ht_complain("heaptape convert", &error);
     if (wrong) return complain(input, wrong);
     if (request.follow && is_special(output))
         return complain(output, "--follow writes a regular file, which it can resume");

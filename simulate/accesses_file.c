@@ -8,10 +8,8 @@
 #include <unistd.h>
 
 #include "access_reader.h"
-#include "read_at.h"
 
 enum { BURSTS_MIN = 8 };  // fewer show nothing of how far the sample is off
-enum { MAGIC_BYTES = sizeof HT_ACCESS_MAGIC - 1, HEADER_BYTES = MAGIC_BYTES + 16 };
 
 static size_t read_bytes(void *source, uint8_t *room, size_t count) {
     ssize_t got;
@@ -21,16 +19,19 @@ static size_t read_bytes(void *source, uint8_t *room, size_t count) {
 
 // Behind the header, or -1.
 static int skip_header(int fd, const char *path, struct ht_access_reader *reader, struct ht_error *error) {
-    uint8_t head[HEADER_BYTES];
+    uint8_t head[HT_ACCESS_HEADER_BYTES];
     uint32_t numbers[4];  // version, least version of a reader, process, bytes of the command
-    if (!ht_read_at(fd, head, sizeof head, 0) || memcmp(head, HT_ACCESS_MAGIC, MAGIC_BYTES))
-        return ht_error_input(error, path, 0, "expected accesses, as heaptape record --accesses writes them");
-    memcpy(numbers, head + MAGIC_BYTES, sizeof numbers);
+    uint64_t offset;
+    size_t bytes = 0, got;
+    while (bytes < sizeof head && (got = read_bytes(&fd, head + bytes, sizeof head - bytes))) bytes += got;
+    const char *wrong = ht_access_header_wrong(head, bytes, &offset);
+    if (wrong) return ht_error_input(error, path, offset, "%s", wrong);
+    memcpy(numbers, head + HT_ACCESS_MAGIC_BYTES, sizeof numbers);
     if (numbers[1] > HT_ACCESS_VERSION_SAMPLED)
-        return ht_error_input(error, path, MAGIC_BYTES + 4, "%s",
-                              ht_found("accesses of version 1 or 2", numbers[1]));
+        return ht_error_input(error, path, HT_ACCESS_MAGIC_BYTES + 4, "%s",
+                              ht_found("expected accesses of version 1 or 2", numbers[1]));
     reader->sampled = numbers[1] == HT_ACCESS_VERSION_SAMPLED;
-    reader->offset = HEADER_BYTES + (uint64_t)numbers[3];
+    reader->offset = HT_ACCESS_HEADER_BYTES + (uint64_t)numbers[3];
     lseek(fd, (off_t)reader->offset, SEEK_SET);
     return 0;
 }
@@ -48,7 +49,8 @@ static int check_tokens(struct ht_access_reader *reader, const char *path, uint6
             return ht_error_input(error, path, access.offset,
                                   "expected the end of the accesses, found the file cut short");
         case HT_ACCESS_DAMAGED:
-            return ht_error_input(error, path, access.offset, "expected %s", access.expected);
+            return ht_error_input(error, path, access.offset, "expected %s",
+                                  ht_found(access.expected, access.found));
         case HT_ACCESS_END:
             if (reader->sampled && bursts < BURSTS_MIN)
                 return ht_error_input(error, path, access.offset,

@@ -627,7 +627,7 @@ struct follow_state *follow_state_open(const char *path, const struct ht_raw_log
                  !memcmp(state->head.magic, STATE_MAGIC, sizeof state->head.magic);
     if (!whole)
         ht_error_input(error, path, 0,
-                       own ? "expected a state with a matching checksum"
+                       own ? "expected a state with a matching checksum, found another file, or a damaged one"
                            : "expected a state file of this user with a single name");
     if (!whole || check_head(state, log, error)) {
         follow_state_close(state);

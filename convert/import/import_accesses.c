@@ -6,7 +6,6 @@
 #include "import_formats.h"
 #include "trace_json.h"
 
-enum { MAGIC_BYTES = sizeof HT_ACCESS_MAGIC - 1, HEADER_BYTES = MAGIC_BYTES + 16 };
 enum { CALLS_AT_ONCE = 4096, STEP_INSTRUCTIONS = 10, STEP_NS = 3 };  // 0.3 ns an instruction
 
 struct accesses {
@@ -28,19 +27,23 @@ static int read_header(struct import *import, struct ht_error *error) {
     struct import_input *input = &import->input;
     struct accesses *state = import->state;
     uint32_t numbers[4];  // version, least version of a reader, process, bytes of the command
-    const char *expected = "a whole header";
-    if (import_input_peek(input, HEADER_BYTES) >= HEADER_BYTES) {
-        memcpy(numbers, input->buffer + input->begin + MAGIC_BYTES, sizeof numbers);
-        if (numbers[1] > HT_ACCESS_VERSION_SAMPLED) expected = "version 1 or 2 of accesses";
-        else if (numbers[3] > IMPORT_HEAD_BYTES) expected = "a command of at most 64 KiB";
-        else expected = NULL;
-    }
-    if (expected) return ht_error_input(error, input->path, 0, "expected %s", expected);
-    import_input_consume(input, HEADER_BYTES);
+    uint64_t offset;
+    size_t bytes = import_input_peek(input, HT_ACCESS_HEADER_BYTES);
+    const uint8_t *head = (const uint8_t *)input->buffer + input->begin;
+    const char *wrong = ht_access_header_wrong(head, bytes, &offset);
+    if (wrong) return ht_error_input(error, input->path, offset, "%s", wrong);
+    memcpy(numbers, head + HT_ACCESS_MAGIC_BYTES, sizeof numbers);
+    if (numbers[1] > HT_ACCESS_VERSION_SAMPLED)
+        return ht_error_input(error, input->path, HT_ACCESS_MAGIC_BYTES + 4, "%s",
+                              ht_found("expected accesses of version 1 or 2", numbers[1]));
+    if (numbers[3] > IMPORT_HEAD_BYTES)
+        return ht_error_input(error, input->path, HT_ACCESS_MAGIC_BYTES + 12, "%s",
+                              ht_found("expected a command of at most 64 KiB", numbers[3]));
+    import_input_consume(input, HT_ACCESS_HEADER_BYTES);
     if (import_input_peek(input, numbers[3]) < numbers[3])
-        return ht_error_input(error, input->path, HEADER_BYTES,
-                              "expected a whole header, found %zu bytes of %u", input->end - input->begin,
-                              numbers[3]);
+        return ht_error_input(error, input->path, HT_ACCESS_HEADER_BYTES,
+                              "expected a command of %u bytes, found %zu", numbers[3],
+                              input->end - input->begin);
     json_t *context = import->sink.context;
     char command[IMPORT_HEAD_BYTES + 1];
     memcpy(command, input->buffer + input->begin, numbers[3]);
@@ -99,14 +102,15 @@ static int take_whole(struct import *import, struct ht_error *error) {
         case HT_ACCESS_END: return 0;
         case HT_ACCESS_CUT:
             return reject(import, &access, "the end of the accesses, found the file cut short", error);
-        case HT_ACCESS_DAMAGED: return reject(import, &access, access.expected, error);
+        case HT_ACCESS_DAMAGED:
+            return reject(import, &access, ht_found(access.expected, access.found), error);
         default: break;
         }
     }
 }
 
 static bool sniff(const char *head, size_t bytes) {
-    return bytes >= MAGIC_BYTES && !memcmp(head, HT_ACCESS_MAGIC, MAGIC_BYTES);
+    return bytes >= HT_ACCESS_MAGIC_BYTES && !memcmp(head, HT_ACCESS_MAGIC, HT_ACCESS_MAGIC_BYTES);
 }
 
 const struct import_format import_accesses = {.name = "acc",

@@ -150,3 +150,10 @@ int import_run(const struct convert_request *request, const struct import_format
     import_input_close(&import.input);
     return status;
 }
+
+bool import_knows(const char *path, const char *member, struct ht_error *error) {
+    struct import_input input;
+    bool known = !import_input_open(&input, path, member, error) && import_format_sniff(&input, error);
+    import_input_close(&input);
+    return known;
+}

@@ -9,4 +9,7 @@
 int import_run(const struct convert_request *request, const struct import_format *format,
                struct ht_error *error);
 
+// Is the input in a format that its first bytes tell? If not, error says what was expected.
+bool import_knows(const char *path, const char *member, struct ht_error *error);
+
 #endif

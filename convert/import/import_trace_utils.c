@@ -75,7 +75,7 @@ static int take_records(struct import *import, struct ht_error *error) {
         size_t bytes = import_input_peek(input, RECORDS_AT_ONCE * sizeof(struct record));
         if (bytes < sizeof(struct record)) {
             if (!bytes || input->failed) return 0;
-            return reject(import, number, "64 bytes", error);
+            return reject(import, number, "64 bytes, found the end of the file", error);
         }
         for (size_t i = 0; i < bytes / sizeof(struct record); i++, number++) {
             struct record record;

@@ -206,17 +206,28 @@ static void scan_sections(struct ht_trace_reader *reader) {
     reader->valid_bytes = reader->sections_end = offset;
 }
 
+// The magic: what is another file, however short, is named as such.
+static int read_kind(struct ht_trace_reader *reader, struct ht_error *error) {
+    char *magic = reader->header.magic;
+    size_t bytes = sizeof reader->header.magic;
+    if (reader->file_bytes == 0) return bad(reader, 0, error, "expected a trace, found an empty file");
+    if (reader->file_bytes < bytes) bytes = (size_t)reader->file_bytes;
+    if (!ht_read_at(reader->fd, magic, bytes, 0) || memcmp(magic, HT_TRACE_MAGIC, bytes))
+        return bad(reader, 0, error,
+                   !memcmp(magic, "HTAPERAW", sizeof reader->header.magic)
+                       ? "expected a trace, found a raw log: heaptape convert makes a trace of it"
+                   : magic[0] == '{'
+                       ? "expected a trace, found lines of JSON: results, as heaptape replay -o writes them"
+                       : "expected a trace (HTAPETRC), found another file");
+    return 0;
+}
+
 static int read_header(struct ht_trace_reader *reader, struct ht_error *error) {
     struct ht_trace_header *header = &reader->header;
-    if (reader->file_bytes < sizeof *header || !ht_read_at(reader->fd, header, sizeof *header, 0))
-        return bad(reader, 0, error,
-                   reader->file_bytes ? "expected a trace header of 64 bytes, found the end of the file"
-                                      : "expected a trace, found an empty file");
-    if (!memcmp(header->magic, "HTAPERAW", sizeof header->magic))
-        return bad(reader, 0, error,
-                   "expected a trace, found a raw log: heaptape convert makes a trace of it");
-    if (memcmp(header->magic, HT_TRACE_MAGIC, sizeof header->magic))
-        return bad(reader, 0, error, "expected a trace (HTAPETRC), found another file");
+    if (read_kind(reader, error)) return -1;
+    if (!ht_read_at(reader->fd, header, sizeof *header, 0))
+        return bad(reader, reader->file_bytes, error,
+                   "expected a trace header of 64 bytes, found the end of the file");
     if (header->version < HT_TRACE_MIN_READER)
         return ht_error_input(
             error, reader->path, 8,

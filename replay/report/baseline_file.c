@@ -190,6 +190,20 @@ static int check_root(const char *path, const json_t *root, struct ht_error *err
     return 0;
 }
 
+// Of a file that is no JSON: the parser's words only where it begins as such.
+static void refuse_text(const char *path, const json_error_t *wrong, struct ht_error *error) {
+    FILE *file = fopen(path, "re");
+    int first = EOF;
+    while (file && (first = getc(file)) != EOF && strchr(" \t\r\n", first) && first) continue;
+    if (file) fclose(file);
+    if (first == '{')
+        ht_error_input(error, path, (uint64_t)wrong->position, "line %d: expected JSON, found: %s",
+                       wrong->line, wrong->text);
+    else
+        ht_error_input(error, path, 0, "expected a baseline, as --write-baseline writes it, found %s",
+                       first == EOF ? "an empty file" : "another file");
+}
+
 json_t *ht_baseline_file_read(const char *path, const json_t *facts, const struct ht_plan *plan,
                               struct ht_error *error) {
     json_error_t wrong;
@@ -201,8 +215,7 @@ json_t *ht_baseline_file_read(const char *path, const json_t *facts, const struc
         return NULL;
     }
     if (!root) {
-        ht_error_input(error, path, (uint64_t)wrong.position, "line %d: expected JSON, found: %s", wrong.line,
-                       wrong.text);
+        refuse_text(path, &wrong, error);
         return NULL;
     }
     struct ht_earlier earlier = {.path = path, .allocators = json_object_get(root, "allocators")};

@@ -25,7 +25,10 @@ static uint64_t get_varint(struct ht_access_reader *reader, bool *fits) {
     uint64_t value = 0;
     for (unsigned shift = 0; shift < 64; shift += 7) {
         uint8_t byte = get(reader);
-        if (shift == 63 && byte > 1) break;
+        if (shift == 63 && byte > 1) {
+            reader->too_high = byte;
+            break;
+        }
         value |= (uint64_t)(byte & 0x7f) << shift;
         if (byte < 0x80) return value;
     }
@@ -33,8 +36,9 @@ static uint64_t get_varint(struct ht_access_reader *reader, bool *fits) {
     return 0;
 }
 
-static enum ht_access_kind damaged(struct ht_access *access, const char *expected) {
+static enum ht_access_kind damaged(struct ht_access *access, const char *expected, uint64_t found) {
     access->expected = expected;
+    access->found = found;
     return HT_ACCESS_DAMAGED;
 }
 
@@ -42,7 +46,7 @@ static inline enum ht_access_kind known_block(struct ht_access_reader *reader, u
                                               struct ht_access *access, bool *fits) {
     struct ht_access_state *state = &reader->state;
     uint32_t i = token >> 3 & (HT_ACCESS_BLOCKS - 1), step = token & 7;
-    if (!state->block[i]) return damaged(access, "a block among the recent ones");
+    if (!state->block[i]) return damaged(access, "a block among the recent ones", token);
     state->granule[i] += step == HT_STEP_FOLLOWS ? (uint64_t)ht_from_zigzag(get_varint(reader, fits))
                                                  : (uint64_t)((int64_t)step - 3);
     access->slot = state->block[i] - 1;
@@ -53,7 +57,7 @@ static inline enum ht_access_kind known_block(struct ht_access_reader *reader, u
 static enum ht_access_kind new_block(struct ht_access_reader *reader, struct ht_access *access, bool *fits) {
     struct ht_access_state *state = &reader->state;
     uint64_t slot = get_varint(reader, fits), granule = get_varint(reader, fits);
-    if (slot >= UINT32_MAX) return damaged(access, "a slot below 2^32 - 1");
+    if (slot >= UINT32_MAX) return damaged(access, "a slot below 2^32 - 1", slot);
     state->block[state->next_block] = (uint32_t)slot + 1;
     state->granule[state->next_block] = granule;
     state->next_block = (state->next_block + 1) % HT_ACCESS_BLOCKS;
@@ -64,7 +68,7 @@ static enum ht_access_kind new_block(struct ht_access_reader *reader, struct ht_
 
 static enum ht_access_kind in_page(struct ht_access_reader *reader, uint64_t page, struct ht_access *access) {
     uint8_t within = get(reader);
-    if (within >= HT_ACCESS_PAGE_LINES) return damaged(access, "a line of a page, below 64");
+    if (within >= HT_ACCESS_PAGE_LINES) return damaged(access, "a line of a page, below 64", within);
     access->line = page * HT_ACCESS_PAGE_LINES + within;
     return HT_ACCESS_LINE;
 }
@@ -72,7 +76,7 @@ static enum ht_access_kind in_page(struct ht_access_reader *reader, uint64_t pag
 static enum ht_access_kind known_page(struct ht_access_reader *reader, uint8_t token,
                                       struct ht_access *access) {
     uint64_t page = reader->state.page[token & (HT_ACCESS_PAGES - 1)];
-    return page ? in_page(reader, page - 1, access) : damaged(access, "a page among the recent ones");
+    return page ? in_page(reader, page - 1, access) : damaged(access, "a page among the recent ones", token);
 }
 
 static enum ht_access_kind new_page(struct ht_access_reader *reader, struct ht_access *access, bool *fits) {
@@ -104,11 +108,11 @@ static enum ht_access_kind call_of(struct ht_access_reader *reader, uint8_t toke
                                    bool *fits) {
     struct ht_recorded_call *call = &access->call;
     *call = (struct ht_recorded_call){.call = token & 7, .thread = reader->thread};
-    if (call->call >= HT_ACCESS_CALLS) return damaged(access, "a call of the malloc family");
+    if (call->call >= HT_ACCESS_CALLS) return damaged(access, "a call of the malloc family", token);
     call->instructions = get_varint(reader, fits);
     if (call->call == HT_ACCESS_FREE_NULL) return HT_ACCESS_CALL;
     uint64_t slot = get_varint(reader, fits);
-    if (slot >= UINT32_MAX) return damaged(access, "a slot below 2^32 - 1");
+    if (slot >= UINT32_MAX) return damaged(access, "a slot below 2^32 - 1", slot);
     call->slot = (uint32_t)slot;
     if (call->call != HT_ACCESS_FREE) call->size = get_varint(reader, fits);
     if (call->call == HT_ACCESS_CALLOC || call->call == HT_ACCESS_ALIGNED)
@@ -121,8 +125,9 @@ static enum ht_access_kind call_of(struct ht_access_reader *reader, uint8_t toke
 static enum ht_access_kind burst(struct ht_access_reader *reader, uint8_t token, struct ht_access *access,
                                  bool *fits) {
     bool begins = token == HT_TOKEN_BURST;
-    if (!reader->sampled) return damaged(access, "a token");
-    if (reader->in_burst == begins) return damaged(access, begins ? "the end of the burst" : "a burst");
+    if (!reader->sampled) return damaged(access, "a token", token);
+    if (reader->in_burst == begins)
+        return damaged(access, begins ? "the end of the burst" : "a burst", token);
     reader->in_burst = begins;
     if (begins) return HT_ACCESS_BURST;
     access->accesses = get_varint(reader, fits);
@@ -130,7 +135,7 @@ static enum ht_access_kind burst(struct ht_access_reader *reader, uint8_t token,
 }
 
 static enum ht_access_kind end_of(struct ht_access_reader *reader, struct ht_access *access, bool *fits) {
-    if (reader->in_burst) return damaged(access, "the end of the burst");
+    if (reader->in_burst) return damaged(access, "the end of the burst", HT_TOKEN_END);
     access->instructions = get_varint(reader, fits);
     access->accesses = get_varint(reader, fits);
     access->operators = get_varint(reader, fits);
@@ -157,7 +162,7 @@ static enum ht_access_kind read_token(struct ht_access_reader *reader, struct ht
         case HT_TOKEN_BURST:
         case HT_TOKEN_BURST_END: return burst(reader, token, access, fits);
         case HT_TOKEN_END: return end_of(reader, access, fits);
-        default: return damaged(access, "a token");
+        default: return damaged(access, "a token", token);
         }
         if (!*fits || reader->at > reader->filled) return HT_ACCESS_DAMAGED;
     }
@@ -168,5 +173,17 @@ enum ht_access_kind ht_read_access(struct ht_access_reader *reader, struct ht_ac
     if (reader->code_run) return predicted_code(reader, access);
     enum ht_access_kind kind = read_token(reader, access, &fits);
     if (reader->at > reader->filled) return HT_ACCESS_CUT;
-    return fits ? kind : damaged(access, "a number of at most 64 bits");
+    return fits ? kind
+                : damaged(access, "a number of at most 64 bits, its last byte 0 or 1", reader->too_high);
+}
+
+const char *ht_access_header_wrong(const uint8_t *head, size_t bytes, uint64_t *offset) {
+    *offset = 0;
+    if (!bytes) return "expected accesses (" HT_ACCESS_MAGIC "), found an empty file";
+    for (size_t i = 0; i < bytes && i < HT_ACCESS_MAGIC_BYTES; i++)
+        if (head[i] != (uint8_t)HT_ACCESS_MAGIC[i])
+            return "expected accesses (" HT_ACCESS_MAGIC
+                   "), as heaptape record --accesses writes them, found another file";
+    *offset = bytes;
+    return bytes < HT_ACCESS_HEADER_BYTES ? "expected a header of 24 bytes, found the end of the file" : NULL;
 }

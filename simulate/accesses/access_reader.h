@@ -16,6 +16,7 @@ struct ht_access_reader {
     bool sampled, in_burst;  // sampled: the file's version is HT_ACCESS_VERSION_SAMPLED
     size_t at, filled;
     bool ended;         // the file
+    uint8_t too_high;   // the last byte of a number of more than 64 bits
     uint32_t code_run;  // predicted lines that are not handed out yet
     uint32_t thread;
     struct ht_access_state state;
@@ -40,8 +41,13 @@ struct ht_access {
     uint64_t instructions, accesses, operators;
     uint32_t slot;
     const char *expected;
+    uint64_t found;  // instead
     struct ht_recorded_call call;
 };
+
+// What is wrong with a file's beginning, of which there are so many bytes (of HT_ACCESS_HEADER_BYTES, as far as the file has
+// them): expected and found, and at which offset. NULL: nothing.
+const char *ht_access_header_wrong(const uint8_t *head, size_t bytes, uint64_t *offset);
 
 // The next one. What it is not leaves its members as they are.
 enum ht_access_kind ht_read_access(struct ht_access_reader *reader, struct ht_access *access);

@@ -9,6 +9,8 @@
 #define HT_ACCESS_MAGIC "HTAPEACC"
 
 enum {
+    HT_ACCESS_MAGIC_BYTES = sizeof HT_ACCESS_MAGIC - 1,
+    HT_ACCESS_HEADER_BYTES = HT_ACCESS_MAGIC_BYTES + 16,
     HT_ACCESS_VERSION_WHOLE = 1,
     HT_ACCESS_VERSION_SAMPLED = 2,
     HT_GRANULE_SHIFT = 4,  // places in a block are counted in 16 bytes, to which allocators align

@@ -101,8 +101,12 @@ static void simulate_until_call(void) {
         case HT_ACCESS_BURST_END: count_burst(access.accesses); break;
         case HT_ACCESS_CUT:
         case HT_ACCESS_DAMAGED:
-            VG_(sprintf)(problem, "offset %llu: expected %s", (ULong)access.offset,
-                         kind == HT_ACCESS_CUT ? "more: the file is cut short" : access.expected);
+            if (kind == HT_ACCESS_CUT)
+                VG_(sprintf)(problem, "offset %llu: expected more: the file is cut short",
+                             (ULong)access.offset);
+            else
+                VG_(sprintf)(problem, "offset %llu: expected %s, found %llu", (ULong)access.offset,
+                             access.expected, (ULong)access.found);
             splice_problem = problem;
             return;
         case HT_ACCESS_END:

@@ -147,6 +147,37 @@ def test_raw_log_is_no_trace(tools: Tools, good: tuple[Path, Path], tmp_path: Pa
         assert "convert" in complaint, "a raw log is a common mistake: say what to do with it"
 
 
+# What each reads in place of a good file; the baseline and the accesses go with a sound trace.
+SHORT_READERS = {
+    "trace": [["info", "BAD"], ["dump", "BAD"], ["stats", "BAD"], ["lint", "BAD"], ["names", "BAD", "-o", "OUT"], ["slice", "BAD", "-o", "OUT"],
+              ["share", "BAD", "-o", "OUT"], ["extend", "BAD", "--to", "10s"], ["replay", "--alloc", "glibc", "BAD"]],
+    "raw log": [["convert", "BAD", "-o", "OUT"], ["convert", "--follow", "BAD", "-o", "OUT"], ["convert", "--no-parent", "BAD", "-o", "OUT"],
+                ["convert", "--from", "heaptape", "BAD", "-o", "OUT"]],
+    "accesses": [["convert", "--from", "acc", "BAD", "-o", "OUT"], ["replay", "--alloc", "glibc", "--pass", "count", "--splice", "BAD", "GOOD"]],
+    "baseline": [["replay", "--alloc", "glibc", "--pass", "count", "--fail-if", "instructions>1.01", "--baseline-file", "BAD", "GOOD"]],
+}
+
+
+@pytest.mark.parametrize("kind", SHORT_READERS)
+def test_files_too_short_for_a_header(tools: Tools, good: tuple[Path, Path], tmp_path: Path, kind: str) -> None:
+    """Each verb says what it expected and found, of what is no such file, and of the first bytes of one."""
+    bad, output = tmp_path / "bad", tmp_path / "out"
+    starts = {"trace": good[1].read_bytes(), "raw log": good[0].read_bytes()[:64], "accesses": b"HTAPEACC" + bytes(16), "baseline": b"{"}
+    noise = random.Random(63).randbytes(63)
+    others = [b"", b"t", b"this is", bytes(8), noise[:1], noise, b"no recording\n" * 4]
+    for words in SHORT_READERS[kind]:
+        for content in [*others, starts[kind][:8], starts[kind][:23]]:
+            bad.write_bytes(content)
+            named = {"BAD": bad, "OUT": output, "GOOD": good[1]}
+            done = run([tools.heaptape, *(named.get(word, word) for word in words)])
+            said = done.stderr.decode()
+            assert (done.returncode, said.count("\n")) == (3, 1) and not output.exists(), (words, content, said)
+            at = 0 if content in others else 1 if kind == "baseline" else len(content)
+            assert f"{bad}: offset {at}: " in said and "expected " in said and ", found" in said, (words, content, said)
+            if content in others:
+                assert "an empty file" in said if not content else "another file" in said or "none of heaptape" in said, (words, content, said)
+
+
 @pytest.mark.parametrize("where", ["missing-folder/t.bin", "/proc/t.bin"])
 @pytest.mark.parametrize("tool", ["convert", "replay"])
 def test_unwritable_output(tools: Tools, good: tuple[Path, Path], tmp_path: Path, tool: str,

@@ -32,6 +32,8 @@ def damaged() -> dict[str, bytes]:
         "newer.bin": patched(trace, 8, b"\x09\x00\x09\x00"),
         "feature.bin": patched(trace, 12, b"\x04"),
         "header.bin": trace[:40],
+        "short.bin": b"this is no trace",
+        "results.bin": b'{"schema": 1}\n',
         "payload.bin": patched(trace, len(trace) // 2, b"\xff" * 16),
         "section.bin": patched(trace, events_section, b"XXXX"),
         "cut.bin": trace[: len(trace) // 2],

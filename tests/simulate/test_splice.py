@@ -173,7 +173,7 @@ def test_a_later_version_is_refused(tools: Tools, folder: Path, tmp_path: Path) 
     later.write_bytes(whole[:8] + (3).to_bytes(4, "little") * 2 + whole[16:])
     assert_refused(tools, later, folder / "stride.bin", "accesses of version 1 or 2, found 3")
     done = run([tools.heaptape, "convert", later, "-o", tmp_path / "out.bin"])
-    assert done.returncode == 3 and b"expected version 1 or 2 of accesses" in done.stderr
+    assert done.returncode == 3 and b"offset 12: expected accesses of version 1 or 2, found 3" in done.stderr
 
 
 def cut(data: bytes) -> bytes:
