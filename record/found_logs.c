@@ -76,14 +76,20 @@ static void find_cost(struct found_log *entry, const struct ht_raw_log *log) {
     entry->upkeep_ns = ns_per_count * (double)header->upkeep_counts;
 }
 
+static char *copy_of(const struct ht_raw_log *log, const char *key) {
+    const char *value = ht_raw_context(log, key);
+    return value ? strdup(value) : NULL;
+}
+
 static void count(struct found_logs *found, struct found_log *entry, const struct ht_raw_log *log) {
     struct ht_error error;
     struct stat status;
     if (ht_raw_count_calls(log, &entry->calls, &entry->threads, &error))
         ht_complain("heaptape record", &error);
     if (!fstat(log->fd, &status)) entry->bytes = (uint64_t)status.st_blocks * 512;
-    const char *bypassed_by = ht_raw_context(log, "bypassed_by");
-    entry->bypassed_by = bypassed_by ? strdup(bypassed_by) : NULL;
+    entry->bypassed_by = copy_of(log, "bypassed_by");
+    entry->executable = copy_of(log, "executable");
+    entry->hooks = copy_of(log, "linked_hooks");
     entry->shell = shell_log_name(log);
     entry->header = log->header;
     entry->share = log_share_read(log);
@@ -110,10 +116,9 @@ static bool add_log(struct found_logs *found, const char *path, const char *id, 
         if ((pid_t)log.header.pid == ending->pid) {
             found->of_program = true;
             found->to_the_end |= goes_to_the_end(&log, ending);
-            const char *hooks = ht_raw_context(&log, "linked_hooks");
-            if (hooks && !found->hooks) found->hooks = strdup(hooks);
         }
         count(found, &entry, &log);
+        if ((pid_t)log.header.pid == ending->pid && !found->hooks) found->hooks = entry.hooks;
         if (fits) found->log[found->count++] = entry;
         fits &= entry.path != NULL;
     }
@@ -161,7 +166,8 @@ void found_logs_free(struct found_logs *found) {
     for (size_t i = 0; i < found->count; i++) {
         free(found->log[i].path);
         free(found->log[i].bypassed_by);
+        free(found->log[i].executable);
+        free(found->log[i].hooks);
     }
     free(found->log);
-    free(found->hooks);
 }

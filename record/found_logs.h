@@ -16,6 +16,8 @@ struct found_log {
     double upkeep_ns;   // and the most that all else did
     const char *shell;  // the shell that it is of, or NULL
     char *bypassed_by;  // objects that go past the recorder, or NULL
+    char *executable;   // NULL: unknown
+    char *hooks;        // what it says of the hooks of a linked-in allocator, NULL: nothing
     struct ht_raw_header header;
     struct ht_heap_share share;
 };
@@ -25,9 +27,9 @@ struct found_logs {
     size_t count;
     uint64_t calls;
     size_t processes;
-    bool of_program;  // one of them is of the program itself, not of a child
-    char *hooks;      // what the program's log says of the hooks of its linked-in allocator, NULL: nothing
-    bool to_the_end;  // one of them holds the program as it was when it ended
+    bool of_program;    // one of them is of the program itself, not of a child
+    const char *hooks;  // what the program's log says of the hooks of its linked-in allocator, NULL: nothing
+    bool to_the_end;    // one of them holds the program as it was when it ended
 };
 
 void found_logs_of_run(struct found_logs *found, const struct recorded_run *run, const struct ending *ending);

@@ -23,6 +23,7 @@
 #include "reachable.h"
 #include "record_talk.h"
 #include "run_converter.h"
+#include "unhooked_programs.h"
 #include "verbs.h"
 
 enum { LOG_BYTES_MIN = 64 << 10 };
@@ -228,11 +229,14 @@ static bool never_ran(int status) { return status == EXIT_NOT_FOUND || status ==
 
 // What came of it. Returns the exit status.
 static int conclude(const struct options *options, const struct recorded_run *run,
-                    const struct ending *ending) {
+                    const struct ending *ending, struct unhooked_programs *unhooked) {
     struct found_logs found;
     int status = status_of(ending);
     found_logs_of_run(&found, run, ending);
     if (found.of_program) record_say_hooks(&options->talk, found.hooks ? found.hooks : "");
+    for (size_t i = 0; i < found.count; i++)
+        unhooked_programs_take(unhooked, found.log[i].executable, found.log[i].hooks);
+    unhooked_programs_say(unhooked);
     if (found.calls) {
         record_say_logs(&options->talk, &found, ending);
     } else if (!never_ran(status)) {
@@ -245,7 +249,8 @@ static int conclude(const struct options *options, const struct recorded_run *ru
 
 // What came of it where the logs became traces at once. Returns the exit status.
 static int conclude_converted(const struct options *options, const struct recorded_run *run,
-                              const struct ending *ending, struct run_converter *converter) {
+                              const struct ending *ending, struct run_converter *converter,
+                              struct unhooked_programs *unhooked) {
     struct converted *results;
     size_t count;
     int status = status_of(ending);
@@ -259,10 +264,12 @@ static int conclude_converted(const struct options *options, const struct record
     const char *hooks = NULL;
     for (size_t i = 0; i < count; i++) {
         incomplete |= !results[i].complete && !results[i].running;
+        if (*results[i].executable) unhooked_programs_take(unhooked, results[i].executable, results[i].hooks);
         // A program that becomes another has several.
         if ((pid_t)results[i].pid == ending->pid && (!hooks || !*hooks)) hooks = results[i].hooks;
     }
     if (hooks) record_say_hooks(&options->talk, hooks);
+    unhooked_programs_say(unhooked);
     if (count) record_say_traces(&options->talk, results, count);
     if (!count && !never_ran(status)) {
         ht_print(stderr, "heaptape record: %s made no call that could be recorded: %s has no trace\n",
@@ -402,8 +409,10 @@ int ht_verb_record(int argc, char **argv) {
         ht_print(stderr, "heaptape record: cannot start %s: %s\n", command[0], strerror(errno));
         return EXIT_RECORD_FAILED;
     }
-    status = options.converts ? conclude_converted(&options, &run, &ending, &converter)
-                              : conclude(&options, &run, &ending);
+    struct unhooked_programs unhooked;
+    unhooked_programs_begin(&unhooked, reach.executable, shim);
+    status = options.converts ? conclude_converted(&options, &run, &ending, &converter, &unhooked)
+                              : conclude(&options, &run, &ending, &unhooked);
     linked_plan_free(&plan);
     return status;
 }

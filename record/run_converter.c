@@ -157,6 +157,8 @@ static void meet(struct watch *watch, const char *name) {
         result.pid = log.header.pid;
         const char *hooks = ht_raw_context(&log, "linked_hooks");
         snprintf(result.hooks, sizeof result.hooks, "%s", hooks ? hooks : "");
+        const char *executable = ht_raw_context(&log, "executable");
+        snprintf(result.executable, sizeof result.executable, "%s", executable ? executable : "");
         job->result = result;
         job->start_realtime_ns = log.header.start_realtime_ns;
     }

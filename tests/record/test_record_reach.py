@@ -143,6 +143,27 @@ def test_allocator_under_a_prefix(tools: Tools, tmp_path: Path) -> None:
     assert recording.outcome.status == 5
 
 
+@pytest.mark.parametrize("options", [[], ["--convert"]])
+@pytest.mark.parametrize("way", ["exec", ""])
+def test_allocator_in_a_program_that_a_script_runs(tools: Tools, tmp_path: Path, way: str, options: list[str]) -> None:
+    """Nothing is known of it before: its log says which program it is of. Once, however often it runs."""
+    program, script = compile_c(tmp_path, PREFIXED), tmp_path / "script"
+    script.write_text(f"#!/bin/sh\n{program}\n{program}\n{way} {program}\n")
+    script.chmod(0o755)
+    recording, said = record(tools, tmp_path, script, words=["-q", *options])
+    assert recording.outcome.status == 5
+    warnings = [line for line in said.splitlines() if "linked in" in line]
+    assert warnings == [f"heaptape record: warning: {program} has jemalloc linked in, whose calls no preloaded library sees: they are not "
+                        "recorded (heaptape/recorder.h hands its calls to the recorder); only the program that record itself starts can be hooked"]
+
+
+def test_children_of_a_program_with_an_allocator(tools: Tools, tmp_path: Path) -> None:
+    """Of them record has spoken before it started the program."""
+    compile_c(tmp_path, PREFIXED.replace("#include <stdlib.h>", "#include <stdlib.h>\n#include <unistd.h>").replace("{ void", "{ fork(); void"))
+    said = run([tools.heaptape, "record", "-q", "--no-hooks", "-o", "logs", "./program"], cwd=tmp_path).stderr.decode()
+    assert said.count("linked in") == 1 and "can be hooked" not in said, said
+
+
 @pytest.mark.parametrize("memory,warns", [("room + at", True), ("used ? __builtin_malloc(n) : room + at", False)])
 def test_operator_new_of_its_own(tools: Tools, tmp_path: Path, memory: str, warns: bool) -> None:
     """One that is built on malloc is seen there."""
