@@ -65,6 +65,9 @@ static inline int sys_open(const char *path, int flags, unsigned mode) {
     return (int)raw_syscall(SYS_openat, AT_FDCWD, (long)path, flags, mode, 0, 0);
 }
 static inline void sys_close(int fd) { raw_syscall(SYS_close, fd, 0, 0, 0, 0, 0); }
+static inline bool sys_descriptor_is_free(int fd) {
+    return raw_syscall(SYS_fcntl, fd, F_GETFD, 0, 0, 0, 0) == -EBADF;
+}
 static inline long sys_read(int fd, void *to, size_t bytes) {
     return raw_syscall(SYS_read, fd, (long)to, (long)bytes, 0, 0, 0);
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 from pathlib import Path
 
@@ -39,6 +40,41 @@ def test_one_descriptor_is_enough(tools: Tools, tmp_path: Path) -> None:
         "prlimit", "--nofile=4", tools.target("exit_quick"), counts])
     assert compared.recording.outcome.status == 14
     compared.assert_whole()
+
+
+GROWS = """
+#include <stdlib.h>
+#include <string.h>
+int main(void) {
+    for (int i = 0; i < 2000; i++) memset(malloc(20000), 1, 20000);
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("highest_taken", [False, True])
+def test_whether_descriptors_are_free_is_asked(tools: Tools, tmp_path: Path, highest_taken: bool) -> None:
+    """Nothing is opened to know it, before each sample, unless one of the highest numbers that the limit allows is in use."""
+    must_work(["strace", "-o", "/dev/null", "true"], "strace does not work here")
+    (tmp_path / "grows.c").write_text(GROWS)
+    tools.succeed(["gcc", "-O0", "-w", "-o", tmp_path / "grows", tmp_path / "grows.c"])
+    logs, seen = tmp_path / "logs", tmp_path / "seen"
+    logs.mkdir()
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        if highest_taken:
+            os.dup2(0, 63)
+
+    done = subprocess.run(["strace", "-e", "trace=openat,fcntl", "-o", seen, "-E", f"LD_PRELOAD={tools.shim}", "-E", f"MALLOC_WRAP_OUT={logs}",
+                           tmp_path / "grows"], preexec_fn=limit, close_fds=False, env=clean_environment({}), stdin=subprocess.DEVNULL,
+                           check=False, timeout=100)
+    calls = seen.read_text().splitlines()
+    assert done.returncode == 0 and len([line for line in calls if "/proc/" in line and " = 3" in line]) > 20
+    opened, asked = (len([line for line in calls if word in line]) for word in ('"/", O_', "F_GETFD"))
+    assert asked > 20 and (opened > 20) == highest_taken and (opened == 0) != highest_taken, (opened, asked)
+    [log] = logs.iterdir()
+    assert tools.convert_clean(log, tmp_path / "t.bin")["ops"]["malloc"] == 2000
 
 
 @pytest.mark.parametrize("mode,status", quick(["fork"], [("close_range", 65), ("dup2", 66), ("fork", 67)]))
