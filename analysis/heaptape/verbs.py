@@ -14,6 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from .base.errors import EXIT_FAILED, EXIT_HOLDS, EXIT_UNDECIDED, UsageError
+from .base.files import check_output
 from .base.printable import printable
 from .base.progress import ProgressLine
 from .report.table import (
@@ -56,6 +57,7 @@ def run_report(options: argparse.Namespace) -> None:
     """heaptape report"""
     from .report.html import write_report  # what compare has no use for
 
+    check_output(options.output, [*options.results, *options.trace])
     frame = _read("report", options.results)
     path = write_report(frame, options.output, options.trace, options.baseline, options.seed, options.snapshots)
     if not options.quiet:
@@ -70,7 +72,7 @@ def run_explain(options: argparse.Namespace) -> None:
     answers = explain(options)
     print_answers(options, answers)
     sys.stdout.flush()
-    if options.html:
+    if options.html is not None:
         from .report.heap_page import write_heap_page  # what the answer alone has no use for
 
         write_heap_page(answers, options.html, [options.trace])

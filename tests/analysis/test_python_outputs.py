@@ -12,7 +12,7 @@ import pytest
 import results_factory
 import story
 from heaptape.base.errors import HeaptapeError, UsageError
-from heaptape.base.files import appendable, output_file, write_whole
+from heaptape.base.files import appendable, check_output, output_file, write_whole
 from quick_tier import quick
 from verbs_here import run_here
 
@@ -110,6 +110,49 @@ def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
     long = tmp_path / ("n" * 255)
     write_whole(long, "x")
     assert long.read_text() == "x" and long.stat().st_mode & 0o044
+
+
+UNWRITABLE = {"no/such/folder/o": "No such file or directory", ".": "Is a directory", "file/o": "Not a directory", "": "No such file or directory",
+              "n" * 256: "File name too long", "/proc/o": "No such file or directory"}
+"""Names of outputs, and why nothing can be written there; in /proc not even root can, whatever permissions say."""
+
+
+def test_what_could_not_be_written_is_known_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("{}")
+    os.mkfifo(tmp_path / "fifo")  # nobody reads it yet
+    for path, why in UNWRITABLE.items():
+        for check in (check_output, lambda path: appendable(path, [], b"{", "lines of JSON"), lambda path: write_whole(path, "x")):
+            with pytest.raises(HeaptapeError, match=f"^{path}: can't write: {why}$"):
+                check(path)
+    for path in ("file", "absent", "fifo", "/dev/full"):
+        check_output(path)
+        appendable(path, [], b"{", "lines of JSON")
+    check_output("-")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fifo", "file"] and (tmp_path / "file").read_text() == "{}"
+
+
+@pytest.mark.parametrize("verb", [
+    ["report", "absent.jsonl", "-o"], ["compare", "absent.jsonl", "--to", "bencher", "-o"], ["sites", "absent.bin", "--to", "dhat", "-o"],
+    ["explain", "absent.bin", "--html"], ["tune", "t.bin", "--alloc", "fake", "-o"], ["tune", "t.bin", "--alloc", "fake", "--splice", "x", "--study"],
+    ["validate", "-o"]], ids=lambda words: f"{words[0]} {words[-1]}")
+def test_a_verb_refuses_at_once_what_it_could_not_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: list[str]) -> None:
+    """Before it reads or replays anything: what it is given to read is not there, and what replays fails."""
+    replay = tmp_path / "replay"
+    replay.write_text("""#!/bin/sh
+case "$*" in
+*--list*) echo '[{"name": "fake", "knobs": [{"name": "k", "type": "boolean", "value": "0"}]}]' ;;
+*) exit 3 ;;
+esac
+""")
+    replay.chmod(0o755)
+    (tmp_path / "t.bin").touch()
+    monkeypatch.setenv("HEAPTAPE_REPLAY", str(replay))
+    for path in ("no/such/folder/o", "."):
+        done = run_here(*verb, path, *(["--", "true"] if verb[0] == "validate" else []), cwd=tmp_path)
+        _refused(done, 1, f"heaptape {verb[0]}: {path}: can't write: {UNWRITABLE[path]}")
+        assert done.stdout == ""
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["replay", "t.bin"]
 
 
 def test_tables_do_not_replace_the_trace(tmp_path: Path) -> None:

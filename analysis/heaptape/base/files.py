@@ -3,6 +3,7 @@ it, is as with the C verbs (base/output_file.c)."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -47,6 +48,40 @@ def final_path(path: str | Path) -> Path:
     return Path(os.path.realpath(path)) if os.path.exists(path) else Path(path)
 
 
+def _target(path: str | Path) -> Path | None:
+    """The regular file that is, or will be; None of standard output, a device or a pipe, which are written as they are. Raises
+    OSError where no file can have that name."""
+    if str(path) == STANDARD_OUTPUT:
+        return None
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        if not str(path):
+            raise
+        return final_path(path)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    return final_path(path) if stat.S_ISREG(mode) else None
+
+
+def check_output(path: str | Path, inputs: Iterable[str | Path] = ()) -> None:
+    """Raises what output_file would raise, before any work is done for it; changes nothing."""
+    refuse_inputs(path, inputs)
+    try:
+        target = _target(path)
+        if target:
+            with tempfile.TemporaryFile(dir=target.parent):  # as root and on read-only file systems permissions don't tell
+                pass
+        elif str(path) != STANDARD_OUTPUT and not os.access(path, os.W_OK):  # a pipe would wait for its reader
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def _cannot_write(path: str | Path, error: OSError) -> HeaptapeError:
+    return HeaptapeError(f"{path}: can't write: {error.strerror or error}")
+
+
 @contextmanager
 def output_file(path: str | Path, inputs: Iterable[str | Path] = ()) -> Iterator[BinaryIO]:
     """A file to write to. It is made beside the target and gets its name when it is complete and on the disk; if that never
@@ -58,16 +93,16 @@ def output_file(path: str | Path, inputs: Iterable[str | Path] = ()) -> Iterator
             sys.stdout.flush()
             yield sys.stdout.buffer
             sys.stdout.flush()
-        elif os.path.exists(path) and not os.path.isfile(path):
+        elif (target := _target(path)) is None:
             with open(path, "wb", buffering=0, opener=_open_existing) as device:
                 yield _Whole(device)  # type: ignore[misc]
         else:
-            with _replacement(final_path(path)) as file:
+            with _replacement(target) as file:
                 yield file
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise HeaptapeError(f"{path}: can't write: {error.strerror or error}") from error
+        raise _cannot_write(path, error) from error
 
 
 def _open_existing(path: str, _flags: int) -> int:
@@ -113,14 +148,15 @@ def write_whole(path: str | Path, text: str, inputs: Iterable[str | Path] = ()) 
 
 def appendable(path: str | Path, inputs: Iterable[str | Path], mark: bytes, what: str) -> None:
     """Raises UsageError unless lines of that kind may be appended: to nothing, to a device or a pipe, or to a file that begins
-    with the mark that each line of the kind begins with."""
+    with the mark that each line of the kind begins with; HeaptapeError where nothing can be written."""
     refuse_inputs(path, inputs)
     try:
         if not os.path.isfile(path):
+            check_output(path)
             return
-        with open(path, "rb") as file:
+        with open(path, "r+b") as file:
             first = file.read(len(mark))
     except OSError as error:
-        raise HeaptapeError(f"{path}: can't write: {error.strerror}") from error
+        raise _cannot_write(path, error) from error
     if first and first != mark:
         raise UsageError(f"{path}: expected {what}, found something else")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import HeaptapeError, UsageError
-from ..base.files import refuse_inputs
+from ..base.files import check_output
 from ..base.printable import printable
 from ..base.programs import (
     ToolFailed,
@@ -114,11 +114,16 @@ def _cures(replay: str, trace: str, options: argparse.Namespace, allocator: Cand
     return replace(answer, verdict=verdict, moments=moments, cures=sorted(cures, key=lambda cure: -cure.saves_bytes))
 
 
+def _check(options: argparse.Namespace) -> None:
+    """Raises HeaptapeError, before any work is done."""
+    if options.html is not None:
+        check_output(options.html, [options.trace])
+
+
 def explain(options: argparse.Namespace) -> list[Answer]:
     """An answer for each allocator."""
     replay, progress = find_replay(), ProgressLine(not options.quiet)
-    if options.html:
-        refuse_inputs(options.html, [options.trace])
+    _check(options)
     try:
         with tempfile.TemporaryDirectory(prefix="heaptape-explain-") as scratch, \
                 read_trace(_extended(replay, options, Path(scratch), progress)) as trace:
@@ -126,7 +131,7 @@ def explain(options: argparse.Namespace) -> list[Answer]:
             options.budget = options.budget if len(allocators) == 1 else 0
             progress.show(f"taking snapshots of {listing([allocator.name for allocator in allocators])}")
             paths = _take(replay, str(trace.path), allocators[0].alloc, _moments(options.at, trace.totals), Path(options.snapshots or scratch))
-            cells_max = cells_each(len(allocators)) if options.html else 0
+            cells_max = cells_each(len(allocators)) if options.html is not None else 0
             answers = []
             for allocator, path in zip(allocators, paths, strict=True):
                 progress.show(f"taking the heap of {allocator.name} apart")

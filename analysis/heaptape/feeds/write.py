@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..base.errors import UsageError
-from ..base.files import output_file, refuse_inputs
+from ..base.files import check_output, output_file, refuse_inputs
 from ..explain.snapshots import snapshots_in, snapshots_of
 from ..results.found_trace import find_trace
 from ..results.summary import Summary
@@ -25,7 +25,7 @@ def check_feed(options: argparse.Namespace) -> None:
     if options.snapshots and options.to != "perfetto":
         raise UsageError("--snapshots: expected --to perfetto, which shows them")
     if options.output:
-        refuse_inputs(options.output, [*options.results, *options.trace])
+        check_output(options.output, [*options.results, *options.trace])
 
 
 def write_feed(options: argparse.Namespace, summaries: Sequence[Summary]) -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from ..base import units
 from ..base.errors import UsageError
-from ..base.files import refuse_inputs, write_whole
+from ..base.files import check_output, write_whole
 from ..explain.answering import answer_of
 from ..explain.heap_map import cells_each
 from ..explain.snapshots import SnapshotFile, snapshots_in, snapshots_of
@@ -235,7 +235,7 @@ def write_report(
     (for a trace that was named and can't be read) or HeaptapeError (output can't be written)."""
     given = [Path(path) for path in traces]
     inputs: list[str | Path] = [*dict.fromkeys(frame["source"]), *given]
-    refuse_inputs(output, inputs)
+    check_output(output, inputs)
     for path in given:
         read_trace(path).close()
     heaps = snapshots_in(Path(snapshots)) if snapshots else []

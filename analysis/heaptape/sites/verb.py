@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from ..base.errors import TraceError, UsageError
-from ..base.files import output_file, refuse_inputs
+from ..base.files import check_output, output_file
 from ..base.printable import printable
 from ..base.units import byte_count, count, nanoseconds
 from ..trace.reader import Trace, read_trace
@@ -56,7 +56,7 @@ def _check(options: argparse.Namespace) -> None:
     if MEASURES[options.by] not in SUMMED and (options.tree or options.to == "collapsed"):
         raise UsageError("--by lifetime: expected a figure with a sum, such as bytes")
     if options.output:
-        refuse_inputs(options.output, [options.trace])
+        check_output(options.output, [options.trace])
 
 
 def run_sites(options: argparse.Namespace) -> None:

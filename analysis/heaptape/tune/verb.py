@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from ..base.errors import HeaptapeError
-from ..base.files import appendable, refuse_inputs
+from ..base.files import appendable, check_output
 from ..base.printable import printable
 from ..base.programs import ToolFailed, find_replay
 from ..base.progress import ProgressLine
@@ -126,10 +126,10 @@ def run_tune(options: argparse.Namespace) -> None:
     objectives: list[str] = options.objective
     stem = f"{trace.name}.{Path(options.alloc).name}.{'-'.join(objectives)}.study"
     path = Path(options.study) if options.study else trace.with_name(stem)
-    if options.output:
+    if options.output is not None:
         appendable(options.output, [trace, path], b"{", "lines of JSON")
-    refuse_inputs(path, [trace])
-    bench = Bench(replay, trace, allocator, objectives, Path(options.output) if options.output else None, options.splice, options.cpus)
+    check_output(path, [trace])
+    bench = Bench(replay, trace, allocator, objectives, Path(options.output) if options.output is not None else None, options.splice, options.cpus)
     bench.program_times({})  # accesses that do not belong to the trace are not to end a search of an hour
     progress = ProgressLine(not options.quiet and not options.json)
     identity = _identity(sha256, allocator, objectives, space, options.cpus)

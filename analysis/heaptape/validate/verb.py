@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 
 from ..base.errors import EXIT_FAILED, HeaptapeError, UsageError
-from ..base.files import refuse_inputs, write_whole
+from ..base.files import check_output, write_whole
 from ..base.printable import printable
 from ..base.programs import ToolFailed, find_heaptape, find_replay, run_tool
 from ..base.progress import ProgressLine
@@ -86,13 +86,8 @@ def _program(options: argparse.Namespace) -> Program:
         raise UsageError(f"{options.command[0]}: no such program")
     if options.stdin and not os.path.isfile(options.stdin):
         raise UsageError(f"--stdin {options.stdin}: no such file")
-    for name, path in (("--keep", options.keep), ("-o", options.output)):
-        if path and not os.access(path if os.path.exists(path) and not os.path.isfile(path) else Path(path).parent, os.W_OK):
-            raise UsageError(f"{name} {path}: can't write there")
-    if options.output:
-        refuse_inputs(options.output, [options.stdin] if options.stdin else [])
-    if options.output and os.path.isdir(options.output):
-        raise UsageError(f"-o {options.output}: is a folder")
+    if options.output is not None:
+        check_output(options.output, [options.stdin] if options.stdin else [])
     if options.keep and os.path.lexists(options.keep):
         raise UsageError(f"--keep {options.keep}: already exists")
     return Program(options.command, scripts["start"], scripts["load"], scripts["stop"], scripts["ready"],
