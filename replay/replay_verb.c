@@ -1,5 +1,6 @@
 #include "replay_verb.h"
 
+#include <errno.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include "count_runs.h"
 #include "experiment.h"
 #include "experiment_warnings.h"
+#include "extended_words.h"
 #include "extension.h"
 #include "fail_if_text.h"
 #include "file_digest.h"
@@ -208,6 +210,27 @@ static int check_accesses(const struct ht_plan *plan, const struct ht_built_form
     return ht_accesses_check(plan->splice_path, allocations, error);
 }
 
+// A snapshot of a later time would pass for one of the end. What is as late as the end in three digits, as times are
+// printed, is meant to be the end.
+static int check_moments(const struct ht_plan *plan, const struct loaded_trace *trace,
+                         struct ht_error *error) {
+    const struct ht_snapshot_times *times = &plan->snapshot_times;
+    uint32_t samples = trace->built.form->samples;
+    uint64_t end_ns = trace->program.end_ns, last_ns = samples ? trace->built.points[samples - 1].time_ns : 0;
+    if (last_ns > end_ns) end_ns = last_ns;
+    for (uint32_t i = 0; i < times->count; i++) {
+        if (times->at_ns[i] <= end_ns + end_ns / 100) continue;
+        char end[EXTENDED_TIME_BYTES], at[EXTENDED_TIME_BYTES];
+        errno = 0;
+        ht_error_system(error, plan->trace_path,
+                        "--at: expected times up to the end of the trace, %s, found %s",
+                        extended_time(end, end_ns), extended_time(at, times->at_ns[i]));
+        error->status = HT_EXIT_USAGE;
+        return -1;
+    }
+    return 0;
+}
+
 static int print_comparison(struct ht_experiment *x, const struct loaded_trace *trace, int early,
                             const struct ht_activity *before, int *judged) {
     static struct ht_comparison comparison;
@@ -377,7 +400,7 @@ static int replay_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_c
     if (!ht_huge_pages_here(plan->thp, x->machine.thp, &x->huge_pages, error.message, sizeof error.message))
         return complain(&error);
     if (load_trace(plan, &trace, &error) || ht_live_guard(plan, &trace.built, &error) ||
-        check_accesses(plan, &trace.built, &error))
+        check_accesses(plan, &trace.built, &error) || check_moments(plan, &trace, &error))
         return complain(&error);
     ht_child_catch_signals();  // until here there is nothing to keep
     x->built = &trace.built;

@@ -121,7 +121,10 @@ def test_a_cure_that_fails_leaves_the_answer(replay: None, capsys: pytest.Captur
     (["absent.bin"], 3, "absent.bin"), (["--at", "noon", "x.bin"], 2, "--at"), (["--alloc", "null", "traces/sqlite3-small.bin"], 2, "1 to 8 allocators"),
     (["--alloc", ",".join(f"a{number}=glibc" for number in range(9)), "traces/sqlite3-small.bin"], 2, "1 to 8 allocators"),
     (["--alloc", "", "traces/sqlite3-small.bin"], 2, "1 to 8 allocators"), (["--html", f"{ROOT}/traces/sqlite3-small.bin", "traces/sqlite3-small.bin"], 2, "its input"),
-    (["--alloc", "no-such", "traces/sqlite3-small.bin"], 2, "no-such")])
+    (["--alloc", "no-such", "traces/sqlite3-small.bin"], 2, "no-such"),
+    (["--at", "99h", "traces/sqlite3-small.bin"], 2, "small.bin: --at: expected times up to the end of the trace, 0.00135 s, found 99:00:00\n"),
+    (["--at=-1s", "x.bin"], 2, "found '-1s'"), (["--at", "99999999h", "x.bin"], 2, "found '99999999h'"),
+    (["--at", "2m", "--extend", "1m", "x.bin"], 2, "--at 2m: expected a time up to that of --extend, 60.0 s\n")])
 def test_wrong_use(replay: None, capsys: pytest.CaptureFixture[str], words: list[str], status: int, said: str) -> None:
     try:
         ended = main(["explain", *(str(ROOT / word) if word.endswith("small.bin") else word for word in words)])

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..base.arguments import duration_ns
 from ..base.errors import HeaptapeError, UsageError
 from ..base.files import check_output
 from ..base.printable import printable
@@ -22,7 +23,7 @@ from ..base.programs import (
     run_tool,
 )
 from ..base.progress import ProgressLine
-from ..base.units import listing
+from ..base.units import listing, nanoseconds
 from ..trace.reader import read_trace
 from .answer import Answer, object_of, text_of, text_of_several
 from .answering import answer_of
@@ -118,6 +119,8 @@ def _check(options: argparse.Namespace) -> None:
     """Raises HeaptapeError, before any work is done."""
     if options.html is not None:
         check_output(options.html, [options.trace])
+    if options.extend is not None and (duration_ns(options.at) or 0) > options.extend * 1e9:
+        raise UsageError(f"--at {options.at}: expected a time up to that of --extend, {nanoseconds(options.extend * 1e9)}")
 
 
 def explain(options: argparse.Namespace) -> list[Answer]:
