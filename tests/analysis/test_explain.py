@@ -19,7 +19,7 @@ from heaptape.base.errors import HeaptapeError
 from heaptape.base.programs import find_replay, list_allocators
 from heaptape.base.units import byte_count
 from heaptape.command_line import main
-from heaptape.explain import verb
+from heaptape.explain import answering, verb
 from heaptape.explain.accounts import Accounts, account, use_of
 from heaptape.explain.answer import Answer, text_of
 from heaptape.explain.cures import Candidate, ProgramCures, _of_two_heaps, candidates
@@ -98,12 +98,15 @@ def replay(heaptape_binary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEAPTAPE_REPLAY", str(heaptape_binary.with_name("replay")))
 
 
-def test_text(replay: None, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", "--alloc", "glibc", "--budget", "1s", str(ROOT / "traces" / "sqlite3-small.bin")]) == 0
+def test_text(replay: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(answering, "also_set", lambda context: f"Set it too, as under {context['allocator_name']}.")
+    assert main(["explain", "--alloc", "glibc", "--budget", "1s", "--html", str(tmp_path / "p.html"), str(ROOT / "traces" / "sqlite3-small.bin")]) == 0
     printed = capsys.readouterr().out
     lines = printed.splitlines()
     assert lines[0].startswith("Under glibc ") and lines[1].startswith("Verdict: ") and "holes" in printed
     assert "what helps" in printed or "No change saves memory" in printed
+    for text in (printed, (tmp_path / "p.html").read_text(encoding="utf-8")):
+        assert ("Set it too, as under glibc." in text) == ("Environment=" in printed)
 
 
 def test_a_cure_that_fails_leaves_the_answer(replay: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

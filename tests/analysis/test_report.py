@@ -18,9 +18,11 @@ import results_factory
 import story
 from heaptape import read_results, read_trace, write_report
 from heaptape.base.units import byte_count, nanoseconds, percent, seconds, three_digits
+from heaptape.report.html import build_chapter, render
 from heaptape.report.svg import nice_ticks, ratio_ticks, spread_labels
-from heaptape.results.comparison import compare
+from heaptape.results.comparison import compare, experiments
 from heaptape.results.curves import thin
+from heaptape.results.found_trace import find_trace
 from heaptape.results.functions import function_table
 from heaptape.results.malloc_share import malloc_share
 from hypothesis import given, settings
@@ -74,6 +76,18 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A report with all there may be."""
     folder = tmp_path_factory.mktemp("whole")
     return _report(folder, story.write_story(folder, rounds=6, points=20)[0])
+
+
+@pytest.mark.parametrize("chosen", ["malloc", "pymalloc"])
+def test_the_lines_to_use_an_allocator_name_what_else_the_recording_had(tmp_path: Path, chosen: str) -> None:
+    results, trace = story.write_story(tmp_path, rounds=6)
+    [experiment] = experiments(read_results(results))
+    found = find_trace(experiment, [trace])
+    assert found.trace
+    with found.trace:
+        found.trace.context["env.PYTHONMALLOC"] = chosen
+        text = _words(render([build_chapter(experiment, found, None, 1)]))
+    assert "To use mimalloc:" in text and ("Set PYTHONMALLOC=malloc too, as in the recording: " in text) == (chosen == "malloc")
 
 
 def test_everything_is_there_and_nothing_is_fetched(whole: str) -> None:

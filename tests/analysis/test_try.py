@@ -18,9 +18,9 @@ from heaptape.base.recorded_trace import SHELLS
 from heaptape.results.comparison import experiments
 from heaptape.results.malloc_share import Saving
 from heaptape.results.summary import summarise
-from heaptape.results.use import no_reason, use_lines, uses
+from heaptape.results.use import also_set, no_reason, python_malloc, use_lines, uses
 from heaptape.trial.answer import table
-from heaptape.trial.recorded import Recorded, record
+from heaptape.trial.recorded import record
 from quick_tier import quick
 from verbs_here import run_here
 from waiting import wait_until
@@ -107,9 +107,8 @@ def test_the_table_has_at_most_eight_lines(tmp_path: Path) -> None:
     ("/usr/bin/ruby3.1", None, False)])
 def test_python_keeps_small_objects(executable: str, chosen: str | None, keeps: bool) -> None:
     context = {"executable": executable, **({"env.PYTHONMALLOC": chosen} if chosen else {})}
-    recorded = Recorded(Path("t.bin"), {"context": context}, 0, 0, [])
-    assert recorded.keeps_small_objects == keeps
-    assert recorded.needs_variable == ("PYTHONMALLOC=malloc_debug" if chosen == "malloc_debug" else "")
+    assert (python_malloc(context) == "") == keeps
+    assert also_set(context).startswith("Set PYTHONMALLOC=malloc_debug too") == (chosen == "malloc_debug") == bool(also_set(context))
 
 
 def test_processes_of_one_name(heaptape_binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

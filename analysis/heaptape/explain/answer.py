@@ -51,7 +51,7 @@ class Moment:
 @dataclass(frozen=True)
 class Answer:
     """cures: None where none were tried. moments: all that snapshots were taken of, by time, and the mean. along: as of
-    accounts_along. map: None where no page is written."""
+    accounts_along. map: None where no page is written. also_set: the sentence about what cures need besides, or ""."""
 
     trace: str
     snapshot: Snapshot
@@ -68,6 +68,7 @@ class Answer:
     broke: Break | None = None
     map: HeapMap | None = None
     command: str = ""
+    also_set: str = ""
     sites: CallSites | None = None
     extended: dict[str, Any] | None = None
     """What was repeated, where the trace is one that was extended."""
@@ -247,6 +248,11 @@ def nothing_helps(answer: Answer) -> str:
     return f"No change saves memory ({len(answer.cures or [])} tried)."
 
 
+def also_set_for(cures: list[Cure], answer: Answer) -> str:
+    """What has to be set beside the lines of any that puts an allocator or its settings to use; or ""."""
+    return answer.also_set if any(cure.lines and cure.alloc for cure in cures) else ""
+
+
 def _cure_lines(answer: Answer) -> list[str]:
     if answer.cures is None:
         return []
@@ -257,6 +263,8 @@ def _cure_lines(answer: Answer) -> list[str]:
     for cure in helpful:
         lines += ["", f"{cure.name}:", *(f"  {what:7}  {line}" for what, line in cure.lines)] \
             if cure.lines else []
+    if also_set_for(helpful, answer):
+        lines += ["", also_set_for(helpful, answer)]
     return lines
 
 

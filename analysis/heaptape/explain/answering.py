@@ -9,6 +9,7 @@ import pandas as pd
 
 from ..base.arguments import duration_ns
 from ..base.errors import HeaptapeError
+from ..results.use import also_set
 from ..trace.reader import Trace
 from .accounts import Sums, account, use_of
 from .answer import Answer, Moment
@@ -71,5 +72,5 @@ def answer_of(found: SnapshotFile, at: str, trace: Trace | None, cells_max: int)
     return Answer(str(trace.path if trace else found.trace["path"]), snapshot, int(found.curve["time_ns"].max()), accounts, verdict_of(accounts), trend_of(found.curve), holders,
                   _names(trace) if trace else {}, None, lines, [*moments, *_mean(along)], along, break_of(found, along, snapshot.time_ns),
                   map_of(found.snapshots, uses, snapshot, births, cells_max) if cells_max else None,
-                  str(trace.context.get("command") or "") if trace else "",
+                  str(trace.context.get("command") or "") if trace else "", also_set(trace.context) if trace else "",
                   call_sites(trace, blocks) if trace and blocks is not None else None, _extended(trace) if trace else None)

@@ -10,6 +10,7 @@ from ..base.files import write_whole
 from ..base.units import byte_count
 from ..explain.answer import (
     Answer,
+    also_set_for,
     cure_rows,
     first_sentences,
     helpful_cures,
@@ -38,6 +39,7 @@ def _story(heap: Heap) -> dict[str, Any]:
             "sites": _table(site_holder_rows(answer)) if site_holder_rows(answer) else None,
             "flame": flame_figure(answer.sites.tree, answer.sites.places) if answer.sites else None,
             "cures": _table(cure_rows(answer)) if cures else None, "lines": [cure for cure in cures if cure.lines],
+            "also_set": also_set_for(cures, answer),
             "no_cure": nothing_helps(answer) if answer.cures is not None and not cures else ""}
 
 

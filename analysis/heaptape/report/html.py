@@ -33,7 +33,7 @@ from ..results.profiles import profiles_of
 from ..results.program_time import NOT_KNOWN
 from ..results.reader import NULL_ALLOCATOR
 from ..results.summary import Summary, summary_of
-from ..results.use import Use, no_reason, uses
+from ..results.use import Use, also_set, no_reason, uses
 from ..sites.figures import site_figures
 from ..sites.frames import Stacks
 from ..sites.table import by_place, call_tree
@@ -73,6 +73,7 @@ class Chapter:
     gains: list[Gain]
     certainty: list[str]
     uses: list[Use]
+    also_set: str
     no_reason: str
     placement: Table | None
     placement_unknown: str
@@ -125,6 +126,7 @@ def build_chapter(
         certainty=certainty(summary),
         uses=uses(summary, str(context.get("command") or "COMMAND"), str(context.get("allocator_name") or ""),
                   str(context.get("linked_allocator") or "")),
+        also_set=also_set(context),
         no_reason=no_reason(summary),
         placement=placement_table(summary),
         placement_unknown="" if summary.program_times else NOT_KNOWN,

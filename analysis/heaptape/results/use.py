@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,21 @@ def use_lines(kind: str, path: str, package: str, variables: Sequence[str], comm
     docker = [("Docker", f"RUN apt-get update && apt-get install -y {package}")] if package and preload else []
     return [("shell", f"{words} {command}"), ("systemd", "Environment=" + " ".join(f'"{item}"' for item in assigned)),
             *docker, ("" if docker else "Docker", f"ENV {words}")]
+
+
+def python_malloc(context: Mapping[str, Any]) -> str | None:
+    """Of the circumstances of a recording: PYTHONMALLOC's value where a CPython took every object from malloc by it, "" where it
+    served small ones itself, so that malloc saw few of its calls; None of other programs."""
+    if not os.path.basename(str(context.get("executable") or "")).startswith("python"):
+        return None
+    value = str(context.get("env.PYTHONMALLOC") or "")
+    return value if value.startswith("malloc") else ""
+
+
+def also_set(context: Mapping[str, Any]) -> str:
+    """The sentence beside the lines that use an allocator, where these alone would not give it the calls that were recorded; or ""."""
+    value = python_malloc(context)
+    return f"Set PYTHONMALLOC={value} too, as in the recording: without it Python allocates objects of up to 512 bytes itself." if value else ""
 
 
 def no_reason(summary: Summary) -> str:

@@ -26,20 +26,6 @@ class Recorded(RecordedTrace):
     others: int
     namesakes: list[Path]
 
-    @property
-    def keeps_small_objects(self) -> bool:
-        """Whether it is a CPython that serves small objects itself, so that malloc sees few of its calls."""
-        return self.executable.startswith("python") and not self._python_malloc.startswith("malloc")
-
-    @property
-    def needs_variable(self) -> str:
-        """What has to be in the environment with another allocator, so that its calls are those that were recorded; or ""."""
-        return f"PYTHONMALLOC={self._python_malloc}" if self.executable.startswith("python") and not self.keeps_small_objects else ""
-
-    @property
-    def _python_malloc(self) -> str:
-        return str(self.context.get("env.PYTHONMALLOC") or "")
-
 
 def run_recorded(heaptape: str, command: list[str], logs: Path, seconds: float | None) -> int:
     """The exit status of the program, which has our terminal. A Ctrl-C is the program's: it ends as it does alone, and what it

@@ -18,7 +18,7 @@ from ..report.html import write_report
 from ..results.comparison import experiments
 from ..results.reader import ResultsWarning, read_results
 from ..results.summary import Summary, summarise
-from ..results.use import no_reason, uses
+from ..results.use import also_set, no_reason, python_malloc, uses
 from .allocators import choose, listed
 from .answer import table
 from .recorded import Recorded, record
@@ -83,8 +83,8 @@ def _use(summary: Summary, command: list[str], recorded: Recorded) -> list[str]:
     for use in uses(summary, shlex.join(command), kind, linked):
         lines += ["", f"To use {use.allocator}:", *(f"  {what:7}  {line}" for what, line in use.lines)] if use.lines else \
             ["", f"{use.allocator} is not a library and can't be preloaded ({use.path})."]
-    if lines and recorded.needs_variable:
-        lines += ["", f"Set {recorded.needs_variable} too, as in the recording: without it Python allocates objects of up to 512 bytes itself."]
+    if lines and also_set(recorded.context):
+        lines += ["", also_set(recorded.context)]
     return lines or ["", no_reason(summary)]
 
 
@@ -93,7 +93,7 @@ def _answer(summary: Summary, recorded: Recorded, why_baseline: str, command: li
     lines += [summary.headline.removeprefix(summary.caution).strip()]
     lines += [why_baseline] if why_baseline else []
     lines += ["", *table(summary), "", *summary.missing, *summary.share_lines]
-    if recorded.keeps_small_objects:
+    if python_malloc(recorded.context) == "":
         lines += ["Python allocates objects of up to 512 bytes itself: they are not compared. To compare them too: "
                   f"PYTHONMALLOC=malloc heaptape try -- {shlex.join(command)}"]
     lines += _use(summary, command, recorded)
