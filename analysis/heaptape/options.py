@@ -16,7 +16,7 @@ def compare_parser() -> VerbParser:
         environment=[("NO_COLOR", "If set and not empty, as --color=never"),
                      ("COLUMNS", "The width of the tables (default: the terminal's)")],
         notes="--to writes medians with their 95 % intervals (bencher, github-action), the times of all rounds (hyperfine), or curves along the trace "
-              "(perfetto: RSS and live bytes; with --snapshots also holes, free pages, rounding and tables). It needs the extra heaptape[pprof] for perfetto "
+              "(perfetto: RSS and live bytes; with --snapshots also holes, free pages, rounding and tables). It needs the Python package protobuf for perfetto "
               "(in a checkout: ./setup.sh --extras).",
         files=[("FILE", "What --to writes, for another program")],
         see_also=["replay", "report"],
@@ -65,7 +65,7 @@ def export_parser() -> VerbParser:
     export = VerbParser(
         "export", ["TRACE"],
         "Write TRACE as Parquet tables, for DuckDB, Polars and pandas.",
-        notes="Needs the extra heaptape[parquet] (in a checkout: ./setup.sh --extras).",
+        notes="Needs the Python package pyarrow (in a checkout: ./setup.sh --extras).",
         files=[("DIR/events.parquet", "The calls; tables of threads, samples and others are next to it")],
         see_also=["convert", "dump"],
         examples=[("heaptape export app.bin -o tables", "Write tables")])

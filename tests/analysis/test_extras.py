@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tomllib
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 
 import heaptape
@@ -87,40 +87,58 @@ def test_the_package_needs_no_extra(tmp_path: Path) -> None:
     assert done.returncode == 0 and len(modules) > 50, done.stderr
 
 
-@pytest.mark.parametrize(("verb", "missing", "extra"), quick([["export", "t.bin"]], [
-    (["export", "t.bin"], "pyarrow", "parquet"), (["tune", "t.bin", "--alloc", "fake"], "optuna", "tune"),
-    (["tune", "t.bin", "--alloc", "fake"], "sqlalchemy", "tune"), (["fleet", "plan.toml"], "dask", "fleet"),
-]), ids=["export", "tune", "tune without sqlalchemy", "fleet"])
-def test_a_verb_names_the_extra_that_it_lacks(tmp_path: Path, verb: list[str], missing: str, extra: str) -> None:
+@pytest.mark.parametrize(("verb", "missing", "packages"), quick([["export", "t.bin"], ["sites", "absent.bin", "--to", "pprof", "-o", "x"]], [
+    (["export", "t.bin"], "pyarrow", "pyarrow"), (["tune", "t.bin", "--alloc", "fake"], "optuna", "optuna sqlalchemy"),
+    (["tune", "t.bin", "--alloc", "fake", "--splice", "absent"], "sqlalchemy", "optuna sqlalchemy"),
+    (["fleet", "plan.toml"], "dask", "dask distributed"), (["sites", "absent.bin", "--to", "pprof", "-o", "x"], "google", "protobuf"),
+    (["compare", "absent.jsonl", "--to", "perfetto", "-o", "x"], "google", "protobuf"),
+]), ids=["export", "tune", "tune without sqlalchemy", "fleet", "sites", "compare"])
+def test_a_verb_names_what_it_lacks(tmp_path: Path, verb: list[str], missing: str, packages: str) -> None:
+    """Before it reads, let alone replays: what some are given is not there."""
     (tmp_path / "t.bin").write_bytes(b"good")
     (tmp_path / "plan.toml").write_text('traces = ["t.bin"]\nallocators = ["glibc"]\nrounds = 1\n')
     done = _without({missing}, MAIN, *verb, cwd=tmp_path)
     assert done.returncode == 1 and done.stdout == "" and done.stderr.count("\n") == 1, done.stderr
-    assert done.stderr.startswith(f"heaptape {verb[0]}: the Python package {missing} is missing: {sys.executable} -m pip install ")
-    assert f"heaptape[{extra}]" in done.stderr
+    name = missing.replace("google", "protobuf")
+    assert done.stderr.startswith(f"heaptape {verb[0]}: the Python package {name} is missing: {sys.executable} -m pip install {packages}; ")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["plan.toml", "replay", "t.bin"]
 
 
-def test_pip_is_not_sent_for_a_package_that_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
-    def known(_name: str) -> None: ...
-
-    def unknown(name: str) -> None:
-        raise metadata.PackageNotFoundError(name)
-
-    error = ModuleNotFoundError("No module named 'dask'", name="dask")
-    monkeypatch.setattr(metadata, "distribution", known)
-    assert "pip install 'heaptape[fleet]'; " in environment.missing_package(error)
-    monkeypatch.setattr(metadata, "distribution", unknown)
-    assert "pip install dask distributed (the extra heaptape[fleet]); " in environment.missing_package(error)
-    assert "pip install numpy; " in environment.missing_package(ModuleNotFoundError("No module named 'numpy'", name="numpy"))
+def _missing(name: str) -> str:
+    return environment.missing_package(ModuleNotFoundError(f"No module named {name!r}", name=name))
 
 
-def test_pip_is_not_sent_where_the_distribution_forbids_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_pip_is_sent_for_packages_that_an_index_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for heaptape with an extra, even where this very package is installed."""
+    monkeypatch.setattr(environment.sys, "base_prefix", "/elsewhere")
+    for package, extra in _extras().items():
+        others = [one for one in environment.EXTRAS if _extras()[one] == extra]
+        assert f"is missing: {sys.executable} -m pip install {' '.join(others)}; " in _missing(package)
+    assert "pip install numpy; " in _missing("numpy")
+
+
+def test_in_a_checkout_the_script_that_installs_all_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It makes the environment that the front end takes, unless another is named."""
+    monkeypatch.setattr(environment.sys, "argv", [f"{ROOT}/build/../analysis/run_verb.py"])
+    monkeypatch.delenv("HEAPTAPE_PYTHON", raising=False)
+    for package in _extras():
+        assert _missing(package) == f"the Python package {package} is missing: run {ROOT}/setup.sh --extras"
+    for extra in set(_extras().values()):
+        assert extra in (ROOT / "setup.sh").read_text().partition("for_all_verbs=")[2].partition("\n")[0].split(",")
+    assert "setup.sh" not in _missing("numpy")
+    monkeypatch.setenv("HEAPTAPE_PYTHON", sys.executable)
+    assert "setup.sh" not in _missing("pyarrow")
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_pip_is_not_sent_where_the_distribution_forbids_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ready: bool) -> None:
     (tmp_path / "EXTERNALLY-MANAGED").touch()
     monkeypatch.setattr(environment.sys, "prefix", sys.base_prefix)
     monkeypatch.setattr(environment.sysconfig, "get_path", lambda name: str(tmp_path))
-    said = environment.missing_package(ModuleNotFoundError("No module named 'optuna'", name="optuna"))
+    monkeypatch.setattr(environment.importlib.util, "find_spec", lambda name: ready or None)
+    said = _missing("optuna")
     assert " -m venv --system-site-packages " in said and "/bin/pip install optuna sqlalchemy; then HEAPTAPE_PYTHON=" in said
+    assert ("is missing: apt-get install python3-venv && " in said) == (not ready)
 
 
 def test_the_script_is_there_and_hides_no_command() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import codecs
+import importlib.util
 import io
 import os
+import shlex
 import shutil
 import sys
 import sysconfig
@@ -20,6 +22,7 @@ PLAIN = {
 EXTRAS = {"dask": "fleet", "distributed": "fleet", "optuna": "tune", "sqlalchemy": "tune", "pyarrow": "parquet", "protobuf": "pprof"}
 """By package, the extra of ours that brings it (pyproject.toml): what one verb alone needs."""
 
+_HERE = Path(__file__).resolve().parents[2]
 _ERRORS = "heaptape.plain"
 
 
@@ -33,32 +36,28 @@ def missing_package(error: ImportError) -> str:
 
 
 def _how_to_install(name: str) -> str:
-    """Where the distribution forbids pip in its own folders: an environment that sees what is there."""
+    """By package names: heaptape itself is in no index. In a checkout by the script that makes the environment which the front end
+    takes by itself; where the distribution forbids pip in its own folders, an environment that sees what is there."""
+    script = _HERE.parent / "setup.sh"
+    if name in EXTRAS and script.is_file() and _chosen_by_the_front_end():
+        return f"run {shlex.quote(str(script))} --extras"
+    packages = " ".join(_brought_with(name))
     if sys.prefix == sys.base_prefix and Path(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED").exists():
         folder = "~/.local/share/heaptape-python"
-        return (f"{sys.executable} -m venv --system-site-packages {folder} && {folder}/bin/pip install {' '.join(_brought_with(name))}; "
+        first = "" if importlib.util.find_spec("ensurepip") else "apt-get install python3-venv && "
+        return (f"{first}{sys.executable} -m venv --system-site-packages {folder} && {folder}/bin/pip install {packages}; "
                 f"then HEAPTAPE_PYTHON={folder}/bin/python3")
-    return f"{sys.executable} -m pip install {_to_install(name)}; or name another interpreter by $HEAPTAPE_PYTHON"
+    return f"{sys.executable} -m pip install {packages}; or name another interpreter by $HEAPTAPE_PYTHON"
+
+
+def _chosen_by_the_front_end() -> bool:
+    """Whether this interpreter is the one that `heaptape` takes where no other is named (cli/python_verbs.c)."""
+    return not os.environ.get("HEAPTAPE_PYTHON") and Path(sys.argv[0]).resolve() == _HERE / "run_verb.py"
 
 
 def _brought_with(name: str) -> list[str]:
     """The packages of the same extra."""
     return [package for package in EXTRAS if EXTRAS[package] == EXTRAS.get(name)] or [name]
-
-
-def _to_install(name: str) -> str:
-    """The extra that brings a package; its packages by name where pip does not know this very package and would look for
-    another of its name."""
-    from importlib import metadata  # a quarter of what a verb takes to start
-
-    extra = EXTRAS.get(name)
-    if extra is None:
-        return name
-    try:
-        metadata.distribution("heaptape")
-    except metadata.PackageNotFoundError:
-        return f"{' '.join(_brought_with(name))} (the extra heaptape[{extra}])"
-    return f"'heaptape[{extra}]'"
 
 
 def terminal_columns(stream: Any) -> int:

@@ -19,13 +19,15 @@ _JSON: dict[str, Callable[[Sequence[Summary]], bytes]] = {"bencher": to_bencher,
 
 
 def check_feed(options: argparse.Namespace) -> None:
-    """Raises UsageError, before any work is done."""
+    """Raises HeaptapeError or ImportError, before any work is done."""
     if bool(options.to) != bool(options.output):
         raise UsageError("--to and -o go together")
     if options.snapshots and options.to != "perfetto":
         raise UsageError("--snapshots: expected --to perfetto, which shows them")
     if options.output:
         check_output(options.output, [*options.results, *options.trace])
+    if options.to == "perfetto":
+        from ..sites import profile_message  # noqa: F401  # the package that it needs may be missing
 
 
 def write_feed(options: argparse.Namespace, summaries: Sequence[Summary]) -> None:

@@ -11,8 +11,8 @@ def parser() -> VerbParser:
     fleet = VerbParser(
         "fleet", ["PLAN"],
         "Replay the traces of PLAN under its allocators and configurations, in rounds on one or more machines, and print means over all traces.",
-        notes="PLAN is a TOML file. Results are kept: the same command continues. Needs the extra "
-              "heaptape[fleet] (in a checkout: ./setup.sh --extras).",
+        notes="PLAN is a TOML file. Results are kept: the same command continues. Needs the Python "
+              "packages dask and distributed (in a checkout: ./setup.sh --extras).",
         see_also=["replay", "compare"],
         examples=[("heaptape fleet plan.toml", "On this machine"),
                   ("heaptape fleet plan.toml --scheduler tcp://host:8786", "On the workers of a Dask cluster"),

@@ -26,7 +26,7 @@ def sites_parser() -> VerbParser:
         "sites", ["TRACE"],
         "Show the call sites of TRACE: calls, bytes, lifetimes, what is live when live bytes are highest and at the end.",
         notes="TRACE has call sites if it was recorded with record --sites. Blocks that are never freed live until the end. --to pprof needs "
-              "the extra heaptape[pprof] (in a checkout: ./setup.sh --extras).",
+              "the Python package protobuf (in a checkout: ./setup.sh --extras).",
         files=[("FILE", "What --to writes, for another program")],
         see_also=["diff", "stats", "explain"],
         examples=[("heaptape sites app.bin --by peak", "Who holds the memory at the peak"),

@@ -57,6 +57,8 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("--by lifetime: expected a figure with a sum, such as bytes")
     if options.output:
         check_output(options.output, [options.trace])
+    if options.to == "pprof":
+        from . import profile_message  # noqa: F401  # the package that it needs may be missing
 
 
 def run_sites(options: argparse.Namespace) -> None:

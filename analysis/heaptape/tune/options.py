@@ -30,7 +30,8 @@ def parser() -> VerbParser:
     tune = VerbParser(
         "tune", ["--alloc=ALLOCATOR TRACE"],
         "Search the knobs of an allocator for a trace, measure the best configurations again, and print them as lines to paste.",
-        notes="The search is kept in a study: the same command continues it. Needs the extra heaptape[tune] (in a checkout: ./setup.sh --extras).",
+        notes="The search is kept in a study: the same command continues it. Needs the Python packages optuna and sqlalchemy (in a "
+              "checkout: ./setup.sh --extras).",
         files=[("TRACE.NAME.OBJECTIVES.study", "The search")],
         see_also=["replay", "compare"],
         examples=[("heaptape tune app.bin --alloc jemalloc", "Settings for this program"),

@@ -246,6 +246,12 @@ def _suggest(trial: optuna.trial.Trial, knob: SearchedKnob) -> str | None:
     return trial.suggest_categorical(knob.name, [str(value or "") for value in knob.values]) or None
 
 
+def require_packages() -> None:
+    """Raises ImportError where one is missing, before anything is measured."""
+    import optuna  # noqa: F401
+    import sqlalchemy  # noqa: F401
+
+
 def make_sampler(name: str, seed: int, screened: int) -> optuna.samplers.BaseSampler:
     """tpe or nsga2."""
     import optuna

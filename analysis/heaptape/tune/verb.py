@@ -24,7 +24,7 @@ from .front import spread
 from .replay import OBJECTIVES, Bench, TunedAllocator, environment, find_allocator, ratios
 from .result import Tuned, still_on_front
 from .space import SearchedKnob, searched_knobs
-from .study import Study, Trial, open_study
+from .study import Study, Trial, open_study, require_packages
 from .text import front_object, front_text
 
 if TYPE_CHECKING:
@@ -129,6 +129,7 @@ def run_tune(options: argparse.Namespace) -> None:
     if options.output is not None:
         appendable(options.output, [trace, path], b"{", "lines of JSON")
     check_output(path, [trace])
+    require_packages()
     bench = Bench(replay, trace, allocator, objectives, Path(options.output) if options.output is not None else None, options.splice, options.cpus)
     bench.program_times({})  # accesses that do not belong to the trace are not to end a search of an hour
     progress = ProgressLine(not options.quiet and not options.json)
