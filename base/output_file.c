@@ -41,6 +41,17 @@ int output_file_open(struct output_file *file, const char *path) {
     return file->fd < 0 ? -1 : 0;
 }
 
+int output_file_check(const char *path) {
+    struct stat status;
+    struct output_file file;
+    if (!stat(path, &status) && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
+        return access(path, W_OK);
+    int opened = output_file_open(&file, path), why = errno;
+    output_file_abandon(&file);
+    errno = why;
+    return opened;
+}
+
 // Closed last: until the file has its final name, a lock on it keeps others from going on with it.
 const char *output_file_finish(struct output_file *file) {
     if (file->partial_path) {

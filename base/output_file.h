@@ -13,6 +13,9 @@ struct output_file {
 // Opens a file beside the final one, which a signal that ends us removes. "-" is standard output; it, devices
 // and pipes are written as they are. 0 or -1 with errno.
 int output_file_open(struct output_file *file, const char *path);
+// Whether that would succeed, to be asked before any work: changes nothing, and waits for no reader of a pipe. 0 or -1
+// with errno.
+int output_file_check(const char *path);
 // Syncs, renames and closes. NULL, or what failed, with errno.
 const char *output_file_finish(struct output_file *file);
 // Closes what is open, removes what has not been finished, and forgets the names.

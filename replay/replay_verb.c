@@ -26,6 +26,7 @@
 #include "limit_runs.h"
 #include "live_guard.h"
 #include "machine_memory.h"
+#include "output_file.h"
 #include "pollution_option.h"
 #include "print.h"
 #include "profile_text.h"
@@ -82,6 +83,12 @@ static int check_baseline(const struct ht_plan *plan) {
     ht_print(stderr, "heaptape replay: --baseline: %s is not among the allocators to replay\n",
              plan->baseline);
     return HT_EXIT_USAGE;
+}
+
+static int check_written(const struct ht_plan *plan) {
+    if (!plan->write_baseline || !output_file_check(plan->write_baseline)) return HT_EXIT_DONE;
+    ht_print(stderr, "heaptape replay: %s: can't be created: %s\n", plan->write_baseline, strerror(errno));
+    return HT_EXIT_FAILED;
 }
 
 // What measures the condition's figure, if that is not asked for.
@@ -460,6 +467,7 @@ int ht_verb_replay(int argc, char **argv) {
     if (options.list) return ht_allocator_list(&x, &options);
     int status = check_baseline(&options.plan);
     if (!status) status = check_conditions(&options.plan);
+    if (!status) status = check_written(&options.plan);
     if (status) return status;
     if (ht_choices_add_name(&null_choices, "null", &error)) {
         error.status = HT_EXIT_FAILED;

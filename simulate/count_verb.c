@@ -128,16 +128,22 @@ static void print_process(const json_t *process, const struct ht_cost_model *mod
     ht_cost_table_print(stderr, &costs, model);
 }
 
+static const char CANNOT_CREATE[] = "cannot create";
+
+static int complain(const char *path, const char *what) {
+    ht_print(stderr, "heaptape count: %s: %s: %s\n", path, what, strerror(errno));
+    return -1;
+}
+
 // 0, or -1 with a line on stderr.
 static int write_json(const char *path, const json_t *counts) {
     struct output_file file;
-    const char *what = "cannot create";
+    const char *what = CANNOT_CREATE;
     if (!output_file_open(&file, path)) {
         what = json_dumpfd(counts, file.fd, JSON_INDENT(1)) ? "cannot write" : output_file_finish(&file);
         if (what) output_file_abandon(&file);
     }
-    if (what) ht_print(stderr, "heaptape count: %s: %s: %s\n", path, what, strerror(errno));
-    return what ? -1 : 0;
+    return what ? complain(path, what) : 0;
 }
 
 static json_t *with_processor(json_t *processes, const struct ht_cost_model *model) {
@@ -155,6 +161,10 @@ int ht_verb_count(int argc, char **argv) {
     static struct ht_simulation_words words;
     const char *problem;
     ht_page_parse(&ht_page_count, argc, argv, ARGP_IN_ORDER, &options);
+    if (options.output && output_file_check(options.output)) {
+        complain(options.output, CANNOT_CREATE);
+        return EXIT_COUNT_FAILED;
+    }
     char *folder = ht_counts_folder(), *pattern = folder ? ht_counts_pattern(folder) : NULL;
     struct ht_simulation simulation = {
         .caches = !options.instructions_alone, .real_clock = options.real_clock, .out = pattern};

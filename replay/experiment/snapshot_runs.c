@@ -138,6 +138,10 @@ size_t ht_snapshot_all(struct ht_experiment *x) {
         made = S_ISDIR(found.st_mode);
         errno = ENOTDIR;
     }
+    // A folder that was there may be one that takes no files.
+    char *first = made && choices->count ? path_of(folder, choices->list[0].name) : NULL;
+    if (first && output_file_check(first)) made = false;
+    free(first);
     if (!made) {
         ht_print(stderr, "heaptape replay: --snapshots: %s: cannot create: %s\n", folder, strerror(errno));
         failed = 1;

@@ -219,6 +219,14 @@ def test_a_baseline_is_not_written_over_the_trace_or_the_results(tools: Tools, t
     assert copy.read_bytes() == trace.read_bytes() and not (tmp_path / "results.jsonl").exists()
 
 
+@pytest.mark.parametrize(("name", "why"), [("no/such/b.json", "No such file or directory"), (".", "Is a directory"), ("", "No such file or directory")])
+def test_a_baseline_that_cannot_be_written_is_refused_at_once(tools: Tools, tmp_path: Path, name: str, why: str) -> None:
+    """Before the trace is read: there is none."""
+    done = run([tools.replay_program, "--pass", "memory", "--alloc", "glibc", "--write-baseline", name, "absent.bin"], cwd=tmp_path)
+    assert (done.returncode, done.stderr.decode()) == (1, f"heaptape replay: {name}: can't be created: {why}\n")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_damaged_baseline_file(tools: Tools, trace: Path, planted: dict[str, Path], baseline: Path, tmp_path: Path) -> None:
     path = tmp_path / "cut.json"
     path.write_bytes(baseline.read_bytes()[:300])

@@ -94,6 +94,7 @@ def test_accounts_along_the_trace(tools: Tools, tmp_path: Path) -> None:
     (["--at", "peak"], 2, b"--snapshots"), (["--snapshots", "s", "--at", "noon"], 2, b"noon"),
     (["--snapshots", "s", "--at", "end,1h"], 2, b": --at: expected times up to the end of the trace, 0.00135 s, found 1:00:00\n"), (["--snapshots", "s", "--scale", "2"], 2, b"--scale"),
     (["--snapshots", "s", "-o", "r"], 2, b"-o"), (["--snapshots", "s", "--pass", "memory"], 2, b"--pass"), (["--snapshots", "/dev/null/s"], 1, b"cannot create"),
+    (["--snapshots", "/proc"], 1, b"heaptape replay: --snapshots: /proc: cannot create: No such file or directory\n"),
     (["--snapshots", "/etc/passwd"], 1, b"--snapshots: /etc/passwd: cannot create: Not a directory\n")])
 def test_wrong_use(tools: Tools, tmp_path: Path, words: list[str], status: int, said: bytes) -> None:
     done = run([tools.replay_program, "-q", "--alloc", "glibc", *words, ROOT / "traces" / "sqlite3-small.bin"], cwd=tmp_path)

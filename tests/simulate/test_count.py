@@ -136,8 +136,8 @@ def test_what_it_cannot_do_is_one_line(tools: Tools, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (125, b"")
     assert done.stderr == b"heaptape count: valgrind is not installed: apt-get install valgrind\n"
     output = tmp_path / "no" / "such" / "folder"
-    done = run([tools.heaptape, "count", "-i", "-q", "-o", output, "--", "/bin/true"])
-    assert done.returncode == 125
+    done = run([tools.heaptape, "count", "-i", "-q", "-o", output, "--", "/bin/echo", "it ran"])
+    assert (done.returncode, done.stdout) == (125, b"")
     assert done.stderr.decode() == f"heaptape count: {output}: cannot create: No such file or directory\n"
     assert run([tools.heaptape, "count"]).returncode == 2
     done = run([tools.heaptape, "count", "-i", "--", "/no/such/program"])
