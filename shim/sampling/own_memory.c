@@ -54,7 +54,8 @@ static struct {
     uintptr_t stack_end[STACKS_MAX];
     size_t stacks, next_stack;
     struct range stack[STACKS_MAX];  // where the last whole count found threads' stacks
-    size_t found_stacks, stacks_then;
+    size_t found_stacks;
+    size_t stacks_then;  // how many were noted at that time
     uint64_t bytes, counted_bytes;
     uint64_t moving_bytes;   // of `bytes`: of the program's own mappings and its threads' stacks
     uintptr_t object_start;  // where the object begins whose file the last mapping was of

@@ -69,9 +69,10 @@ void expected_was(struct expectation *expectation, const struct tree_path *path)
 void expected_other(struct expectation *expectation, const struct tree_path *path) {
     if (!expectation->followers) return;
     const struct tree_path *kept = keep(path);
-    if (kept) {
-        expectation->followers[expectation->context] = kept;
-        atomic_store_explicit(recent_of(path->address, path->to_thread), kept, memory_order_release);
+    if (!kept) {
+        expected_next(expectation, path);
+        return;
     }
-    expected_next(expectation, path);
+    atomic_store_explicit(recent_of(path->address, path->to_thread), kept, memory_order_release);
+    expected_was(expectation, kept);
 }

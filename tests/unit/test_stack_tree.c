@@ -164,6 +164,18 @@ static void test_a_path_that_holds_leads_where_a_search_does(void **unused) {
         assert_int_not_equal(kept[i].changes, tree_changes(&tree, kept[i].group));
 }
 
+// So many different stacks, numbered from 1 on.
+static void insert_kinds(struct stack_tree *tree, struct made *made, uint32_t kinds, uint32_t *state) {
+    static struct stack_walk walk;
+    for (uint32_t n = 0; n < kinds; n++) {
+        struct tree_path path;
+        do make(&made[n], state), lay_out(&made[n], &walk);
+        while (find(tree, &walk, &path));
+        tree_insert(tree, &walk, n + 1);
+        assert_int_equal(find(tree, &walk, &path), n + 1);
+    }
+}
+
 // Sequences that repeat: after the first time each stack is expected, and no other.
 static void test_what_followed_is_expected(void **unused) {
     (void)unused;
@@ -176,13 +188,7 @@ static void test_what_followed_is_expected(void **unused) {
     uint32_t state = 7, expected = 0;
     expected_start();
     expected_begin(&expectation);
-    for (uint32_t n = 0; n < KINDS; n++) {
-        struct tree_path path;
-        do make(&made[n], &state), lay_out(&made[n], &walk);
-        while (find(&tree, &walk, &path));
-        tree_insert(&tree, &walk, n + 1);
-        assert_int_equal(find(&tree, &walk, &path), n + 1);
-    }
+    insert_kinds(&tree, made, KINDS, &state);
     for (uint32_t turn = 0; turn < LAPS * sizeof turns / sizeof *turns; turn++) {
         struct tree_path path;
         uint32_t kind = turns[turn % (sizeof turns / sizeof *turns)];
@@ -209,12 +215,7 @@ static void test_the_last_stack_of_a_key_is_found_again(void **unused) {
     uint32_t state = 11, again = 0, kind = 0;
     expected_start();
     expected_begin(&expectation);
-    for (uint32_t n = 0; n < KINDS; n++) {
-        struct tree_path path;
-        do make(&made[n], &state), lay_out(&made[n], &walk);
-        while (find(&tree, &walk, &path));
-        tree_insert(&tree, &walk, n + 1);
-    }
+    insert_kinds(&tree, made, KINDS, &state);
     for (uint32_t turn = 0; turn < TURNS; turn++) {
         struct tree_path path;
         if (random_below(&state, 2)) kind = random_below(&state, KINDS);

@@ -95,9 +95,11 @@ def _signals_wait() -> Iterator[None]:
             signal.raise_signal(late)
 
 
-def run_attended(command: list[str], attend: Callable[[subprocess.Popen[Any]], _T], group: bool = False, **more: Any) -> _T:
+def run_attended(command: list[str], attend: Callable[[subprocess.Popen[Any]], _T], group: bool = False,
+                 patience_s: float | None = _ENDING_S, **more: Any) -> _T:
     """Starts the command and returns what attend() does with it. If we are to end meanwhile, it ends first, so that nothing goes on
-    alone. group: what the command has started ends with it. more: as Popen takes it. Raises HeaptapeError if it can't be started."""
+    alone. group: what the command has started ends with it. patience_s: after so long it is killed; None: never. more: as Popen takes
+    it. Raises HeaptapeError if it can't be started."""
     process = None
     try:
         with _signals_wait():
@@ -105,7 +107,7 @@ def run_attended(command: list[str], attend: Callable[[subprocess.Popen[Any]], _
         return attend(process)
     except BaseException:
         if process:
-            _end(process, group)
+            _end(process, group, patience_s)
         raise
 
 
@@ -116,10 +118,10 @@ def _start(command: list[str], **more: Any) -> subprocess.Popen[Any]:
         raise HeaptapeError(f"cannot run {command[0]}: {error.strerror}") from error
 
 
-def _end(process: subprocess.Popen[Any], group: bool) -> None:
+def _end(process: subprocess.Popen[Any], group: bool, patience_s: float | None) -> None:
     _send(process, signal.SIGTERM, group)
     try:
-        process.communicate(timeout=_ENDING_S)
+        process.communicate(timeout=patience_s)
     except subprocess.TimeoutExpired:
         _send(process, signal.SIGKILL, group)
         process.communicate()

@@ -40,7 +40,8 @@ def run_recorded(heaptape: str, command: list[str], logs: Path, seconds: float |
     # A handler is not inherited, unlike an ignored signal.
     before = signal.signal(signal.SIGINT, lambda number, frame: None)
     try:
-        return run_attended([heaptape, "record", "-q", "-o", str(logs), "--", *command], attend)
+        # Killed, `record` would leave the program alone.
+        return run_attended([heaptape, "record", "-q", "-o", str(logs), "--", *command], attend, patience_s=None)
     finally:
         signal.signal(signal.SIGINT, before)
 
