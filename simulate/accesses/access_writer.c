@@ -1,9 +1,6 @@
 #include "access_writer.h"
 
-void ht_access_forget_recent(struct ht_access_writer *writer) {
-    writer->written += HT_RECENT_TOKENS;
-    writer->last_place = 0;
-}
+void ht_access_forget_recent(struct ht_access_writer *writer) { writer->new_places += HT_RECENT; }
 
 void ht_access_flush(struct ht_access_writer *writer) {
     writer->write(writer->buffer, writer->used);
@@ -26,7 +23,6 @@ static void put_code_run(struct ht_access_writer *writer) {
 
 // Room for one token, behind the run of predicted lines that came before it.
 static inline void begin(struct ht_access_writer *writer) {
-    writer->written++;
     if (writer->used + HT_ACCESS_TOKEN_BYTES_MAX > sizeof writer->buffer) ht_access_flush(writer);
     put_code_run(writer);
 }
@@ -78,7 +74,6 @@ void ht_write_code_line(struct ht_access_writer *writer, uint64_t line) {
     struct ht_access_state *state = &writer->state;
     uint64_t *prediction = &state->after_code_line[ht_code_prediction(state->last_code_line)];
     if (*prediction == line) {
-        writer->written++;
         if (++writer->code_run == HT_CODE_RUN_MAX) begin(writer);
     } else {
         begin(writer);

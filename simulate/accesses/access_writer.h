@@ -9,7 +9,7 @@
 enum {
     HT_ACCESS_BUFFER_BYTES = 1 << 16,
     HT_RECENT_PLACES_BITS = 8,
-    HT_RECENT_TOKENS = 32,
+    HT_RECENT = 32,
     HT_ACCESS_PLACES = 1 << 10
 };
 
@@ -19,7 +19,7 @@ struct ht_recent_place {
 
 struct ht_access_writer {
     void (*write)(const uint8_t *bytes, size_t count);  // takes all of them, or doesn't return
-    uint64_t written, last_place;                       // tokens so far: the clock of the recent places
+    uint64_t new_places;                                // so far: the clock of the recent ones
     uint32_t code_run;                                  // predicted lines that are not written yet
     size_t used;
     struct ht_access_state state;
@@ -29,16 +29,17 @@ struct ht_access_writer {
     uint8_t buffer[HT_ACCESS_BUFFER_BYTES];
 };
 
-// Whether the place (an address >> HT_GRANULE_SHIFT, or 2⁶³ + a line of instructions) was written among the last
-// 32 tokens: the caches then still hold it, and it is left out. If not, it counts as written now.
-static inline bool ht_access_is_recent(struct ht_access_writer *writer, uint64_t place) {
-    if (place == writer->last_place) return true;
-    writer->last_place = place;
-    uint64_t at = place * 0x9e3779b97f4a7c15u >> (64 - HT_RECENT_PLACES_BITS);
-    struct ht_recent_place *recent = &writer->recent[at];
-    if (recent->place == place && writer->written - recent->at < HT_RECENT_TOKENS) return true;
-    *recent = (struct ht_recent_place){place, writer->written};
-    return false;
+// Whether the place (an address >> HT_GRANULE_SHIFT, or 2⁶² + a line, or 2⁶³ + a line of instructions) is none of the last 32
+// new ones, or of those that a later one of the same hash pushed out. If it is one of them, the caches still hold it, and it is
+// left out. Without a branch, which a processor would guess wrongly for every other place.
+static inline bool ht_access_is_new(struct ht_access_writer *writer, uint64_t place) {
+    struct ht_recent_place *recent =
+        &writer->recent[place * 0x9e3779b97f4a7c15u >> (64 - HT_RECENT_PLACES_BITS)];
+    const bool known = (recent->place == place) & (writer->new_places - recent->at < HT_RECENT);
+    recent->at = known ? recent->at : writer->new_places;
+    recent->place = place;
+    writer->new_places += !known;
+    return !known;
 }
 void ht_access_forget_recent(struct ht_access_writer *writer);
 

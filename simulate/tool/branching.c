@@ -13,8 +13,8 @@ static struct ht_branch_predictor *predictor_of(enum part part) {
 
 // The line of instructions that a path begins with stands for the target.
 void simulate_branch(const struct path *path, enum part part) {
-    if (going_from && path->event_count)
-        ht_branch_to(predictor_of(going_part), going_from, path->events[0], &counts.branches[going_part]);
+    if (going_from)
+        ht_branch_to(predictor_of(going_part), going_from, path->first_line, &counts.branches[going_part]);
     going_from = 0;
     if (path->branch == BRANCH_INDIRECT) {
         going_from = path->branch_address;

@@ -11,18 +11,17 @@
 #include <pub_tool_machine.h>
 #include <pub_tool_mallocfree.h>
 
-enum { EVENTS_MAX = ACCESS_SPARE / 2, BYTES_MAX = 255 };
+enum { EVENTS_MAX = PATH_ACCESSES_MAX, BYTES_MAX = EVENT_FIRST_LINE - 1 };
 
 // A superblock under way.
 struct block {
     IRSB *out;
     IRTypeEnv *types;
-    IRExpr *next;   // where the addresses of its accesses go; NULL where none do
-    IRExpr *taken;  // where the number of its path goes
-    ULong *events;
+    IRExpr *next;  // where the addresses of its accesses go; NULL where none do
+    UChar events[EVENTS_MAX];
     struct path path;  // so far
     struct path left;  // when it was left last
-    ULong code_line;
+    ULong code_line;   // the last one
     Addr instruction;  // the last one
     Bool conditional;  // it is a conditional branch
 };
@@ -66,11 +65,11 @@ static void settle(struct block *block) {
     if (!more && (same || !block->next)) return;
     block->left = block->path;
     if (block->next) {
-        store(block, block->taken, IRExpr_Const(IRConst_U32(new_path(block->path))));
-        store(block, constant((ULong)(Addr)&next_taken), plus(block, block->taken, sizeof taken[0]));
-        if (block->path.accesses)
-            store(block, constant((ULong)(Addr)&next_access),
-                  plus(block, block->next, block->path.accesses * sizeof accesses[0]));
+        const ULong word = new_path(&block->path, block->events);
+        store(block, plus(block, block->next, offsetof(struct taken, paths)), constant(word));
+        if (!block->path.accesses) store(block, block->next, constant(0));
+        store(block, constant((ULong)(Addr)&next_address),
+              plus(block, block->next, places_of(word) * sizeof taken.addresses[0]));
         return;
     }
     add(block, &counts.instructions, more);
@@ -89,23 +88,15 @@ static void call(struct block *block, const HChar *name, void *function, IRExpr 
 }
 #define CALL(block, function, arguments, guard) call(block, #function, function, arguments, guard)
 
-static void add_event(struct block *block, ULong event) {
+static void add_event(struct block *block, UInt event) {
     tl_assert(block->path.event_count < EVENTS_MAX);
-    block->events[block->path.event_count++] = event;
+    block->events[block->path.event_count++] = (UChar)event;
 }
 
 static void pack(struct block *block, IRExpr *address, UInt bytes) {
     if (!block->next || !bytes) return;
     add_event(block, bytes < BYTES_MAX ? bytes : BYTES_MAX);
-    store(block, plus(block, block->next, block->path.accesses++ * sizeof accesses[0]), address);
-}
-
-// Paths and accesses together are more than ACCESS_ROOM. A path takes half of an access's bytes.
-static IRExpr *are_full(struct block *block) {
-    IRExpr *next = load(block, Ity_I64, &next_access), *path = load(block, Ity_I64, &next_taken);
-    IRExpr *sum = assign(block, Ity_I64, IRExpr_Binop(Iop_Add64, next, path));
-    sum = assign(block, Ity_I64, IRExpr_Binop(Iop_Add64, sum, path));
-    return less(block, constant((ULong)(Addr)(accesses + ACCESS_ROOM) + 2 * (ULong)(Addr)taken), sum);
+    store(block, plus(block, block->next, block->path.accesses++ * sizeof taken.addresses[0]), address);
 }
 
 // Where the sample falls among the instructions of this block.
@@ -119,32 +110,43 @@ static void sample(struct block *block, UInt instructions) {
 static void begin_block(struct block *block, Addr address, DiEpoch epoch) {
     const HChar *name;
     enum call_kind kind = call_entered_at(address);
-    IRExpr *sp = GUEST(block, RSP);
-    CALL(block, leave_call, mkIRExprVec_2(sp, GUEST(block, RAX)),
-         less(block, load(block, Ity_I64, &running.leave_sp), sp));
-    if (options.within) {
-        if (VG_(get_fnname_if_entry)(epoch, address, &name) && !VG_(strcmp)(name, options.within))
-            CALL(block, enter_within, mkIRExprVec_1(sp), NULL);
-        else
-            CALL(block, leave_within, mkIRExprVec_0(),
-                 less(block, load(block, Ity_I64, &running.leave_within_sp), sp));
-    }
+    if (options.within && VG_(get_fnname_if_entry)(epoch, address, &name) &&
+        !VG_(strcmp)(name, options.within))
+        CALL(block, enter_within, mkIRExprVec_1(GUEST(block, RSP)), NULL);
     if (kind != CALL_NONE) {
         CALL(block, enter_call,
-             mkIRExprVec_5(constant(kind), sp, GUEST(block, RDI), GUEST(block, RSI), GUEST(block, RDX)),
+             mkIRExprVec_5(constant(kind), GUEST(block, RSP), GUEST(block, RDI), GUEST(block, RSI),
+                           GUEST(block, RDX)),
              NULL);
     }
     if (!options.simulate && !options.record) return;
-    CALL(block, process_accesses, mkIRExprVec_0(), are_full(block));
-    block->next = load(block, Ity_I64, &next_access);
-    block->taken = load(block, Ity_I64, &next_taken);
-    block->path.events = block->events = VG_(malloc)("heaptape.events", EVENTS_MAX * sizeof *block->events);
+    CALL(block, process_accesses, mkIRExprVec_0(),
+         less(block, constant((ULong)(Addr)(taken.addresses + TAKEN_ROOM)),
+              load(block, Ity_I64, &next_address)));
+    block->next = load(block, Ity_I64, &next_address);
+}
+
+// Only a return or another jump to where a register says leaves the stack above what it was at a call.
+static void notice_returns(struct block *block) {
+    if (block->out->next->tag == Iex_Const) return;
+    IRExpr *sp = GUEST(block, RSP);
+    CALL(block, leave_call, mkIRExprVec_2(sp, GUEST(block, RAX)),
+         less(block, load(block, Ity_I64, &running.leave_sp), sp));
+    if (options.within)
+        CALL(block, leave_within, mkIRExprVec_0(),
+             less(block, load(block, Ity_I64, &running.leave_within_sp), sp));
 }
 
 static void code_line(struct block *block, Addr address) {
-    if (!block->next || address >> HT_LINE_SHIFT == block->code_line) return;
-    block->code_line = address >> HT_LINE_SHIFT;
-    add_event(block, EVENT_CODE | block->code_line);
+    const ULong line = address >> HT_LINE_SHIFT;
+    if (!block->next || line == block->code_line) return;
+    if (!block->code_line) {
+        block->path.first_line = line;
+    } else {
+        tl_assert(line == block->code_line + 1 || line == block->path.first_line);
+        add_event(block, line == block->path.first_line ? EVENT_FIRST_LINE : EVENT_NEXT_LINE);
+    }
+    block->code_line = line;
 }
 
 // The cycle counter follows the virtual clock.
@@ -186,6 +188,7 @@ static void end_block(struct block *block) {
     else if (jumps && block->out->next->tag != Iex_Const) block->path.branch = BRANCH_INDIRECT;
     block->path.branch_address = block->instruction;
     settle(block);
+    notice_returns(block);
 }
 
 static void instrument_statement(struct block *block, IRStmt *statement) {
@@ -250,6 +253,5 @@ IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *lay
     if (options.profile) sample(&block, instructions);
     for (; i < in->stmts_used; i++) instrument_statement(&block, in->stmts[i]);
     end_block(&block);
-    if (block.next) VG_(realloc_shrink)(block.events, (block.path.event_count + 1) * sizeof *block.events);
     return block.out;
 }

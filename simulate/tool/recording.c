@@ -11,6 +11,9 @@
 #include <pub_tool_vki.h>
 
 static const ULong BLOCK_BYTES_MAX = 1ull << 47;
+static const ULong LINE = 1ull << 62, CODE_LINE = 1ull << 63, ADDRESS = (1ull << 48) - 1;
+
+enum { KEPT_ROOM = 1 << 10, PATH_EVENTS_MAX = PATH_ACCESSES_MAX + 1, BYTES_SHIFT = 48 };
 
 struct block {
     Addr address;
@@ -23,6 +26,9 @@ static struct block *blocks;  // by slot
 static UInt *free_slots;
 static UInt slots, slots_room, free_count;
 static ULong accesses_made, instructions_recorded;
+// What is to be written of the paths so far: CODE_LINE | a line, or an access's bytes << BYTES_SHIFT | its address.
+static ULong kept[KEPT_ROOM + PATH_EVENTS_MAX + 1];
+static UInt kept_count;
 static UInt thread, thread_written;
 
 static void write_bytes(const uint8_t *bytes, size_t count) {
@@ -77,11 +83,11 @@ static void write_thread(UInt tid) {
 void write_block_access(UInt slot, ULong granule) { ht_write_block_access(writer, slot, granule); }
 
 void write_line_access(ULong line) {
-    if (!ht_access_is_recent(writer, 1ull << 62 | line)) ht_write_line_access(writer, line);
+    if (ht_access_is_new(writer, LINE | line)) ht_write_line_access(writer, line);
 }
 
 void write_code_line(ULong line) {
-    if (!ht_access_is_recent(writer, 1ull << 63 | line)) ht_write_code_line(writer, line);
+    if (ht_access_is_new(writer, CODE_LINE | line)) ht_write_code_line(writer, line);
 }
 
 void write_call(const struct ht_recorded_call *call) {
@@ -112,7 +118,6 @@ UInt slot_near(Addr address, UInt bytes, Addr *begin) {
 
 static void record_access(Addr address, UInt bytes) {
     Addr begin;
-    if (ht_access_is_recent(writer, address >> HT_GRANULE_SHIFT)) return;
     UInt slot = slot_near(address, bytes, &begin);
     if (slot) {
         ULong within = address > begin ? address - begin : 0, last = address + bytes - 1 - begin;
@@ -125,12 +130,31 @@ static void record_access(Addr address, UInt bytes) {
         write_line_access(line);
 }
 
+// What the program did on the paths so far, but for recent places.
+void end_recorded_paths(void) {
+    for (UInt i = 0; i < kept_count; i++) {
+        if (kept[i] & CODE_LINE) ht_write_code_line(writer, kept[i] & ~CODE_LINE);
+        else record_access(kept[i] & ADDRESS, (UInt)(kept[i] >> BYTES_SHIFT));
+    }
+    kept_count = 0;
+}
+
 // What the program did on the path.
 void record_path(const struct path *path, const ULong *address) {
-    for (const ULong *event = path->events; event < path->events + path->event_count; event++) {
-        if (*event & EVENT_CODE) write_code_line(*event & ~EVENT_CODE);
-        else record_access(*address++, (UInt)*event);
+    const ULong first = CODE_LINE | path->first_line;
+    ULong line = first;
+    UInt count = kept_count;
+    kept[count] = line;
+    count += ht_access_is_new(writer, line);
+    for (const UChar *event = events_of(path), *end = event + path->event_count; event < end; event++) {
+        const Bool code = is_code(*event);
+        line = line_after(line, *event, first);
+        kept[count] = code ? line : (*address & ADDRESS) | (ULong)*event << BYTES_SHIFT;
+        count += ht_access_is_new(writer, code ? line : *address >> HT_GRANULE_SHIFT);
+        address += !code;
     }
+    kept_count = count;
+    if (kept_count > KEPT_ROOM) end_recorded_paths();
 }
 
 // After the paths that waited in the buffers.

@@ -9,6 +9,7 @@
 
 enum {
     PLACES = 1 << 20,  // granules: of so many bytes of neighbours each has its own
+    NO_PLACE = PLACES,
     MOMENT_SHIFT = 48,
     MOMENTS = 1 << 15,
     SETTLING = 1 << 14,  // accesses of a burst that do not count, for what is not kept between bursts
@@ -32,9 +33,11 @@ struct held_call {
 
 static enum { IN_BETWEEN, SETTLES, COUNTS } phase;
 static ULong phase_ends, counted_from, random_state = 1;
-static ULong places[PLACES];  // by granule: moment << MOMENT_SHIFT | address; 0: none
-static UInt used[STRETCH + ACCESS_ROOM + ACCESS_SPARE], used_paths[STRETCH + ACCESS_ROOM + ACCESS_SPARE],
-    used_count, used_path_count;
+// By granule: moment << MOMENT_SHIFT | address; 0: none. One more takes what is no access, and is never 0.
+static ULong places[PLACES + 1];
+static UInt used[STRETCH + TAKEN_ROOM + TAKEN_SPARE];
+static ULong used_paths[STRETCH + TAKEN_ROOM + TAKEN_SPARE];
+static UInt used_count, used_path_count;
 static UInt moment = 1;  // goes on with each call and each full buffer
 static struct touch *touches, *sorted;
 static struct held_call *held;
@@ -48,33 +51,37 @@ static ULong between_bursts(void) {
 
 Bool is_between_bursts(void) { return options.sampled && phase == IN_BETWEEN; }
 
-static void mark(const ULong *address, UInt count) {
+static void mark(const ULong *address, const ULong *end) {
     const ULong now = (ULong)moment << MOMENT_SHIFT;
-    for (UInt i = 0; i < count; i++) {
-        UInt at = address[i] >> HT_GRANULE_SHIFT & (PLACES - 1);
-        if (!places[at]) used[used_count++] = at;
-        places[at] = now | address[i];
+    for (; address < end; address++) {
+        UInt at = *address ? *address >> HT_GRANULE_SHIFT & (PLACES - 1) : NO_PLACE;
+        used[used_count] = at;
+        used_count += !places[at];
+        places[at] = now | *address;
     }
 }
 
 // All paths at once, as each would be another number of rounds for the processor to guess; but not those of the loader.
 UInt mark_paths(void) {
-    const ULong *address = accesses, *from = accesses;
-    UInt count = 0;
-    for (const UInt *at = taken; at < next_taken; at++) {
-        struct path *path = &paths[*at];
-        address += path->accesses;
-        if (path->loader) {
-            mark(from, (UInt)(address - path->accesses - from));
-            count += (UInt)(address - path->accesses - from);
-            from = address;
-        } else if (path->moment != moment) {
-            if (!path->moment) used_paths[used_path_count++] = *at;
-            path->moment = (UShort)moment;
+    const ULong *from = taken.addresses;
+    UInt count = places_taken();
+    places[NO_PLACE] = 1;
+    for (UInt i = 0; i < places_taken(); i += places_of(taken.paths[i])) {
+        const ULong word = taken.paths[i];
+        UShort *last = &path_moments[unit_of(word)];
+        count_instructions(word);
+        count -= has_no_access(word);
+        if (is_of_loader(word)) {
+            mark(from, &taken.addresses[i]);
+            from = &taken.addresses[i] + places_of(word);
+            count -= places_of(word) - has_no_access(word);
+        } else if (*last != moment) {
+            if (!*last) used_paths[used_path_count++] = word;
+            *last = (UShort)moment;
         }
     }
-    mark(from, (UInt)(address - from));
-    return count + (UInt)(address - from);
+    mark(from, next_address);
+    return count;
 }
 
 static void add_touch(ULong place, UInt slot, UInt when) {
@@ -111,11 +118,15 @@ static void collect_touches(void) {
         *place = 0;
     }
     for (UInt i = 0; i < used_path_count; i++) {
-        struct path *path = &paths[used_paths[i]];
-        for (UInt k = 0; k < path->event_count; k++)
-            if (path->events[k] & EVENT_CODE)
-                add_touch(path->events[k] & ~EVENT_CODE, CODE_SLOT, path->moment);
-        path->moment = 0;
+        const struct path *path = path_of(used_paths[i]);
+        UShort *last = &path_moments[unit_of(used_paths[i])];
+        ULong line = path->first_line;
+        add_touch(line, CODE_SLOT, *last);
+        for (UInt k = 0; k < path->event_count; k++) {
+            line = line_after(line, events_of(path)[k], path->first_line);
+            if (is_code(events_of(path)[k])) add_touch(line, CODE_SLOT, *last);
+        }
+        *last = 0;
     }
     used_count = used_path_count = 0;
 }

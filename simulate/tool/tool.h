@@ -93,26 +93,57 @@ extern struct ht_miss_counts *miss_counts;  // by part, where misses count now: 
 extern struct ht_processor processor;
 extern struct ht_page_touches page_touches;
 
-// What a superblock does up to one of its exits, known when it is translated. An event is a line of instructions, or the bytes
-// of an access.
-#define EVENT_CODE (1ull << 63)
+// paths.c
+// What a superblock does up to one of its exits, known when it is translated: lines of instructions, which follow each other, and
+// accesses. A superblock that goes to itself is unrolled: its second round is back at the first line.
 enum branch { BRANCH_NONE, BRANCH_TAKEN, BRANCH_NOT_TAKEN, BRANCH_INDIRECT };
+enum { EVENT_NEXT_LINE = 0, EVENT_FIRST_LINE = 255 };  // all other events: the bytes of an access
 struct path {
-    const ULong *events;
-    Addr branch_address;  // of its last instruction, if that is one
-    enum branch branch;
-    UShort event_count, accesses, instructions;
-    UShort moment : 15;  // sampling.c: when it was last taken between two bursts; 0: not since the last one
-    UShort loader : 1;
+    ULong first_line;
+    Addr branch_address;  // of its last instruction, if that is a branch
+    UShort instructions, accesses, event_count;
+    UChar branch, loader;
+};  // and behind it its events
+static inline const UChar *events_of(const struct path *path) { return (const UChar *)(path + 1); }
+// The line that an event is of, which comes after another line; that one again for an access.
+static inline ULong line_after(ULong line, UChar event, ULong first) {
+    return event == EVENT_NEXT_LINE ? line + 1 : event == EVENT_FIRST_LINE ? first : line;
+}
+static inline Bool is_code(UChar event) { return event == EVENT_NEXT_LINE || event == EVENT_FIRST_LINE; }
+ULong new_path(const struct path *path, const UChar *events);  // the word that instrumented code leaves
+// The paths, in units of sixteen bytes; their moments are apart from them, since sampling needs no more of most.
+enum { PATH_UNIT_SHIFT = 4 };
+extern UChar *paths;
+extern UShort *path_moments;  // of sampling.c: when a path was last taken between two bursts; 0: not
+// What a word says: where the path is, how many places of the buffer it takes, and what counts.
+enum {
+    WORD_UNIT_SHIFT = 32,
+    WORD_LOADER_SHIFT = 31,
+    WORD_INSTRUCTIONS_SHIFT = 16,
+    WORD_NO_ACCESS_SHIFT = 15
 };
-extern struct path *paths;
-UInt new_path(struct path path);  // its number
+static inline UInt unit_of(ULong word) { return (UInt)(word >> WORD_UNIT_SHIFT); }
+static inline struct path *path_of(ULong word) {
+    return (struct path *)(paths + ((ULong)unit_of(word) << PATH_UNIT_SHIFT));
+}
+static inline UInt places_of(ULong word) { return word & 0x7fff; }
+static inline UInt has_no_access(ULong word) { return word >> WORD_NO_ACCESS_SHIFT & 1; }
+static inline UInt instructions_of(ULong word) { return word >> WORD_INSTRUCTIONS_SHIFT & 0x7fff; }
+static inline UInt is_of_loader(ULong word) { return word >> WORD_LOADER_SHIFT & 1; }
+static inline void count_instructions(ULong word) {
+    counts.instructions += instructions_of(word);
+    counts.loader += is_of_loader(word) * instructions_of(word);
+}
 
-// What instrumented code leaves: the numbers of paths, and in another buffer the addresses of their accesses. A superblock
-// begins while there are no more than ACCESS_ROOM of both.
-enum { ACCESS_ROOM = 1 << 12, ACCESS_SPARE = 1 << 13 };
-extern ULong accesses[ACCESS_ROOM + ACCESS_SPARE], *next_access;
-extern UInt taken[ACCESS_ROOM + ACCESS_SPARE], *next_taken;
+// What instrumented code leaves: the addresses of its accesses, and a word for each path, in the place of its first one. A path
+// without accesses has a 0 there. A superblock begins while no more than ROOM places are used.
+enum { TAKEN_ROOM = 1 << 12, TAKEN_SPARE = 1 << 13, PATH_ACCESSES_MAX = TAKEN_SPARE / 2 };
+struct taken {
+    ULong addresses[TAKEN_ROOM + TAKEN_SPARE], paths[TAKEN_ROOM + TAKEN_SPARE];
+};
+extern struct taken taken;
+extern ULong *next_address;
+static inline UInt places_taken(void) { return (UInt)(next_address - taken.addresses); }
 
 // Counts, simulates and records what waits in the buffer, for the part that runs.
 void process_accesses(void);
@@ -167,6 +198,7 @@ void start_recording(void);
 Bool is_recording(void);
 void stop_recording(void);
 void record_path(const struct path *path, const ULong *address);
+void end_recorded_paths(void);
 void recorded_accesses(UInt count);
 void record_call(ULong result);
 void record_thread(UInt tid);
@@ -181,7 +213,7 @@ void begin_burst(void);
 void end_burst(ULong accesses);
 // sampling.c
 Bool is_between_bursts(void);
-UInt mark_paths(void);  // those in the buffers; returns how many accesses of the program they have
+UInt mark_paths(void);  // counts and marks those that were taken; returns the program's accesses there
 void keep_touches(UInt slot, Addr begin, ULong bytes);
 void hold_call(const struct ht_recorded_call *call);
 void go_on_sampling(ULong accesses_made);

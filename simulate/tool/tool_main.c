@@ -14,10 +14,6 @@ struct tool_options options = {
 struct counts counts;
 struct ht_processor processor;
 struct ht_page_touches page_touches;
-ULong accesses[ACCESS_ROOM + ACCESS_SPARE], *next_access = accesses;
-UInt taken[ACCESS_ROOM + ACCESS_SPARE], *next_taken = taken;
-struct path *paths;
-static UInt path_count, paths_room;
 
 static void *new_zeroed(size_t bytes) { return VG_(calloc)("heaptape.touches", 1, bytes); }
 
@@ -27,62 +23,59 @@ enum ht_served simulate_access(enum part part, Addr address, UInt bytes) {
     return ht_processor_access(&processor, address, bytes, &miss_counts[part]);
 }
 
-UInt new_path(struct path path) {
-    if (path_count == paths_room) {
-        paths_room = paths_room ? paths_room * 2 : 1 << 14;
-        paths = VG_(realloc)("heaptape.paths", paths, paths_room * sizeof *paths);
-    }
-    paths[path_count] = path;
-    return path_count++;
-}
-
 static void simulate_path(const struct path *path, const ULong *address, enum part part) {
-    for (const ULong *event = path->events; event < path->events + path->event_count; event++) {
-        if (*event & EVENT_CODE) ht_processor_code_line(&processor, *event & ~EVENT_CODE, &miss_counts[part]);
-        else simulate_access(part, *address++, (UInt)*event);
+    ULong line = path->first_line;
+    ht_processor_code_line(&processor, line, &miss_counts[part]);
+    for (const UChar *event = events_of(path), *end = event + path->event_count; event < end; event++) {
+        line = line_after(line, *event, path->first_line);
+        if (is_code(*event)) ht_processor_code_line(&processor, line, &miss_counts[part]);
+        else simulate_access(part, *address++, *event);
     }
 }
 
-static void process_paths(Bool simulated, Bool recorded) {
-    const ULong *address = accesses;
-    UInt count = 0;
-    for (const UInt *at = taken; at < next_taken; at++) {
-        const struct path *path = &paths[*at];
+static void simulate_paths(void) {
+    for (UInt i = 0; i < places_taken(); i += places_of(taken.paths[i])) {
+        const struct path *path = path_of(taken.paths[i]);
         enum part part = running.in_allocator ? PART_ALLOCATOR : path->loader ? PART_LOADER : PART_PROGRAM;
-        if (simulated) simulate_path(path, address, part);
-        if (simulated) simulate_branch(path, part);
-        if (recorded && part == PART_PROGRAM) {
-            record_path(path, address);
-            count += path->accesses;
-        }
-        address += path->accesses;
+        simulate_path(path, &taken.addresses[i], part);
+        simulate_branch(path, part);
     }
-    if (recorded) recorded_accesses(count);
+}
+
+static void record_paths(void) {
+    UInt count = 0;
+    for (UInt i = 0; i < places_taken(); i += places_of(taken.paths[i])) {
+        count_instructions(taken.paths[i]);
+        if (is_of_loader(taken.paths[i])) continue;
+        const struct path *path = path_of(taken.paths[i]);
+        record_path(path, &taken.addresses[i]);
+        count += path->accesses;
+    }
+    end_recorded_paths();
+    recorded_accesses(count);
+}
+
+static void count_paths(void) {
+    for (UInt i = 0; i < places_taken(); i += places_of(taken.paths[i])) count_instructions(taken.paths[i]);
 }
 
 // While accesses are spliced in, those that this process makes outside the allocator are the replay's own.
 void process_accesses(void) {
     Bool simulated = options.simulate && running.counts && (running.in_allocator || !is_splicing());
     Bool recorded = is_recording() && running.counts && !running.in_allocator;
-    if (next_taken == taken) return;
-    for (const UInt *at = taken; at < next_taken; at++) {
-        const struct path *path = &paths[*at];
-        counts.instructions += path->instructions;
-        if (path->loader) counts.loader += path->instructions;
-    }
-    if (recorded && is_between_bursts()) {
-        recorded_accesses(mark_paths());
-        recorded = False;
-    }
-    if (simulated || recorded) process_paths(simulated, recorded);
-    if (!simulated) forget_branch_to();
-    next_access = accesses;
-    next_taken = taken;
+    if (!places_taken()) return;
+    if (simulated) simulate_paths();
+    else forget_branch_to();
+    if (!recorded) count_paths();
+    else if (is_between_bursts()) recorded_accesses(mark_paths());
+    else record_paths();
+    next_address = taken.addresses;
 }
 
 ULong instructions_so_far(void) {
     ULong sum = counts.instructions;
-    for (const UInt *at = taken; at < next_taken; at++) sum += paths[*at].instructions;
+    for (UInt i = 0; i < places_taken(); i += places_of(taken.paths[i]))
+        sum += instructions_of(taken.paths[i]);
     return sum;
 }
 

@@ -198,19 +198,17 @@ static void any_bytes_come_to_an_end(void **state) {
     assert_int_equal(last_of((const uint8_t *)"\xcf\x00\x00", 3), HT_ACCESS_DAMAGED);  // nor such a call
 }
 
-static void a_place_is_recent_for_thirty_two_tokens(void **state) {
+static void a_place_is_new_again_after_thirty_two_others(void **state) {
     (void)state;
     struct ht_access_writer *writer = new_writer();
-    assert_false(ht_access_is_recent(writer, 99));
-    ht_write_line_access(writer, 5);
-    assert_true(ht_access_is_recent(writer, 99));
-    for (uint64_t i = 0; i < 32; i++) {
-        assert_false(ht_access_is_recent(writer, 1000 + i));
-        ht_write_line_access(writer, i);
-    }
-    assert_false(ht_access_is_recent(writer, 99));
     ht_access_forget_recent(writer);
-    assert_false(ht_access_is_recent(writer, 99));
+    assert_true(ht_access_is_new(writer, 99));
+    for (uint64_t i = 0; i < 31; i++) assert_true(ht_access_is_new(writer, 1000 + i));
+    assert_false(ht_access_is_new(writer, 99));
+    assert_true(ht_access_is_new(writer, 1031));
+    assert_true(ht_access_is_new(writer, 99));
+    ht_access_forget_recent(writer);
+    assert_true(ht_access_is_new(writer, 99));
     free(writer);
 }
 
@@ -220,7 +218,7 @@ int main(void) {
         cmocka_unit_test(a_file_that_is_cut_anywhere_is_cut),
         cmocka_unit_test(bursts_begin_and_end_in_turn),
         cmocka_unit_test(any_bytes_come_to_an_end),
-        cmocka_unit_test(a_place_is_recent_for_thirty_two_tokens),
+        cmocka_unit_test(a_place_is_new_again_after_thirty_two_others),
     };
     written = malloc(BYTES_MAX);
     return cmocka_run_group_tests(tests, NULL, NULL);
