@@ -148,6 +148,12 @@ def test_no_recording_lies_in_the_tree(repository: Path) -> None:
     assert [path for path in paths if path.endswith(".mraw") and not path.startswith("tests/")] == []
 
 
+def test_no_conflict_of_a_merge_is_left(repository: Path) -> None:
+    marks = tuple(mark * 7 + b" " for mark in (b"<", b">", b"|"))
+    assert [path for path in tracked(repository)
+            if any(line.startswith(marks) for line in (repository / path).read_bytes().splitlines())] == []
+
+
 def test_libraries_link_what_the_table_allows(repository: Path, table: dict[str, set[str]]) -> None:
     names = {"heaptape_" + folder.replace("/", "_"): folder for folder in table}
     seen = 0
