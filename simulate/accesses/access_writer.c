@@ -1,6 +1,9 @@
 #include "access_writer.h"
 
-void ht_access_forget_recent(struct ht_access_writer *writer) { writer->new_places += HT_RECENT; }
+void ht_access_forget_recent(struct ht_access_writer *writer) {
+    writer->new_places += HT_RECENT;
+    writer->tokens += HT_RECENT;
+}
 
 void ht_access_flush(struct ht_access_writer *writer) {
     writer->write(writer->buffer, writer->used);
@@ -23,6 +26,7 @@ static void put_code_run(struct ht_access_writer *writer) {
 
 // Room for one token, behind the run of predicted lines that came before it.
 static inline void begin(struct ht_access_writer *writer) {
+    writer->tokens++;
     if (writer->used + HT_ACCESS_TOKEN_BYTES_MAX > sizeof writer->buffer) ht_access_flush(writer);
     put_code_run(writer);
 }
@@ -74,6 +78,7 @@ void ht_write_code_line(struct ht_access_writer *writer, uint64_t line) {
     struct ht_access_state *state = &writer->state;
     uint64_t *prediction = &state->after_code_line[ht_code_prediction(state->last_code_line)];
     if (*prediction == line) {
+        writer->tokens++;
         if (++writer->code_run == HT_CODE_RUN_MAX) begin(writer);
     } else {
         begin(writer);

@@ -19,27 +19,38 @@ struct ht_recent_place {
 
 struct ht_access_writer {
     void (*write)(const uint8_t *bytes, size_t count);  // takes all of them, or doesn't return
-    uint64_t new_places;                                // so far: the clock of the recent ones
+    uint64_t new_places, tokens;                        // so far: the clocks of recent places and lines
     uint32_t code_run;                                  // predicted lines that are not written yet
     size_t used;
     struct ht_access_state state;
     uint8_t block_place[HT_ACCESS_PLACES],
         page_place[HT_ACCESS_PLACES];  // guesses of where they are in the state
-    struct ht_recent_place recent[1 << HT_RECENT_PLACES_BITS];
+    struct ht_recent_place recent[1 << HT_RECENT_PLACES_BITS], recent_line[1 << HT_RECENT_PLACES_BITS];
     uint8_t buffer[HT_ACCESS_BUFFER_BYTES];
 };
 
-// Whether the place (an address >> HT_GRANULE_SHIFT, or 2⁶² + a line, or 2⁶³ + a line of instructions) is none of the last 32
-// new ones, or of those that a later one of the same hash pushed out. If it is one of them, the caches still hold it, and it is
-// left out. Without a branch, which a processor would guess wrongly for every other place.
+static inline uint64_t ht_recent_index(uint64_t place) {
+    return place * 0x9e3779b97f4a7c15u >> (64 - HT_RECENT_PLACES_BITS);
+}
+
+// Whether the place (an address >> HT_GRANULE_SHIFT, or 2⁶³ + a line of instructions) is not among the last 32 new ones. If it is,
+// the caches still hold it, and it is left out. One that a later place of the same hash pushed out is new, too. Without a branch,
+// which a processor would guess wrongly for every other place.
 static inline bool ht_access_is_new(struct ht_access_writer *writer, uint64_t place) {
-    struct ht_recent_place *recent =
-        &writer->recent[place * 0x9e3779b97f4a7c15u >> (64 - HT_RECENT_PLACES_BITS)];
-    const bool known = (recent->place == place) & (writer->new_places - recent->at < HT_RECENT);
+    struct ht_recent_place *recent = &writer->recent[ht_recent_index(place)];
+    const bool known = (recent->place == place) & (writer->new_places - recent->at <= HT_RECENT);
     recent->at = known ? recent->at : writer->new_places;
     recent->place = place;
     writer->new_places += !known;
     return !known;
+}
+// Whether none of the last 32 tokens names the line (or 2⁶³ + a line of instructions), which is written now if so: a line has more
+// places than one.
+static inline bool ht_access_line_is_new(struct ht_access_writer *writer, uint64_t line) {
+    struct ht_recent_place *recent = &writer->recent_line[ht_recent_index(line)];
+    if (recent->place == line && writer->tokens - recent->at <= HT_RECENT) return false;
+    *recent = (struct ht_recent_place){line, writer->tokens};
+    return true;
 }
 void ht_access_forget_recent(struct ht_access_writer *writer);
 

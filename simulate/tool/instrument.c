@@ -11,14 +11,14 @@
 #include <pub_tool_machine.h>
 #include <pub_tool_mallocfree.h>
 
-enum { EVENTS_MAX = PATH_ACCESSES_MAX, BYTES_MAX = EVENT_FIRST_LINE - 1 };
+enum { BYTES_MAX = EVENT_FIRST_LINE - 1 };  // of an access; for larger ones too
 
 // A superblock under way.
 struct block {
     IRSB *out;
     IRTypeEnv *types;
     IRExpr *next;  // where the addresses of its accesses go; NULL where none do
-    UChar events[EVENTS_MAX];
+    UChar events[PATH_EVENTS_MAX];
     struct path path;  // so far
     struct path left;  // when it was left last
     ULong code_line;   // the last one
@@ -89,7 +89,7 @@ static void call(struct block *block, const HChar *name, void *function, IRExpr 
 #define CALL(block, function, arguments, guard) call(block, #function, function, arguments, guard)
 
 static void add_event(struct block *block, UInt event) {
-    tl_assert(block->path.event_count < EVENTS_MAX);
+    tl_assert(block->path.event_count < PATH_EVENTS_MAX);
     block->events[block->path.event_count++] = (UChar)event;
 }
 
@@ -126,7 +126,8 @@ static void begin_block(struct block *block, Addr address, DiEpoch epoch) {
     block->next = load(block, Ity_I64, &next_address);
 }
 
-// Only a return or another jump to where a register says leaves the stack above what it was at a call.
+// Only a jump whose target is not constant, such as a return, leaves the stack above what it was at a call; or a signal handler that
+// goes on elsewhere, which is noticed at the next such jump.
 static void notice_returns(struct block *block) {
     if (block->out->next->tag == Iex_Const) return;
     IRExpr *sp = GUEST(block, RSP);
@@ -198,7 +199,8 @@ static void instrument_statement(struct block *block, IRStmt *statement) {
         block->instruction = statement->Ist.IMark.addr;
         block->conditional = False;
         code_line(block, statement->Ist.IMark.addr);
-        code_line(block, statement->Ist.IMark.addr + statement->Ist.IMark.len - 1);
+        if (statement->Ist.IMark.len)  // of one that VEX does not know it is 0
+            code_line(block, statement->Ist.IMark.addr + statement->Ist.IMark.len - 1);
         break;
     case Ist_WrTmp: {
         IRExpr *value = statement->Ist.WrTmp.data;

@@ -24,7 +24,7 @@ static void make_room(ULong units) {
 ULong new_path(const struct path *path, const UChar *events) {
     const ULong unit = 1 << PATH_UNIT_SHIFT, begin = used;
     const ULong units = (sizeof *path + path->event_count + unit - 1) / unit;
-    tl_assert(path->accesses <= PATH_ACCESSES_MAX && path->instructions < 1 << 15 && begin >> 32 == 0);
+    tl_assert(path->event_count <= PATH_EVENTS_MAX && path->instructions <= WORD_FIELD && begin >> 32 == 0);
     make_room(units);
     struct path *made = (struct path *)(paths + (begin << PATH_UNIT_SHIFT));
     *made = *path;

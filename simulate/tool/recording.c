@@ -11,9 +11,9 @@
 #include <pub_tool_vki.h>
 
 static const ULong BLOCK_BYTES_MAX = 1ull << 47;
-static const ULong LINE = 1ull << 62, CODE_LINE = 1ull << 63, ADDRESS = (1ull << 48) - 1;
+static const ULong CODE_LINE = 1ull << 63, ADDRESS = (1ull << 48) - 1;
 
-enum { KEPT_ROOM = 1 << 10, PATH_EVENTS_MAX = PATH_ACCESSES_MAX + 1, BYTES_SHIFT = 48 };
+enum { KEPT_ROOM = 1 << 10, BYTES_SHIFT = 48 };
 
 struct block {
     Addr address;
@@ -27,7 +27,7 @@ static UInt *free_slots;
 static UInt slots, slots_room, free_count;
 static ULong accesses_made, instructions_recorded;
 // What is to be written of the paths so far: CODE_LINE | a line, or an access's bytes << BYTES_SHIFT | its address.
-static ULong kept[KEPT_ROOM + PATH_EVENTS_MAX + 1];
+static ULong kept[KEPT_ROOM + PATH_EVENTS_MAX + 2];  // with the first line, and a place behind the last
 static UInt kept_count;
 static UInt thread, thread_written;
 
@@ -83,11 +83,11 @@ static void write_thread(UInt tid) {
 void write_block_access(UInt slot, ULong granule) { ht_write_block_access(writer, slot, granule); }
 
 void write_line_access(ULong line) {
-    if (ht_access_is_new(writer, LINE | line)) ht_write_line_access(writer, line);
+    if (ht_access_line_is_new(writer, line)) ht_write_line_access(writer, line);
 }
 
 void write_code_line(ULong line) {
-    if (ht_access_is_new(writer, CODE_LINE | line)) ht_write_code_line(writer, line);
+    if (ht_access_line_is_new(writer, CODE_LINE | line)) ht_write_code_line(writer, line);
 }
 
 void write_call(const struct ht_recorded_call *call) {
@@ -95,6 +95,8 @@ void write_call(const struct ht_recorded_call *call) {
     ht_write_call(writer, call);
     ht_access_forget_recent(writer);
 }
+
+void forget_recent(void) { ht_access_forget_recent(writer); }
 
 void begin_burst(void) {
     write_thread(thread);
@@ -130,8 +132,8 @@ static void record_access(Addr address, UInt bytes) {
         write_line_access(line);
 }
 
-// What the program did on the paths so far, but for recent places.
-void end_recorded_paths(void) {
+// Before the blocks, the thread or the part of the program are others.
+void write_kept(void) {
     for (UInt i = 0; i < kept_count; i++) {
         if (kept[i] & CODE_LINE) ht_write_code_line(writer, kept[i] & ~CODE_LINE);
         else record_access(kept[i] & ADDRESS, (UInt)(kept[i] >> BYTES_SHIFT));
@@ -139,8 +141,8 @@ void end_recorded_paths(void) {
     kept_count = 0;
 }
 
-// What the program did on the path.
-void record_path(const struct path *path, const ULong *address) {
+// Of what the program did on the path, what is new. One address behind the path's is read, and not used.
+void keep_path(const struct path *path, const ULong *address) {
     const ULong first = CODE_LINE | path->first_line;
     ULong line = first;
     UInt count = kept_count;
@@ -154,7 +156,7 @@ void record_path(const struct path *path, const ULong *address) {
         address += !code;
     }
     kept_count = count;
-    if (kept_count > KEPT_ROOM) end_recorded_paths();
+    if (kept_count > KEPT_ROOM) write_kept();
 }
 
 // After the paths that waited in the buffers.

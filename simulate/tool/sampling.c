@@ -148,6 +148,7 @@ static void write_touch(const struct touch *touch) {
 // All that is held.
 static void write_held(void) {
     UInt at = 0;
+    forget_recent();
     collect_touches();
     sort_touches();
     for (UInt i = 0; i < held_count; i++) {

@@ -97,7 +97,7 @@ extern struct ht_page_touches page_touches;
 // What a superblock does up to one of its exits, known when it is translated: lines of instructions, which follow each other, and
 // accesses. A superblock that goes to itself is unrolled: its second round is back at the first line.
 enum branch { BRANCH_NONE, BRANCH_TAKEN, BRANCH_NOT_TAKEN, BRANCH_INDIRECT };
-enum { EVENT_NEXT_LINE = 0, EVENT_FIRST_LINE = 255 };  // all other events: the bytes of an access
+enum { EVENT_NEXT_LINE = 0, EVENT_FIRST_LINE = 255 };  // all others: an access of so many bytes
 struct path {
     ULong first_line;
     Addr branch_address;  // of its last instruction, if that is a branch
@@ -120,15 +120,16 @@ enum {
     WORD_UNIT_SHIFT = 32,
     WORD_LOADER_SHIFT = 31,
     WORD_INSTRUCTIONS_SHIFT = 16,
-    WORD_NO_ACCESS_SHIFT = 15
+    WORD_NO_ACCESS_SHIFT = 15,
+    WORD_FIELD = (1 << 15) - 1
 };
 static inline UInt unit_of(ULong word) { return (UInt)(word >> WORD_UNIT_SHIFT); }
 static inline struct path *path_of(ULong word) {
     return (struct path *)(paths + ((ULong)unit_of(word) << PATH_UNIT_SHIFT));
 }
-static inline UInt places_of(ULong word) { return word & 0x7fff; }
+static inline UInt places_of(ULong word) { return word & WORD_FIELD; }
 static inline UInt has_no_access(ULong word) { return word >> WORD_NO_ACCESS_SHIFT & 1; }
-static inline UInt instructions_of(ULong word) { return word >> WORD_INSTRUCTIONS_SHIFT & 0x7fff; }
+static inline UInt instructions_of(ULong word) { return word >> WORD_INSTRUCTIONS_SHIFT & WORD_FIELD; }
 static inline UInt is_of_loader(ULong word) { return word >> WORD_LOADER_SHIFT & 1; }
 static inline void count_instructions(ULong word) {
     counts.instructions += instructions_of(word);
@@ -136,8 +137,8 @@ static inline void count_instructions(ULong word) {
 }
 
 // What instrumented code leaves: the addresses of its accesses, and a word for each path, in the place of its first one. A path
-// without accesses has a 0 there. A superblock begins while no more than ROOM places are used.
-enum { TAKEN_ROOM = 1 << 12, TAKEN_SPARE = 1 << 13, PATH_ACCESSES_MAX = TAKEN_SPARE / 2 };
+// without accesses has a 0 there. A superblock begins while no more than ROOM places are used; who reads a path may read one more.
+enum { TAKEN_ROOM = 1 << 12, PATH_EVENTS_MAX = 1 << 12, TAKEN_SPARE = PATH_EVENTS_MAX + 1 };
 struct taken {
     ULong addresses[TAKEN_ROOM + TAKEN_SPARE], paths[TAKEN_ROOM + TAKEN_SPARE];
 };
@@ -197,8 +198,8 @@ Bool no_block_within(Addr first, Addr last);  // False: there may be one
 void start_recording(void);
 Bool is_recording(void);
 void stop_recording(void);
-void record_path(const struct path *path, const ULong *address);
-void end_recorded_paths(void);
+void keep_path(const struct path *path, const ULong *address);
+void write_kept(void);
 void recorded_accesses(UInt count);
 void record_call(ULong result);
 void record_thread(UInt tid);
@@ -209,6 +210,7 @@ void write_block_access(UInt slot, ULong granule);
 void write_line_access(ULong line);
 void write_code_line(ULong line);
 void write_call(const struct ht_recorded_call *call);
+void forget_recent(void);  // what comes next is not left out for what was written
 void begin_burst(void);
 void end_burst(ULong accesses);
 // sampling.c

@@ -48,10 +48,10 @@ static void record_paths(void) {
         count_instructions(taken.paths[i]);
         if (is_of_loader(taken.paths[i])) continue;
         const struct path *path = path_of(taken.paths[i]);
-        record_path(path, &taken.addresses[i]);
+        keep_path(path, &taken.addresses[i]);
         count += path->accesses;
     }
-    end_recorded_paths();
+    write_kept();
     recorded_accesses(count);
 }
 

@@ -96,6 +96,13 @@ def test_reads_beyond_a_block_are_its_own_and_null_is_freed(tools: Tools, tmp_pa
     assert predicted["allocator"]["instructions"] == pytest.approx(truth["allocator"]["instructions"], rel=0.02)
 
 
+def test_a_program_goes_on_behind_an_instruction_that_valgrind_does_not_know(tools: Tools, tmp_path: Path) -> None:
+    done = tools.succeed([tools.heaptape, "record", "-q", "--accesses", "-o", tmp_path, "--", tools.target("unknown_instruction")])
+    assert done.stdout == b"went on\n"
+    trace = tools.convert(next(tmp_path.glob("malloc-footprint.*.acc")), tmp_path / "trace.bin")
+    assert any("malloc" in line and "100" in line for line in tools.dump(trace))
+
+
 def test_the_librarys_operators_cost_what_they_cost(tools: Tools, tmp_path: Path) -> None:
     """Under glibc a program's new is libstdc++'s, around malloc."""
     command = [tools.target("cpp_new"), tmp_path / "counts", "20"]

@@ -201,7 +201,6 @@ static void any_bytes_come_to_an_end(void **state) {
 static void a_place_is_new_again_after_thirty_two_others(void **state) {
     (void)state;
     struct ht_access_writer *writer = new_writer();
-    ht_access_forget_recent(writer);
     assert_true(ht_access_is_new(writer, 99));
     for (uint64_t i = 0; i < 31; i++) assert_true(ht_access_is_new(writer, 1000 + i));
     assert_false(ht_access_is_new(writer, 99));
@@ -212,6 +211,25 @@ static void a_place_is_new_again_after_thirty_two_others(void **state) {
     free(writer);
 }
 
+static void a_line_is_new_again_after_thirty_two_tokens_of_any_kind(void **state) {
+    (void)state;
+    struct ht_access_writer *writer = new_writer();
+    assert_true(ht_access_line_is_new(writer, 99));
+    ht_write_line_access(writer, 99);
+    for (uint32_t i = 0; i < 15; i++) {
+        ht_write_block_access(writer, i, 0);
+        ht_write_code_line(writer, i);
+    }
+    assert_false(ht_access_line_is_new(writer, 99));
+    ht_write_block_access(writer, 3, 1);
+    ht_write_code_line(writer, 3);
+    assert_true(ht_access_line_is_new(writer, 99));
+    ht_write_line_access(writer, 99);
+    ht_access_forget_recent(writer);
+    assert_true(ht_access_line_is_new(writer, 99));
+    free(writer);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_is_read),
@@ -219,6 +237,7 @@ int main(void) {
         cmocka_unit_test(bursts_begin_and_end_in_turn),
         cmocka_unit_test(any_bytes_come_to_an_end),
         cmocka_unit_test(a_place_is_new_again_after_thirty_two_others),
+        cmocka_unit_test(a_line_is_new_again_after_thirty_two_tokens_of_any_kind),
     };
     written = malloc(BYTES_MAX);
     return cmocka_run_group_tests(tests, NULL, NULL);
