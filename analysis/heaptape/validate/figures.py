@@ -18,6 +18,7 @@ from ..results.comparison import (
     paired_ratios,
 )
 from .allocators import RealAllocator
+from .placement import ModelledChange
 from .prediction import (
     PredictedMemory,
     RecordedMemory,
@@ -54,6 +55,8 @@ class Validation:
     library_bytes: dict[str, int] = field(default_factory=dict)
     """Data of the preloaded libraries, by allocator."""
     warnings: list[str] = field(default_factory=list)
+    modelled: dict[str, ModelledChange] = field(default_factory=dict)
+    """By allocator, of --accesses."""
 
     @property
     def is_server(self) -> bool:
@@ -167,7 +170,18 @@ def _cpu_objects(found: Validation) -> dict[str, dict[str, Any]]:
             continue
         estimate = estimate_saving(table[name].to_numpy(), table[found.baseline].to_numpy())
         objects[name] |= _difference_object(predicted.get(name, _NOTHING), estimate)
+        if name in found.modelled:
+            more_ns = startup_ns.get(name, 0.0) - startup_ns.get(found.baseline, 0.0)
+            objects[name] |= _modelled_object(found.modelled[name], float(table[found.baseline].median()), more_ns, objects[name])
     return objects
+
+
+def _modelled_object(change: ModelledChange, base_ns: float, startup_ns: float, cpu: dict[str, Any]) -> dict[str, Any]:
+    """The modelled share of the baseline's real time, with what starting a program costs more."""
+    middle_ns = change.share * base_ns + startup_ns
+    return {"modelled_difference_ns": null_unless_known(middle_ns), "modelled_low_ns": null_unless_known(change.low * base_ns + startup_ns),
+            "modelled_high_ns": null_unless_known(change.high * base_ns + startup_ns),
+            "modelled_over_real": null_unless_known(middle_ns / cpu["real_difference_ns"]) if cpu["resolved"] else None}
 
 
 def _difference_object(predicted: Difference, real: Difference) -> dict[str, Any]:

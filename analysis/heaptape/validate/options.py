@@ -30,6 +30,9 @@ def parser() -> VerbParser:
                           help="Count instructions, cache misses and page faults exactly, by simulation (valgrind, 100 times slower), of "
                                "program and replays; without --rounds nothing is timed")
     validate.add_argument("-i", "--instructions", action="store_true", help="As --count, but only instructions: eight times faster")
+    validate.add_argument("--accesses", action="store_true",
+                          help="Predict CPU time also with the effect of placement: record the program's accesses, by simulation (valgrind, 20 "
+                               "to 60 times slower), and simulate them under each allocator")
     validate.add_argument("--rounds", type=several, metavar="N",
                           help=f"Run the program N times under each allocator (default: {ROUNDS}; with --count: none)")
     validate.add_argument("--replay-rounds", type=positive, metavar="N",

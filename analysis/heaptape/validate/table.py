@@ -64,22 +64,24 @@ def _memory_table(good: list[dict[str, Any]]) -> list[str]:
 
 
 def _cpu_table(good: list[dict[str, Any]], baseline: str, server: bool) -> list[str]:
-    rows = []
+    rows, modelled = [], any("modelled_difference_ns" in item["cpu"] for item in good)
     for item in good:
         cpu = item["cpu"]
         cells = [item["name"], nanoseconds(cpu["real_ns"])]
         if item["name"] == baseline:
-            rows.append([*cells, "", "baseline", "", "", ""])
+            rows.append([*cells, "", *([""] if modelled else []), "baseline", "", "", "", *([""] if modelled else [])])
             continue
         low, high = cpu["real_low_ns"], cpu["real_high_ns"]
         interval = f"[{_milliseconds(low)}, {_milliseconds(high)}]" if low is not None else ""
         sign = {True: "yes", False: "no", None: ""}[cpu["sign_agrees"]]
-        rows.append([*cells, _milliseconds(cpu["predicted_difference_ns"]), _milliseconds(cpu["real_difference_ns"]), interval,
+        cells += [_milliseconds(cpu["predicted_difference_ns"]), *([_milliseconds(cpu.get("modelled_difference_ns"))] if modelled else [])]
+        rows.append([*cells, _milliseconds(cpu["real_difference_ns"]), interval,
                      f"sign {'agrees' if sign == 'yes' else 'differs'}" if sign else "unresolved",
-                     decimal(cpu["predicted_over_real"])])
+                     decimal(cpu["predicted_over_real"]), *([decimal(cpu.get("modelled_over_real"))] if modelled else [])])
     title = "CPU of the load" if server else "CPU"
-    return _table(["allocator", title, f"less {baseline}'s, ms: predicted", "real", "95 %", "", "predicted / real"], rows,
-                  frozenset({0, 4, 5}))
+    columns = ["allocator", title, f"less {baseline}'s, ms: predicted", *(["with accesses"] if modelled else []), "real", "95 %", "",
+               "predicted / real", *(["with accesses / real"] if modelled else [])]
+    return _table(columns, rows, frozenset({0, columns.index("95 %"), columns.index("95 %") + 1}))
 
 
 def _latency_table(good: list[dict[str, Any]]) -> list[str]:

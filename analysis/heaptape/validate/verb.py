@@ -36,6 +36,7 @@ from .count_figures import add_counts
 from .count_runs import HASH_SEEDS, CountRuns
 from .figures import Validation, figures_object, memory_rows, untimed_object
 from .options import ROUNDS
+from .placement import AccessRuns
 from .prediction import heap_curve, recorded_memory
 from .program import Program
 from .recording import Recording, record, who_serves
@@ -252,7 +253,7 @@ class _RealRounds:
 def _is_timed(options: argparse.Namespace) -> bool:
     """Exact counts alone need no rounds. Raises UsageError for what only rounds have."""
     counted, asked = options.count or options.instructions, options.rounds or options.replay_rounds
-    for name, value in (("-o", options.output), ("--budget", options.budget)):
+    for name, value in (("-o", options.output), ("--budget", options.budget), ("--accesses", options.accesses)):
         if counted and not asked and value:
             raise UsageError(f"{name}: --count alone runs no rounds: expected --rounds with it")
     options.rounds, options.replay_rounds = options.rounds or ROUNDS, options.replay_rounds or ROUNDS
@@ -277,7 +278,12 @@ def run_validate(options: argparse.Namespace) -> int:
             # Runs that are not counted see which library is mapped.
             if not timed or recording.kind != "glibc":
                 _prove(program, tools, contenders, recording, problems, folder, talk)
+            placement = AccessRuns(tools.heaptape, replay, alloc, tools.baseline, program, recording, folder, options.timeout,
+                                   talk.step).run() if options.accesses else None
             found = _measure(options, program, tools, contenders, allocators, recording, problems, seed, folder, talk) if timed else None
+            if found and placement:
+                found.modelled = placement.changes
+                found.warnings += placement.warnings
             document = figures_object(found) if found else untimed_object(program, recording, allocators, tools.baseline, problems)
             if counted:
                 runs = CountRuns(tools.heaptape, replay, alloc, program, recording, folder, options.timeout, talk.step)

@@ -1,0 +1,122 @@
+"""What the recorded accesses of a program say of its time under each allocator: its accesses at the addresses that the allocator
+gives, simulated (docs/method/cost-model.md). That is what a replay of calls alone lacks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..base.errors import HeaptapeError
+from ..base.files import sha256_of
+from ..base.programs import ToolFailed, run_tool
+from ..base.recorded_trace import RecordedTrace, convert_log
+from .observed_run import ObservedRun
+from .program import Program
+from .recording import LOGS_MAX, Recording, last_line
+
+_SLOWDOWN = 100.0
+_LIMIT_S = 60.0
+_WHOLE_S = 0.5
+"""Of programs that run no longer all accesses are recorded, of others a sample."""
+
+
+@dataclass(frozen=True)
+class ModelledChange:
+    """Of the program's time, as a share of that under the baseline, with its interval of some 90 %."""
+
+    share: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Placement:
+    """By allocator the change; and what is to be said of the recording."""
+
+    changes: dict[str, ModelledChange]
+    sampled: bool
+    warnings: list[str]
+
+
+@dataclass(frozen=True)
+class AccessRuns:
+    """The program once under simulation, and its replays."""
+
+    heaptape: str
+    replay: str
+    alloc: str
+    baseline: str
+    program: Program
+    recording: Recording
+    folder: Path
+    limit_s: float | None
+    step: Callable[[str], None]
+
+    def run(self) -> Placement:
+        """Raises HeaptapeError where accesses can't be recorded or replayed."""
+        logs = Path(tempfile.mkdtemp(prefix="accesses-", dir=self.folder))
+        sampled = self.recording.conduct.wall_s > _WHOLE_S
+        try:
+            self.step("recording the program's accesses")
+            same_output = self._record(logs, sampled)
+            accesses, found = self._choose(logs)
+            self.step("simulating the replays with the program's accesses")
+            changes = self._replay(accesses, found.trace)
+        finally:
+            shutil.rmtree(logs, ignore_errors=True)
+        return Placement(changes, sampled, self._warnings(found, same_output))
+
+    def _record(self, logs: Path, sampled: bool) -> bool:
+        """Whether the program printed what it did when its calls were recorded."""
+        out, said = self.folder / "accesses.out", self.folder / "accesses.err"
+        prefix = [self.heaptape, "record", "--accesses", *(["--sampled"] if sampled else []), "-o", str(logs), "--"]
+        limit_s = 10 * _SLOWDOWN * self.recording.conduct.wall_s + _LIMIT_S if self.limit_s is None else self.limit_s
+        slow = replace(self.program, slowdown=_SLOWDOWN)
+        with ObservedRun(slow.start(self.program.environment, out, said, prefix)) as run:
+            conduct = slow.conduct(run, self.folder, limit_s, "recording the program's accesses")
+        if conduct.exit_status != self.recording.conduct.exit_status:
+            raise HeaptapeError(f"recording accesses it ended with status {conduct.exit_status}, not with "
+                                f"{self.recording.conduct.exit_status}: {last_line(said.read_text(errors='replace'))}")
+        return sha256_of(out) == self.recording.conduct.stdout_sha256
+
+    def _choose(self, logs: Path) -> tuple[Path, RecordedTrace]:
+        """Of the process with the recorded command, else of the one with the largest file."""
+        files = sorted(logs.glob("*.acc"), key=lambda path: (-path.stat().st_size, path))[:LOGS_MAX]
+        if not files:
+            raise HeaptapeError("no accesses were recorded")
+        command = self.recording.context.get("command")
+        for accesses in files:
+            found = convert_log(self.heaptape, accesses, self.folder / "accesses.bin")
+            if found.context.get("command") == command:
+                return accesses, found
+        return files[0], convert_log(self.heaptape, files[0], self.folder / "accesses.bin")
+
+    def _replay(self, accesses: Path, trace: Path) -> dict[str, ModelledChange]:
+        command = [self.replay, "-q", "--json", "--pass", "count", "--alloc", self.alloc, "--baseline", self.baseline,
+                   "--splice", str(accesses), "--", str(trace)]
+        try:
+            printed = run_tool(command)
+        except ToolFailed as error:
+            if not error.printed:
+                raise HeaptapeError(f"in the replay with accesses: {error}") from error
+            printed = error.printed
+        counts: dict[str, Any] = json.loads(printed).get("counts", {})
+        times = {name: found["program_time"] for name, found in counts.items() if found.get("program_time")}
+        if self.baseline not in times:
+            raise HeaptapeError(f"in the replay with accesses: {self.baseline} has no program time")
+        return {name: ModelledChange(time["ratio"] - 1, time["ratio_low"] - 1, time["ratio_high"] - 1)
+                for name, time in times.items() if name != self.baseline}
+
+    def _warnings(self, found: RecordedTrace, same_output: bool) -> list[str]:
+        calls, expected = int(found.info["events"]), int(self.recording.info["events"])
+        said = []
+        if expected and abs(calls - expected) > 0.01 * expected:
+            said.append(f"with accesses {calls:,} calls were recorded, without them {expected:,}")
+        if not same_output and not self.program.server:
+            said.append("with accesses recorded the program's output differs")
+        return said
