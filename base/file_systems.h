@@ -34,6 +34,10 @@ static const struct {
     {0x73757245, "Coda, whose server may disappear"},
     {0x01021997, "9P, whose server may disappear"},
     {0x786f4256, "a folder of VirtualBox's host, which may disappear"},
+    {0x0000f15f, "eCryptfs, which has no sparse files"},
+    {0x00004d44, "FAT, which has no sparse files"},
+    {0x2011bab0, "exFAT, which has no sparse files"},
+    {0x0000482b, "HFS+, which has no sparse files"},
     {0x65735546, "FUSE, whose process may end"},
 };
 

@@ -383,6 +383,10 @@ static int take_event(struct slicing *s, size_t section, const struct old_event 
     bool kept = trace_range_wants(s->range, event->thread), in_slice;
     const char *wrong = check_block(s, event, &in_slice);
     if (wrong) return bad_event(s, section, event, wrong, error);
+    // Time begins with the first event of the range, even if that is left out.
+    if (!s->begun && ht_op_function(event->op) != HT_INHERIT &&
+        trace_range_begun(s->range, event->number, event->time_ns))
+        begin(s, event->number, event->time_ns);
     if (leaves_out(s, event)) {
         leave_out(s, event);
         return 0;

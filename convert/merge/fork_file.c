@@ -243,11 +243,13 @@ enum fork_file_answer fork_file_find(const char *parent_raw, const struct ht_raw
     struct head head;
     struct stat status;
     *blocks = (struct live_blocks){0};
-    int fd =
-        fork_file_path(parent_raw, path, sizeof path) ? open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
+    int fd = fork_file_path(parent_raw, path, sizeof path)
+                 ? open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+                 : -1;
     if (fd < 0) return answer;
     // The head is read first: what it says has been passed lies within the size that is asked then.
-    if (ht_read_at(fd, &head, sizeof head, 0) && !fstat(fd, &status) && is_parents(&head, child)) {
+    if (!fstat(fd, &status) && S_ISREG(status.st_mode) && ht_read_at(fd, &head, sizeof head, 0) &&
+        !fstat(fd, &status) && is_parents(&head, child)) {
         *passed_stamp = head.passed_stamp;
         answer = head.passed_stamp >= child->header.fork_stamp ? FORK_FILE_LACKING : FORK_FILE_AHEAD;
         uint64_t at = sizeof head, end = (uint64_t)status.st_size;

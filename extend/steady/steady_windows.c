@@ -64,8 +64,9 @@ static const char *take_event(struct reading *reading, const struct ht_events *e
     bool foreign = ht_op_variant(op) == HT_FOREIGN;
     window->foreign_frees += foreign;
     window->frees += foreign || shape.ends_object;
-    if (!shape.slot || shape.query) return NULL;
+    if (!shape.slot) return NULL;
     uint64_t *block = (uint64_t *)reading->blocks.items + events->slot[row];
+    if (shape.query) return *block ? NULL : ht_found("expected a slot with a live object", events->slot[row]);
     if (shape.makes_object == (*block != 0))
         return ht_found(*block ? "expected an allocation into a free slot"
                                : "expected a slot with a live object",

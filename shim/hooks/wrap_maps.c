@@ -118,7 +118,7 @@ EXPORT int munmap(void *at, size_t bytes) {
 EXPORT void *mremap(void *at, size_t old_bytes, size_t new_bytes, int flags, ...) {
     va_list arguments;
     va_start(arguments, flags);
-    void *wanted = flags & MREMAP_FIXED ? va_arg(arguments, void *) : NULL;
+    void *wanted = flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) ? va_arg(arguments, void *) : NULL;
     va_end(arguments);
     bool watched = recorder_watches_maps(__builtin_return_address(0));
     bool own = watched && begin_move((uintptr_t)at, old_bytes);

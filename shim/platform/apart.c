@@ -84,6 +84,7 @@ static void give_stack(char *stack) {
 }
 
 void apart_while_alone(const char *alone) { atomic_store(&process_is_alone, alone ? alone : &several); }
+bool apart_is_alone(void) { return *(const volatile char *)process_is_alone; }
 
 void apart_shares_descriptors(void) { atomic_store(&shares_descriptors, true); }
 
@@ -236,7 +237,7 @@ static void run_function(void *argument) {
 // whoever waits for a thread loses the processor, and finds cold caches when it has it again. A fault's handler would
 // overwrite an alternate stack that was left for ours.
 static bool run_here(struct apart *apart) {
-    if (!CALL_ON_STACK_CHANGES_IT || !*(const volatile char *)process_is_alone || shares_descriptors ||
+    if (!CALL_ON_STACK_CHANGES_IT || !apart_is_alone() || shares_descriptors ||
         (apart->alternate.ss_flags & SS_ONSTACK) || !table_has_room())
         return false;
     call_on_stack(run_function, apart, apart);

@@ -23,6 +23,9 @@ HIDDEN bool run_apart(void (*function)(void *), void *argument, size_t bytes);
 // Points to a byte that is not zero while the process has one thread only. NULL, as at the start: it never has.
 HIDDEN void apart_while_alone(const char *alone);
 
+// Whether it has one thread only, as far as is known.
+HIDDEN bool apart_is_alone(void);
+
 // Another process has this one's descriptors too, from here on and for as long as it lives.
 HIDDEN void apart_shares_descriptors(void);
 

@@ -163,6 +163,8 @@ void real_resolve(void) {
     real.mlockall = symbol_behind_us("mlockall");
     real.prctl = symbol_behind_us("prctl");
     real.syscall = symbol_behind_us("syscall");
+    // Here, not at each log: a forked child may find the loader's list locked by a thread that it does not have.
+    real.forbids_pages = symbol_anywhere("malloc_object_size_fast");
     // malloc last: once it is set, calls from other threads pass through instead of using the boot arena.
     void *found = symbol_behind_us("malloc");
     real.malloc = found;

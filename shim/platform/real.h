@@ -44,6 +44,8 @@ struct real_functions {
     // The loader gives everybody a malloc or free that comes before ours, as a program's own: blocks are that one's, which
     // the functions here know nothing of. What we have beyond it is made of its functions.
     bool passed_by;
+    // The allocator is hardened_malloc, which forbids the pages that blocks of no bytes lie in.
+    bool forbids_pages;
 };
 // Where an allocator's operator new gets its memory decides who records it. Its forms differ: jemalloc's
 // aligned ones call aligned_alloc, the others do not.

@@ -86,10 +86,14 @@ static int visit_object(struct dl_phdr_info *info, size_t size, void *context) {
     return 0;
 }
 
+static bool stopped;
+
+void bypass_stop(void) { stopped = true; }
+
 void bypass_note(struct ht_raw_header *header) {
     static struct ht_raw_header *_Atomic noted;
     struct search search = {0};
-    if (noted == header || !context_begin_string(header, &search.text)) return;
+    if (stopped || noted == header || !context_begin_string(header, &search.text)) return;
     text_string(&search.text, "bypassed_by=");
     dl_iterate_phdr(visit_object, &search);
     bool found = search.text.at[-1] != '=';

@@ -275,7 +275,10 @@ void recorder_unseal(void) {
 
 // ---- the start, and forks ----
 
+static bool forks_beside_threads;
+
 void recorder_before_fork(void) {
+    forks_beside_threads = !apart_is_alone();
     struct thread_state *t = recorder_idle_thread();
     // Where the counter may be forbidden, or in a child that has made no call yet: what its own child
     // inherits is what it got itself, when it was forked.
@@ -295,6 +298,7 @@ void recorder_after_fork(void) {
 
 // A handler that forks may have interrupted a hook. In the child that hook still ends, on memory of its own.
 void recorder_in_forked_child(void) {
+    if (forks_beside_threads) bypass_stop();
     for (struct thread_state *t = &self; t; t = t->nested)
         if (is_busy(t->gate) && t->recording) log_replace_in_child(t->recording, t->chunk, t->chunk_end);
     // Kernels that can't wipe a page on fork leave the parent's epoch in it. Where another handler has

@@ -21,8 +21,7 @@ static uint32_t load_counts(const void *at) {
 
 void freed_probe_measure_floor(struct ht_raw_header *header) {
     char warm = 0;
-    // hardened_malloc forbids the pages that blocks of no bytes lie in.
-    if (symbol_anywhere("malloc_object_size_fast")) return;
+    if (real.forbids_pages) return;
     header->freed_probe_step_counts = STEP_COUNTS;
     for (unsigned i = 0; i < FLOOR_TRIES; i++) {
         uint32_t counts = load_counts(&warm);

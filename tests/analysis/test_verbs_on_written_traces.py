@@ -9,7 +9,9 @@ import subprocess
 from pathlib import Path
 
 import naive_writer
+import numpy as np
 import pytest
+from heaptape import read_trace
 from naive_writer import CARRIES, Event, TraceSpec
 
 MALLOC, CALLOC, REALLOC, FREE, FREE_SIZED = 1, 2, 3, 5, 11
@@ -71,6 +73,32 @@ def test_alignments_that_are_no_power_of_two(heaptape_binary: Path, tmp_path: Pa
     events = [Event(ALIGNED_ALLOC, 0, 0, 1, 1, 48, 24), Event(POSIX_MEMALIGN, 2, 0, 2, 0, 48, 3),
               Event(POSIX_MEMALIGN, 0, 0, 3, 2, 48, 8)]
     assert _lint(heaptape_binary, events, tmp_path) == (1, {"bad_alignment": 2, "failed_call": 1})
+
+
+def test_a_slice_begins_with_its_first_event_even_if_that_is_left_out(heaptape_binary: Path, tmp_path: Path) -> None:
+    events = [Event(MALLOC, slot=number + 1, size=1 << 20 if number > 5 else 8, time=100 * number) for number in range(10)]
+    done = _verb(heaptape_binary, "slice", events, tmp_path, "-o", str(tmp_path / "s.bin"), "--from-event", "4", "--only", "size=1KiB-1GiB")
+    assert done.returncode == 0, done.stderr
+    with read_trace(tmp_path / "s.bin") as cut, read_trace(tmp_path / "t.bin") as whole:
+        old, new = (np.concatenate([chunk["time_ns"] for chunk in trace.event_arrays(["time_ns"])]) for trace in (whole, cut))
+    assert (new[-4:] == old[6:] - old[4]).all()
+
+
+def test_live_bytes_that_wrap_around_are_refused(heaptape_binary: Path, tmp_path: Path) -> None:
+    events = [Event(MALLOC, slot=number + 1, size=(1 << 63) - 1, time=number) for number in range(3)]
+    (tmp_path / "t.bin").write_bytes(naive_writer.build(TraceSpec(events, threads=[(1, 0, 0, 0, 0, 0, "")]))[0])
+    done = subprocess.run([heaptape_binary.with_name("replay"), "-q", "--alloc", "null", tmp_path / "t.bin"], capture_output=True, text=True,
+                          timeout=60, check=False)
+    assert done.returncode == 3 and done.stderr.count("\n") == 1 and "expected live bytes below 2^63" in done.stderr, done.stderr
+
+
+def test_a_query_of_no_block_is_refused(heaptape_binary: Path, tmp_path: Path) -> None:
+    events = [Event(MALLOC, slot=number + 1, size=8, time=number) for number in range(2_000)]
+    events.append(Event(QUERY, slot=900_000, size=8, time=2_001))
+    (tmp_path / "t.bin").write_bytes(naive_writer.build(TraceSpec(events, threads=[(1, 0, 0, 0, 0, 0, "")]))[0])
+    done = subprocess.run([heaptape_binary, "extend", "-q", tmp_path / "t.bin", "--to", "1h", "-o", tmp_path / "long.bin"], capture_output=True,
+                          text=True, timeout=60, check=False)
+    assert done.returncode == 3 and "expected a slot with a live object" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("verb", ["lint", "stats", "slice"])

@@ -60,6 +60,12 @@ def test_record_ends_before_the_program(tools: Tools, tmp_path: Path, kind: str)
     assert recorded == read_tallies(tmp_path / "counts")
 
 
+def test_a_child_whose_loader_is_locked(tools: Tools, tmp_path: Path) -> None:
+    """By a thread that it does not have. It allocates and exits as alone."""
+    done = run([tools.heaptape, "record", "-q", "-o", tmp_path, "--", tools.target("loader_locked_fork")], timeout=60)
+    assert done.returncode == 0 and len(logs_in(tmp_path)) == 2
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("mode,status", quick(["limit"], [("limit", 45), ("exit", 46), ("no_counter", 47)]))
 def test_child_of_vfork_limits_itself(tools: Tools, tmp_path: Path, mode: str, status: int) -> None:
