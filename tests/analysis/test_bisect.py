@@ -223,6 +223,14 @@ def test_only_skipped_commits_left(tools: Tools, repository: Path, trace: Path) 
     assert b"skip: " in done.stderr and b"the build failed" in done.stderr
 
 
+def test_the_last_commit_that_can_be_tested_is_good(tools: Tools, repository: Path, trace: Path) -> None:
+    """The third does not build, so that the third or the fourth is the first bad one."""
+    done = bisect(tools, repository, trace, "--good", "v1", build=f"! grep -q '// 3' toy.c && {BUILD}")
+    assert done.returncode == 5, done.stderr
+    listed = done.stdout.decode()
+    assert [number for number in range(1, 5) if f"Change {number}" in listed] == [3, 4]
+
+
 @pytest.mark.parametrize(("more", "status", "said"), [
     pytest.param(["--good", "v1", "--bad", "v1"], 1, b"expected it to be bad, found good, instructions 1.0000", marks=pytest.mark.thorough),
     (["--good", "v9"], 2, b"v9: expected a commit of this repository"),

@@ -140,6 +140,18 @@ def test_rounds_of_a_second_schedule_are_kept_apart(tmp_path: Path) -> None:
     assert round_table(_frame(tmp_path, rows), TIME).shape == (8, 4)
 
 
+def test_who_is_in_the_second_schedule_only_has_no_partner_in_the_first(tmp_path: Path) -> None:
+    """Of one seed, on a machine that became twice as slow in between."""
+    first = results_factory.schedule(rounds=6, names=("glibc", "jemalloc"))
+    second = results_factory.schedule(rounds=6, names=("glibc", "tcmalloc"))
+    for row in second:
+        if row["pass"] == "time":
+            row["alloc_time_ns"] *= 2
+    table = round_table(_frame(tmp_path, first + second), TIME)
+    assert table.shape == (12, 3) and table["glibc"].notna().all()
+    assert table["tcmalloc"].notna().tolist() == [False, True] * 6 == table["jemalloc"].isna().tolist()
+
+
 def test_rounds_without_a_partner_and_failed_runs_are_left_out(tmp_path: Path) -> None:
     rows = results_factory.schedule(rounds=8)
     rows = [r for r in rows if not (r["allocator"]["name"] == "jemalloc" and r["round"] == 0)]

@@ -176,4 +176,4 @@ class History:
 
     def possible(self) -> list[Commit]:
         """Where only skipped commits are left: which may be the first bad one."""
-        return [self.commit(sha) for sha in _POSSIBLE.findall(self._git("bisect", "log"))]
+        return [self.commit(sha) for sha in dict.fromkeys(_POSSIBLE.findall(self._git("bisect", "log")))]

@@ -49,9 +49,9 @@ class _Search:
         """None where only skipped commits are left."""
         while (found := self._history.first_bad()) is None:
             here = self._history.here()
-            outcome = self.test(here).outcome
-            self._history.mark(outcome)
-            if outcome == SKIP and self._history.possible():
+            self._history.mark(self.test(here).outcome)
+            # git says so after the last test, whatever that found.
+            if self._history.first_bad() is None and self._history.possible():
                 return None
         return found
 

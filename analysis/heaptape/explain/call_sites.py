@@ -69,7 +69,7 @@ def _leak(places: pd.DataFrame, figures: SiteFigures) -> tuple[Place, int, int] 
 
 def _churn(places: pd.DataFrame) -> tuple[Place, int, float, float] | None:
     calls = float(places["calls"].sum())
-    found = places[(places["calls"] >= _CHURN_CALLS * calls) & (places["life_events"] <= _CHURN_LIFE * places["blocks"])]
+    found = places[(places["calls"] >= _CHURN_CALLS * calls) & (places["blocks"] > 0) & (places["life_events"] <= _CHURN_LIFE * places["blocks"])]
     if found.empty:
         return None
     worst = found.loc[found["calls"].idxmax()]

@@ -97,22 +97,28 @@ class Difference:
 def round_table(frame: pd.DataFrame, measure: Measure) -> pd.DataFrame:
     """Values of one measure, shape (rounds, allocators), allocators in file order; NaN where a round lacks an allocator.
 
-    Rows belong together by seed and round. A schedule that was run twice with one seed is separated by order: the
-    second time an allocator appears in the same round of the same seed, it belongs to the second schedule.
+    Rows belong together by seed and round. A schedule that was run twice with one seed is separated by order: where anybody
+    appears again in the same round of the same seed, failed or not, the second schedule begins.
     """
-    wanted = (frame["pass"] == measure.pass_name) & (frame["allocator"] != NULL_ALLOCATOR) & ~is_control(frame)
-    wanted &= (frame["failures"] == 0) & frame[measure.column].notna()
+    rows = (frame["pass"] == measure.pass_name).to_numpy()
+    control = is_control(frame)
+    wanted = (frame["allocator"] != NULL_ALLOCATOR) & ~control & (frame["failures"] == 0) & frame[measure.column].notna()
     # A frame has hundreds of columns, each of which every selection of rows would copy.
-    rows = wanted.to_numpy()
-    columns = [frame[name].to_numpy()[rows].tolist() for name in ("seed", "round", "allocator", measure.column)]
-    times: Counter[tuple[object, ...]] = Counter()
+    columns = [column.to_numpy()[rows].tolist()
+               for column in (frame["seed"], frame["round"], frame["allocator"], control, wanted, frame[measure.column])]
+    seen: dict[tuple[object, ...], set[tuple[object, ...]]] = {}
+    repeats: Counter[tuple[object, ...]] = Counter()
     values: dict[tuple[object, ...], dict[str, float]] = {}
-    for seed, number, name, value in zip(*columns, strict=True):
-        key = (seed, number, times[seed, number, name])
-        times[seed, number, name] += 1
-        values.setdefault(key, {})[name] = float(value)
+    for seed, number, name, is_again, is_wanted, value in zip(*columns, strict=True):
+        here = seen.setdefault((seed, number), set())
+        if (name, is_again) in here:
+            repeats[seed, number] += 1
+            here.clear()
+        here.add((name, is_again))
+        if is_wanted:
+            values.setdefault((seed, number, repeats[seed, number]), {})[name] = float(value)
     index = pd.MultiIndex.from_tuples(sorted(values), names=["seed", "round", "repeat"])
-    names = dict.fromkeys(columns[2])
+    names = dict.fromkeys(name for name, is_wanted in zip(columns[2], columns[4], strict=True) if is_wanted)
     return pd.DataFrame({name: [values[key].get(name, math.nan) for key in index] for name in names}, index=index, dtype=float)
 
 

@@ -123,7 +123,7 @@ def _named(numbers: NDArray[np.uint8], names: pa.Array) -> pa.DictionaryArray:
 
 def _event_batches(trace: Trace) -> Iterator[pa.RecordBatch]:
     births, live = _BirthTable(), LiveTable()
-    for chunk in trace.event_arrays():
+    for chunk in trace.event_arrays(slots_due=True):
         op, birth = chunk["op"], births.advance(chunk)
         columns = [
             pa.array(chunk["event"]),

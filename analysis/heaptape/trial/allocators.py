@@ -21,12 +21,14 @@ def choose(replay: str, specification: str | None, context: dict[str, Any]) -> t
     served the recorded program takes part even where it is not asked for: it is what all others are compared with."""
     kind, path = str(context.get("allocator_name") or ""), str(context.get("allocator") or "")
     names = listed(replay, None)
-    chosen = specification.split(",") if specification else [name for name in USUAL if name in names]
+    # Only replay knows what stands for several, and which commas are between knobs.
+    chosen = listed(replay, specification) if specification else [name for name in USUAL if name in names]
+    alloc = specification or ",".join(chosen)
     if kind in chosen:
-        return ",".join(chosen), kind, ""
+        return alloc, kind, ""
     if kind in names:
-        return ",".join([kind, *chosen]), kind, ""
+        return f"{kind},{alloc}", kind, ""
     if kind and ".so" in Path(path).name:
-        return ",".join([f"{kind}={path}", *chosen]), kind, ""
+        return f"{kind}={path},{alloc}", kind, ""
     own = f"{kind or 'an allocator of its own'}, which is part of the program: replay can't load it"
-    return ",".join(chosen), "glibc" if "glibc" in chosen else chosen[0], f"The program was recorded under {own}."
+    return alloc, "glibc" if "glibc" in chosen else chosen[0], f"The program was recorded under {own}."
