@@ -137,6 +137,9 @@ def _program_object(item: ProgramTime) -> dict[str, Any]:
 _SHORT = {"rss_mean": "mean", "rss_end": "at end", "process_rss_peak": "process"}
 PROCESS_NOTE = "Process: the peak of heap and what the program was measured to hold itself, at the same moment, without file pages."
 _VERDICT = 4
+_VERDICT_WIDTH = 10
+_BETWEEN = 3
+"""Columns of a terminal between two cells: the padding and the place of a line."""
 
 
 def _main_cells(row: pd.Series) -> list[str]:
@@ -198,19 +201,32 @@ def print_comparison(summary: Summary, color: str = "auto") -> None:
         made = Table(box=box.SIMPLE_HEAD if on_terminal else None, pad_edge=False, padding=(0, 2, 0, 0))
         for number, name in enumerate(table.columns):
             made.add_column(Text(printable(name)), justify="right" if number in table.right else "left", no_wrap=number != _VERDICT,
-                            min_width=10 if number == _VERDICT else None)
+                            min_width=_VERDICT_WIDTH if number == _VERDICT else None)
         for row, verdict in zip(table.rows, table.verdicts, strict=True):
             style = _STYLES.get(verdict, "")
             made.add_row(*(Text(printable(cell), style=style if number == _VERDICT else "") for number, cell in enumerate(row)))
         console.print()
         if on_terminal:
+            # A terminal that is narrower folds the lines; rich would leave out columns and digits.
+            width = console.width
+            console.width = max(width, _least_width(table))
             console.print(made)
+            console.width = width
         else:
             _print_stripped(console, made)
     console.print()
     for line in notes(summary):
         say(line)
     say(summary.headline, "bold")
+
+
+def _least_width(table: TextTable) -> int:
+    """Of a terminal that all cells fit into, verdicts in several lines."""
+    from rich.cells import cell_len
+
+    widths = [max(cell_len(printable(row[number])) for row in [table.columns, *table.rows]) for number in range(len(table.columns))]
+    widths[_VERDICT] = max(_VERDICT_WIDTH, *(cell_len(word) for row in table.rows for word in ["", *printable(row[_VERDICT]).split()]))
+    return sum(widths) + _BETWEEN * (len(widths) + 1)
 
 
 def _print_stripped(console: Any, table: Any) -> None:
@@ -230,7 +246,8 @@ def processor_markdown(table: ProcessorTable) -> str:
     """The same in Markdown."""
     rule = ["---", *["---:"] * (len(table.columns) - 1)]
     heading = f"**{_escaped(table.title[0].upper() + table.title[1:])} by processors**: {_escaped(table.trace_path)}"
-    return "\n".join([heading, "", *(_markdown_row(cells) for cells in (table.columns, rule)), *(_markdown_row(list(map(_escaped, row))) for row in table.rows)])
+    return "\n".join([heading, "", *(_markdown_row(cells) for cells in (list(map(_escaped, table.columns)), rule)),
+                      *(_markdown_row(list(map(_escaped, row))) for row in table.rows)])
 
 
 def comparison_markdown(summary: Summary) -> str:
@@ -238,7 +255,7 @@ def comparison_markdown(summary: Summary) -> str:
     lines = [f"**{_escaped(summary.headline)}**", "", *map(_escaped, [*summary.mixed, *summary.share_lines, *program_line(summary)])]
     for table in text_tables(summary):
         rule = ["---:" if number in table.right else "---" for number in range(len(table.columns))]
-        lines += ["", *(_markdown_row(cells) for cells in (list(map(printable, table.columns)), rule))]
+        lines += ["", *(_markdown_row(cells) for cells in (list(map(_escaped, table.columns)), rule))]
         lines += [_markdown_row(list(map(_escaped, row))) for row in table.rows]
     below = notes(summary)
     lines += ["", *(f"- {_escaped(note)}" for note in below)] if below else []
