@@ -92,6 +92,7 @@ def run_compare(options: argparse.Namespace) -> int:
     summaries = tell_apart([summarise(item, options.baseline, options.seed, traces) for item in found])
     failed = bool(conditions) and any(summary.missing for summary in summaries)
     judged = [_judged(summary, conditions, failed) for summary in summaries]
+    failed = failed or any(item.not_counted for items in judged for item in items)
     if options.to:
         write_feed(options, summaries)
         for summary in [] if failed else summaries:

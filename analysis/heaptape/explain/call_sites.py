@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..base.units import byte_count, nanoseconds, percent
+from ..base.units import byte_count, nanoseconds, null_unless_known, percent
 from ..sites.figures import SiteFigures, site_figures
 from ..sites.frames import Frame, Stacks, place_text
 from ..sites.table import SUMMED, Node, by_place, call_tree
@@ -120,4 +120,5 @@ def sites_object(found: CallSites | None) -> dict[str, Any] | None:
     return {"holders": [{"frames": frames(one.place), "blocks": one.blocks, "requested_bytes": one.requested_bytes, "holes_bytes": one.holes_bytes}
                         for one in found.holders],
             "leak": found.leak and {"frames": frames(found.leak[0]), "end_bytes": found.leak[1], "end_blocks": found.leak[2]},
-            "churn": found.churn and {"frames": frames(found.churn[0]), "calls": found.churn[1], "share": found.churn[2], "mean_life_ns": found.churn[3]}}
+            "churn": found.churn and {"frames": frames(found.churn[0]), "calls": found.churn[1], "share": found.churn[2],
+                                      "mean_life_ns": null_unless_known(found.churn[3])}}

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base.errors import HeaptapeError
+from ..base.files import json_lines
 from ..base.programs import ToolFailed, find_heaptape, list_allocators, run_tool
 from ..base.units import nanoseconds
 from ..results.use import use_lines
@@ -124,8 +125,7 @@ def _rounds(replay: str, trace: str, allocator: Candidate, results: Path, *more:
     """Lines of results, one a round."""
     results.unlink(missing_ok=True)  # else they would be added to those of before
     run_tool([replay, "-q", "--alloc", allocator.alloc, "--pass", "memory", "--rounds", str(_ROUNDS), *more, "-o", str(results), "--", trace])
-    rows = [json.loads(line) for line in results.read_text().splitlines()]
-    return [row for row in rows if row["allocator"]["name"] == allocator.name and not row.get("control") and row.get("rss_peak_bytes") is not None]
+    return [row for row in json_lines(results) if row["allocator"]["name"] == allocator.name and not row.get("control") and row.get("rss_peak_bytes") is not None]
 
 
 def _values(rows: list[dict[str, Any]], figure: str) -> NDArray[np.float64]:

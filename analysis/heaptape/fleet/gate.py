@@ -74,24 +74,33 @@ def judge_fleet(plan: Plan, conditions: list[Condition], rows: list[dict[str, An
             found += [(trace.name + where, item) for item in judged]
             of_traces += judged
         if len(plan.traces) > 1:
-            title = f"the geometric mean of {len(plan.traces)} traces{where}"
-            found += [(title, item) for condition in conditions
-                      for item in (_mean_of_counts(plan, condition, of_traces) if condition.counted
-                                   else _mean_of_rounds(plan, condition, mine, seed))]
+            found += [(f"the geometric mean of {traces} trace{'s' * (traces > 1)}{where}", item) for condition in conditions
+                      for traces, item in (_mean_of_counts(plan, condition, of_traces) if condition.counted
+                                           else _mean_of_rounds(plan, condition, mine, seed))]
     return found
 
 
 def _of_trace(plan: Plan, trace: TraceFile, conditions: list[Condition], runs: pd.DataFrame, seed: int) -> list[Judged]:
-    """Failed runs, which leave nothing to judge, are reported anyway."""
-    judged: list[Judged] = []
+    """An allocator that has nothing to be judged by, as where the trace has no samples of memory, is undecided."""
     if trace.sha256 in plan.baseline_files:
         judged = judge_by_file(plan.baseline_files[trace.sha256], conditions, runs, plan.names, seed)
-    elif plan.baseline in set(runs["allocator"]):
-        comparison = compare(runs, plan.baseline, seed)
-        for condition in conditions:
-            with suppress(UsageError):
-                judged += judge(comparison, [condition], runs, plan.baseline)
+    else:
+        known = _known(plan, conditions, runs, seed)
+        judged = [known.get((condition, name)) or Judged(condition, name, plan.baseline, math.nan, math.nan, math.nan, 0)
+                  for condition in conditions for name in plan.names if name != plan.baseline]
     return [item for item in judged if not _is_of_nothing(item)]
+
+
+def _known(plan: Plan, conditions: list[Condition], runs: pd.DataFrame, seed: int) -> dict[tuple[Condition, str], Judged]:
+    """What the runs of a trace tell, by condition and allocator."""
+    if plan.baseline not in set(runs["allocator"]):
+        return {}
+    comparison = compare(runs, plan.baseline, seed)
+    judged: list[Judged] = []
+    for condition in conditions:
+        with suppress(UsageError):
+            judged += judge(comparison, [condition], runs, plan.baseline)
+    return {(item.condition, item.allocator): item for item in judged}
 
 
 def _is_of_nothing(item: Judged) -> bool:
@@ -103,7 +112,8 @@ def _title_of_baseline(plan: Plan) -> str:
     return "the baseline files" if plan.baseline_files else plan.baseline
 
 
-def _mean_of_rounds(plan: Plan, condition: Condition, frame: pd.DataFrame, seed: int) -> list[Judged]:
+def _mean_of_rounds(plan: Plan, condition: Condition, frame: pd.DataFrame, seed: int) -> list[tuple[int, Judged]]:
+    """Each with the number of traces that have the figure, as of counts."""
     measure = MEASURES[condition.measure]
     pairs: list[dict[str, Floats]] = []
     for trace in plan.traces:
@@ -115,18 +125,18 @@ def _mean_of_rounds(plan: Plan, condition: Condition, frame: pd.DataFrame, seed:
         ratios = [found[name] for found in pairs if len(found.get(name, ()))]
         if ratios and (name != plan.baseline or plan.baseline_files):
             mean, low, high = geometric_mean(ratios, seed)
-            judged.append(Judged(condition, name, _title_of_baseline(plan), mean, low, high, min(map(len, ratios))))
+            judged.append((len(ratios), Judged(condition, name, _title_of_baseline(plan), mean, low, high, min(map(len, ratios)))))
     return judged
 
 
-def _mean_of_counts(plan: Plan, condition: Condition, of_traces: list[Judged]) -> list[Judged]:
+def _mean_of_counts(plan: Plan, condition: Condition, of_traces: list[Judged]) -> list[tuple[int, Judged]]:
     judged = []
     for name in plan.names:
         logs = [math.log(item.ratio) for item in of_traces
                 if (item.condition, item.allocator) == (condition, name) and math.isfinite(item.ratio) and item.ratio > 0]
         if logs:
             mean = math.exp(sum(logs) / len(logs))
-            judged.append(Judged(condition, name, _title_of_baseline(plan), mean, mean, mean, 1))
+            judged.append((len(logs), Judged(condition, name, _title_of_baseline(plan), mean, mean, mean, 1)))
     return judged
 
 
@@ -137,5 +147,5 @@ def outcome_of(judged: list[tuple[str, Judged]]) -> str:
 
 
 def more_would_help(judged: list[tuple[str, Judged]]) -> bool:
-    """Whether a condition is undecided that rounds may decide."""
-    return any(item.outcome == UNDECIDED and not item.condition.counted for _, item in judged)
+    """Whether a condition is undecided that rounds may decide: no number of them gives a trace a figure that it has not."""
+    return any(item.outcome == UNDECIDED and not item.condition.counted and item.rounds > 0 for _, item in judged)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import EXIT_BAD_INPUT, EXIT_FAILED, HeaptapeError
-from ..base.files import sha256_of
+from ..base.files import json_lines, sha256_of
 from ..base.programs import find_replay
 from .baselines import BaselineFile
 from .plan import Configuration, Plan, PlanError, TraceFile, allocator_name
@@ -136,11 +136,12 @@ def run_unit(unit: Unit, worker: str) -> Outcome:
                           *unit.configuration.arguments(unit.round), unit.trace.path])
         except HeaptapeError as error:
             return Outcome([], [], f"{socket.gethostname()}: {error}")
-        text = results.read_text(encoding="utf-8") if results.exists() else ""
-    refused = _why_refused(unit, done, text)
+        # Those of a replay that was killed may be cut short.
+        ended = done.returncode in (0, EXIT_FAILED)
+        rows: list[dict[str, Any]] = json_lines(results) if ended and results.exists() else []
+    refused = _why_refused(unit, done, rows)
     if refused:
         return Outcome([], [], f"{socket.gethostname()}: {refused}")
-    rows = [json.loads(line) for line in text.splitlines()]
     rows += _missing_rows(unit, rows, done.stderr)
     about = {"round": unit.round, "configuration": unit.configuration.name, "host": socket.gethostname(),
              "worker": worker, "fleet": unit.terms | {"lines": len(rows), "files": _files_without_build_id(rows)}}
@@ -176,25 +177,28 @@ def builds_here(plan: Plan) -> dict[str, str]:
     return found
 
 
-def _why_refused(unit: Unit, done: subprocess.CompletedProcess[str], text: str) -> str | None:
+def _why_refused(unit: Unit, done: subprocess.CompletedProcess[str], rows: list[dict[str, Any]]) -> str | None:
     """Why there is nothing to be kept of a launch: replay would not begin, or it was ended."""
     if done.returncode < 0:
         return f"replay was killed by {signal.Signals(-done.returncode).name}"
-    if done.returncode not in (0, EXIT_FAILED) or not text:
+    if not rows:
         return _first_line(done.stderr) or f"replay ended with status {done.returncode} and no results"
-    found = {json.loads(line)["trace"]["sha256"] for line in text.splitlines()}
+    found = {row["trace"]["sha256"] for row in rows}
     return None if found == {unit.trace.sha256} else f"{unit.trace.path} is a different trace on this host"
 
 
 def _missing_rows(unit: Unit, rows: list[dict[str, Any]], talk: str) -> list[dict[str, Any]]:
-    """A line for each run that did not come about, as where an allocator failed before its first round."""
-    passes = {"both": ("time", "memory"), "verify": ("verify",)}
-    wanted = str(unit.configuration.options.get("pass", "both"))
+    """A line for each run that did not come about, as where an allocator failed before its first round, or its simulation did."""
+    options = unit.configuration.options
+    wanted = str(options.get("pass", "both"))
+    passes = dict.fromkeys(("time", "memory") if wanted == "both" else (wanted,))
+    if options.get("instructions") is True and unit.round == 0:
+        passes["count"] = None
     have = {(row["allocator"]["name"], row["pass"]) for row in rows}
     return [
         {"schema": 1, "trace": rows[0]["trace"], "allocator": {"name": name}, "pass": pass_name,
          "seed": unit.seed, "control": False, "failures": 1, "problem": _problem_of(name, talk)}
-        for name in map(allocator_name, unit.allocators) for pass_name in passes.get(wanted, (wanted,))
+        for name in map(allocator_name, unit.allocators) for pass_name in passes
         if (name, pass_name) not in have
     ]
 

@@ -67,7 +67,7 @@ def run_fleet(options: argparse.Namespace) -> int:
         parts = [f"failed runs in {failed} round{'s' * (failed > 1)}"] * bool(failed)
         parts += [f"{refused} round{'s' * (refused > 1)} could not be run; run the same command to try again"] * bool(refused)
         raise HeaptapeError("; ".join(parts))
-    outcome = outcome_of(judged) if judged else REFUTED
+    outcome = outcome_of(judged)
     return EXIT_HOLDS if outcome == HOLDS else EXIT_UNDECIDED if outcome == UNDECIDED else 0
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import EXIT_FAILED, Undecided
+from ..base.files import json_lines
 from ..base.programs import ToolFailed, as_ours, run_tool
 from ..base.progress import ProgressLine
 from .estimates import rss_and_slope
@@ -64,8 +65,7 @@ def _replay_part(command: list[str], results: Path, found: Replayed) -> list[dic
         words = str(ours)
         if words not in found.failures:
             found.failures.append(words)
-    lines = [json.loads(line) for line in results.read_text().splitlines()]
-    return [line for line in lines if not line["control"] and line["timeline"] and line["allocator"]["name"] != "null"]
+    return [line for line in json_lines(results) if not line["control"] and line["timeline"] and line["allocator"]["name"] != "null"]
 
 
 def replay_parts(replay: str, options: argparse.Namespace, said: dict[str, Any], progress: ProgressLine) -> Replayed:

@@ -16,6 +16,7 @@ import pandas as pd
 from ..base.errors import UsageError
 from .comparison import BASELINE, MEASURES
 from .counted import COUNTED, FUNCTIONS, WHOLE, Part, counted_figure, counts_by_allocator
+from .missing import VERIFY
 from .reader import NULL_ALLOCATOR
 from .verdicts import rounds_needed
 
@@ -115,16 +116,24 @@ class Judged:
         """HOLDS, REFUTED or UNDECIDED."""
         return self.condition.outcome(self.low, self.high)
 
+    @property
+    def not_counted(self) -> bool:
+        """Whether a count is missing, the allocator's or the baseline's, as where its simulation failed."""
+        return self.condition.counted and not math.isfinite(self.ratio) and not (math.isfinite(self.value) and math.isfinite(self.base_value))
+
     def sentence(self, trace: str) -> str:
         """As `replay` says it, with the trace, of which results may have many."""
         start = f"--fail-if {self.condition.text}: {'' if self.outcome == HOLDS else f'{self.outcome}: '}{self.allocator} "
         if self.condition.counted and not math.isfinite(self.ratio):
-            return f"{start}was not counted, or {self.baseline} has none of it, in {trace}"
+            against = f"is compared with {self.baseline}, which "
+            if self.not_counted:
+                return f"{start}{against if math.isfinite(self.value) else ''}was not counted in {trace}"
+            return f"{start}{against}has none of it in {trace}"
         if self.condition.counted:
             counts = f": {self.value:.0f}, was {self.base_value:.0f}" if math.isfinite(self.value) else ""
             return f"{start}is at {self.ratio:.4f} of {self.baseline} in {trace}{counts}"
         if self.rounds == 0:
-            return f"{start}has no round in common with {self.baseline} in {trace}"
+            return f"{start}has no round with that figure in common with {self.baseline} in {trace}"
         if not math.isfinite(self.low):
             rounds = "one round" if self.rounds == 1 else f"{self.rounds} rounds"
             return f"{start}is at {self.ratio:.3f} of {self.baseline} in {rounds} of {trace}, which has no interval"
@@ -136,11 +145,12 @@ class Judged:
 
 def judge(comparison: pd.DataFrame, conditions: list[Condition], runs: pd.DataFrame | None = None, baseline: str = "") -> list[Judged]:
     """Each condition for each allocator but the baseline, in the order given. Raises UsageError for a condition that nothing
-    could meet: it would pass for ever. Counts are in the runs, of which the baseline's are compared with."""
+    could meet: it would pass for ever. Counts are in the runs, of which the baseline's are compared with; an allocator that has
+    runs and no count is undecided."""
     judged = []
     for condition in conditions:
         if condition.counted:
-            judged += _judge_counts(condition, {} if runs is None else counts_by_allocator(runs), baseline)
+            judged += _judge_counts(condition, runs, baseline)
             continue
         rows = comparison[comparison["measure"] == condition.measure]
         expected = ""
@@ -158,11 +168,14 @@ def judge(comparison: pd.DataFrame, conditions: list[Condition], runs: pd.DataFr
     return judged
 
 
-def _judge_counts(condition: Condition, counts: dict[str, dict[str, Any]], baseline: str) -> list[Judged]:
-    others = [name for name in counts if name not in (baseline, NULL_ALLOCATOR)]
-    values = {name: counted_figure(counts[name], condition.measure, condition.part) for name in (*others, baseline) if name in counts}
+def _judge_counts(condition: Condition, runs: pd.DataFrame | None, baseline: str) -> list[Judged]:
+    counts: dict[str, dict[str, Any]] = {} if runs is None else counts_by_allocator(runs)
+    # Of a simulation that failed there is no line, only those of the other passes.
+    names = [] if runs is None else list(dict.fromkeys(runs["allocator"][runs["pass"] != VERIFY]))
+    others = [name for name in names if name not in (baseline, NULL_ALLOCATOR)]
+    values = {name: counted_figure(counts.get(name, {}), condition.measure, condition.part) for name in (*others, baseline)}
     expected = ""
-    if baseline not in counts or not others:
+    if not counts.keys() & values.keys() or not others:
         expected = "a baseline and another allocator that were counted (replay -o FILE --instructions, or --pass count)"
     elif not any(math.isfinite(value) for value in values.values()):
         expected = "lines of replay --pass count without --instructions"
