@@ -275,7 +275,7 @@ static const char *follow_slot(struct writing *writing, struct ht_operation *op,
     }
     if (op->bytes > INT64_MAX) return ht_found("expected a size below 2^63", op->bytes);
     if (op->bytes > INT64_MAX - writing->live_bytes)
-        return ht_found("expected live bytes below 2^63, with a block of", op->bytes);
+        return ht_found("expected live bytes below 2^63 with this block", op->bytes);
     change_block(writing, op->slot, op->bytes, untouched_pages(op, live && pages ? *pages : 0));
     return NULL;
 }

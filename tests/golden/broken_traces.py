@@ -197,6 +197,7 @@ def others() -> dict[str, bytes]:
         "replay-threads.bin": writer.build(writer.TraceSpec(
             events=[Event(1, slot=1, size=5), Event(5, thread=1, slot=1)], threads=[(5, 0, 0, 1, 0, 0, "one")]))[0],
         "replay-size.bin": of_events(Event(1, slot=1, size=1 << 63)),
+        "replay-live.bin": of_events(*(Event(1, slot=number, size=(1 << 63) - 1) for number in (1, 2))),
         "replay-time.bin": of_events(Event(1, slot=1, size=5, time=1 << 61)),
     }
 

@@ -12,6 +12,7 @@ from tool_runner import Outcome, Recording, Tools
 HEAP_BYTES = 8 << 20  # tests/targets/own_kinds.c
 OWN_BYTES = 24 << 20
 BLOCK_BYTES = 1 << 20
+LARGE_BYTES = 1 << 20  # a large block of own_kinds.c
 SLACK_BYTES = 300 << 10  # chunk headers take 128 KiB, libc's buffers some
 
 # What is resident beside the heap.
@@ -107,4 +108,5 @@ def test_the_process_peaks_where_its_own_memory_does(tools: Tools, tmp_path: Pat
     whole, _ = memory_of(tools, tools.preload(command_of(tools, kind), tmp_path / "logs"), tmp_path)
     runs = tools.replay(tmp_path / "t.bin", "glibc", tmp_path / "r.jsonl", "--pass", "memory", "--rounds", "1")
     peaks = [run["process_rss_peak_bytes"] for run in runs if run["allocator"]["name"] == "glibc"]
-    assert peaks and all(whole - SLACK_BYTES < peak < whole + SLACK_BYTES for peak in peaks)
+    # The block that is allocated meanwhile may be filled before or after the sample at the peak.
+    assert peaks and all(whole - LARGE_BYTES - SLACK_BYTES < peak < whole + SLACK_BYTES for peak in peaks)
