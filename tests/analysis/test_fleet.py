@@ -20,7 +20,7 @@ import results_factory
 from heaptape.base.errors import HeaptapeError, ResultsError
 from heaptape.fleet.plan import Plan, PlanError, allocator_name, read_plan
 from heaptape.fleet.results import FleetResults
-from heaptape.fleet.summary import summarise
+from heaptape.fleet.summary import summarise, summary_markdown
 from heaptape.results.geometric_mean import geometric_mean
 from heaptape.fleet.unit import Outcome, Unit, run_unit, units_of
 
@@ -257,6 +257,22 @@ def test_failing_runs_are_reported_and_the_rest_is_done(
         assert len(results.done) == 1
 
 
+def test_a_missing_count_is_a_failed_run(tmp_path: Path, fake: Path) -> None:
+    """Of the first round, which alone counts. A simulation that fails leaves no line."""
+    first, second = units_of(_plan(tmp_path, {"a": "a"}, 'rounds = 2\noptions = { pass = "memory", instructions = true }\n'))
+    assert run_unit(first, "w").problems == ["glibc, count pass: did not run", "jemalloc, count pass: did not run"]
+    assert run_unit(second, "w").problems == []
+
+
+def test_only_a_line_feed_ends_a_line_of_results(tmp_path: Path, fake: Path) -> None:
+    """As replay writes paths, and in any locale."""
+    script = tmp_path / "fake-replay"
+    script.write_text(script.read_text().replace("json.dumps(", "json.JSONEncoder(ensure_ascii=False).encode("))
+    name = "u\u2028v\u2029w\x85é"
+    outcome = run_unit(units_of(_plan(tmp_path, {name: "a"}))[0], "w")
+    assert outcome.problems == [] and {Path(json.loads(line)["trace"]["path"]).stem for line in outcome.lines} == {name}
+
+
 def test_a_line_on_a_full_disk_is_taken_back(tmp_path: Path, fake: Path) -> None:
     plan = _plan(tmp_path, {"a": "a"})
     unit, results = units_of(plan)[0], tmp_path / "r.jsonl"
@@ -343,6 +359,15 @@ def test_pairs_are_within_a_host_and_a_round(tmp_path: Path) -> None:
     ]
     mean = next(mean for mean in summarise(plan, rows)[0].means if mean.allocator == "jemalloc")
     assert (mean.ratio, mean.ci_low, mean.ci_high, mean.rounds) == pytest.approx((0.5, 0.5, 0.5, 8))
+
+
+def test_names_in_markdown(tmp_path: Path) -> None:
+    plan = _plan(tmp_path, {"a|b_c_": "a"}, "[configurations.'<b>*x*|_y_']\n")
+    rows = [{"allocator": name, "pass": "memory", "round": 0, "seed": 1, "control": False, "failures": 0, "problem": None, "host": "here",
+             "configuration": "<b>*x*|_y_", "alloc_time_ns": None, "rss_peak_bytes": 1, "rss_mean_bytes": 1, "rss_end_bytes": 1, "version": "1",
+             "build_id": "1", "trace_sha256": plan.traces[0].sha256} for name in ("glibc", "jemalloc")]
+    lines = summary_markdown(plan, summarise(plan, rows), rows, ["*note*"]).splitlines()
+    assert lines[0].startswith(r"### \<b\>\*x\*\|\_y\_: 1 round") and r"| allocator | a\|b\_c\_ |" in lines and lines[-1] == r"- \*note\*"
 
 
 def test_geometric_mean_holds_the_truth() -> None:

@@ -67,6 +67,29 @@ def test_rounds_decide_what_is_measured_and_not_what_is_counted() -> None:
     assert outcome_of(no_such_calls) == REFUTED and not more_would_help(no_such_calls)
 
 
+def test_a_trace_without_the_figure_leaves_it_undecided() -> None:
+    """As of one without samples of memory. No rounds can change that; the mean is over the others."""
+    condition = parse_condition("process_rss_peak>1.05")
+    rows = memory_rows("aa", 1.0) + memory_rows("bb", 1.0)
+    nothing = judge_fleet(plan(), [condition], rows, 1)
+    assert [(name, item.allocator, item.outcome) for name, item in nothing] == [("a", "new", UNDECIDED), ("b", "new", UNDECIDED)]
+    assert outcome_of(nothing) == UNDECIDED and not more_would_help(nothing)
+    some = judge_fleet(plan(), [condition], [one | {"process_rss_peak_bytes": one["rss_peak_bytes"]} if one["trace_sha256"] == "aa" else one
+                                             for one in rows], 1)
+    assert [(name, item.outcome) for name, item in some] == [("a", REFUTED), ("b", UNDECIDED), ("the geometric mean of 1 trace", REFUTED)]
+    assert outcome_of(some) == UNDECIDED
+
+
+@pytest.mark.parametrize("failed", ["new", "old"])
+def test_a_simulation_that_failed_leaves_counts_undecided(failed: str) -> None:
+    rows = [one for sha256 in ("aa", "bb") for one in (*memory_rows(sha256, 1.0), *count_rows(sha256, 1.0))
+            if one["pass"] != "count" or (one["trace_sha256"], one["allocator"]) != ("aa", failed)]
+    found = judge_fleet(plan(), [parse_condition("instructions>1.01")], rows, 1)
+    assert [(name, item.outcome) for name, item in found] == [("a", UNDECIDED), ("b", REFUTED), ("the geometric mean of 1 trace", REFUTED)]
+    who = "new was" if failed == "new" else "new is compared with old, which was"
+    assert found[0][1].sentence("a") == f"--fail-if instructions>1.01: undecided: {who} not counted in a"
+
+
 @pytest.mark.parametrize(("options", "condition"), [({"pass": "memory"}, "time>1"), ({"pass": "memory"}, "instructions>1"), ({"pass": "time"}, "rss_end>1"),
                                                     ({"instructions": True}, "faults>1"), ({"pass": "count", "instructions": True}, "l2_misses>1")])
 def test_what_the_plan_does_not_measure_is_refused_before_it_runs(options: dict[str, Any], condition: str) -> None:

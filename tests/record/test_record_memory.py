@@ -54,7 +54,11 @@ def searches_page_tables() -> bool:
     return (int(release[0]), int(release[1].split("-")[0])) >= (6, 7)
 
 
-@pytest.mark.parametrize("kind", KINDS | KINDS_BY_SEARCH)
+# What comes and goes within milliseconds depends on when the recorder's samples fall, and so on the machine.
+RARELY_SEEN = pytest.param("comes_and_goes", marks=pytest.mark.thorough)
+
+
+@pytest.mark.parametrize("kind", [RARELY_SEEN if kind == "comes_and_goes" else kind for kind in KINDS | KINDS_BY_SEARCH])
 def test_memory_beside_the_heap_is_counted_apart(tools: Tools, tmp_path: Path, kind: str) -> None:
     if kind in KINDS_BY_SEARCH and not searches_page_tables():
         pytest.skip("the kernel can't search page tables")
@@ -100,7 +104,7 @@ def test_blocks_of_some_pages_that_are_not_used_take_none_in_replay(tools: Tools
     assert peaks and all(0.95 * heap < peak < 1.1 * heap for peak in peaks)
 
 
-@pytest.mark.parametrize("kind", ["comes_and_goes", "between_calls"])
+@pytest.mark.parametrize("kind", [RARELY_SEEN, "between_calls"])
 def test_the_process_peaks_where_its_own_memory_does(tools: Tools, tmp_path: Path, kind: str) -> None:
     """Between two events, too: RSS is read at the recorder's samples."""
     if not searches_page_tables():

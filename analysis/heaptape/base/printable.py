@@ -22,3 +22,10 @@ def printable(text: str, keep: str = "") -> str:
             return f"\\x{code - 0xDC00:02x}"
         return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}"
     return _DANGEROUS.sub(in_letters, text)
+
+
+def markdown_escaped(text: str) -> str:
+    """One line of Markdown that shows the text as it is, in a heading or a cell too: names may hold anything."""
+    for mark in "\\|*_`<>":
+        text = text.replace(mark, f"\\{mark}")
+    return printable(text.replace("\n", " "))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from ..base.printable import markdown_escaped
 from ..base.text_table import table_lines
 from ..base.units import interval, with_nulls
 from ..results.comparison import (
@@ -169,16 +170,16 @@ def summary_markdown(plan: Plan, blocks: list[Block], rows: list[dict[str, Any]]
     """The summary as Markdown, for a README."""
     lines: list[str] = []
     for block in blocks:
-        lines += ["", f"### {_heading(plan, block, rows)}"]
+        lines += ["", f"### {markdown_escaped(_heading(plan, block, rows))}"]
         for title, cells in _tables(plan, block):
-            lines += ["", f"{title[0].upper()}{title[1:]}:", "", _markdown(cells[0]), _markdown(["---"] * len(cells[0]))]
+            lines += ["", f"{markdown_escaped(title[0].upper() + title[1:])}:", "", _markdown(cells[0]), _markdown(["---"] * len(cells[0]))]
             lines += [_markdown(row) for row in cells[1:]]
     closing = [line for line in (*_closing(blocks), *notes) if line]
-    return "\n".join([*lines[1:], "", *(f"- {line}" for line in closing)]).rstrip()
+    return "\n".join([*lines[1:], "", *(f"- {markdown_escaped(line)}" for line in closing)]).rstrip()
 
 
 def _markdown(cells: list[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    return f"| {' | '.join(map(markdown_escaped, cells))} |"
 
 
 def _closing(blocks: list[Block]) -> list[str]:
