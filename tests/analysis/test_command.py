@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -125,6 +126,26 @@ def test_a_condition_that_stays_undecided_has_a_status_of_its_own(tmp_path: Path
     done = _run("compare", results_factory.write(results, rows), *both, cwd=tmp_path)
     assert done.returncode == 1 and "1 of 24 runs of " in done.stderr and "time>0.5: " in done.stderr
     assert _run("compare", results, cwd=tmp_path).returncode == 0
+
+
+def _counted(name: str, instructions: int) -> dict[str, Any]:
+    row = results_factory.run(name, "memory", 0, np.random.default_rng(1))
+    return row | {"pass": "count", "counts": {"allocator": {"instructions": instructions, "mapping_calls": 1}}}
+
+
+@pytest.mark.parametrize(("counted", "said"), [
+    (["glibc", "jemalloc"], "tcmalloc was not counted in job.bin"),
+    (["glibc"], "tcmalloc was not counted in job.bin"),
+    (["jemalloc", "tcmalloc"], "tcmalloc is compared with glibc, which was not counted in job.bin")])
+def test_a_missing_count_is_a_failure(tmp_path: Path, counted: list[str], said: str) -> None:
+    """`replay --instructions` leaves no line of an allocator that can't be simulated."""
+    rows = results_factory.schedule(rounds=3, names=("glibc", "jemalloc", "tcmalloc", "null")) + [_counted(name, 1000) for name in counted]
+    results = results_factory.write(tmp_path / "r.jsonl", rows)
+    done = _run("compare", results, "--fail-if", "instructions>1.01", "--json", cwd=tmp_path)
+    assert done.returncode == 1 and f"--fail-if instructions>1.01: undecided: {said}\n" in done.stderr, done.stderr
+    [gate] = json.loads(done.stdout)[0]["fail_if"]
+    assert gate["outcome"] == "undecided" and "tcmalloc" in gate["undecided"]
+    assert _run("compare", results, "--fail-if", "rss_peak>1.5", cwd=tmp_path).returncode == 0
 
 
 def test_one_round_decides_nothing(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from heaptape.command_line import main
 from heaptape.explain import answering, verb
 from heaptape.explain.accounts import Accounts, account, use_of
 from heaptape.explain.answer import Answer, text_of
-from heaptape.explain.cures import Candidate, ProgramCures, _of_two_heaps, candidates
+from heaptape.explain.cures import Candidate, ProgramCures, _of_two_heaps, _rounds, candidates
 from heaptape.explain.heap_map import FREE, LIVE, NOT_RESIDENT, SHADES, TABLES, map_of
 from heaptape.explain.holders import Holder, find_holders, size_class
 from heaptape.explain.shared_lines import SharedLines
@@ -107,6 +107,15 @@ def test_text(replay: None, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     assert "what helps" in printed or "No change saves memory" in printed
     for text in (printed, (tmp_path / "p.html").read_text(encoding="utf-8")):
         assert ("Set it too, as under glibc." in text) == ("Environment=" in printed)
+
+
+def test_only_a_line_feed_ends_a_line_of_results(tmp_path: Path) -> None:
+    """As replay writes a path, in any locale."""
+    line = {"trace": {"path": "u\u2028v\x85é"}, "allocator": {"name": "glibc"}, "rss_peak_bytes": 1}
+    (tmp_path / "lines").write_text(json.dumps(line, ensure_ascii=False) + "\n", encoding="utf-8")
+    (tmp_path / "replay").write_text(f"#!/bin/sh\ncp {tmp_path}/lines {tmp_path}/r.jsonl\n")
+    (tmp_path / "replay").chmod(0o755)
+    assert _rounds(str(tmp_path / "replay"), "t.bin", Candidate("glibc", "", {"name": "glibc"}), tmp_path / "r.jsonl") == [line]
 
 
 def test_a_cure_that_fails_leaves_the_answer(replay: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

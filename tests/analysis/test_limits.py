@@ -14,6 +14,7 @@ from naive_writer import ColumnSpec, Event
 from heaptape.base.errors import TraceError
 from heaptape.trace.live import live_bytes_curve
 from heaptape.trace.reader import read_trace
+from verbs_here import run_here
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 
@@ -40,6 +41,14 @@ def test_a_slot_beyond_what_the_events_account_for(tmp_path: Path) -> None:
     path.write_bytes(broken_traces.of_events(Event(1, slot=(1 << 32) - 1, size=8)))
     with pytest.raises(TraceError, match="offset 176: expected slots up to 1032"):
         read_all(path)
+
+
+def test_an_export_of_a_slot_beyond_what_the_events_account_for(tmp_path: Path) -> None:
+    path = tmp_path / "t.bin"
+    path.write_bytes(broken_traces.of_events(Event(1, slot=(1 << 32) - 1, size=8)))
+    done = run_here("export", "-q", path, "-o", "tables", cwd=tmp_path)
+    assert done.returncode == 3 and done.stderr.count("\n") == 1 and "expected slots up to 1032" in done.stderr
+    assert not (tmp_path / "tables").exists()
 
 
 @pytest.mark.parametrize("kind", [1, 3, 4, 5, 6])

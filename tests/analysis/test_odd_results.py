@@ -30,6 +30,26 @@ def _rows() -> list[dict[str, Any]]:
     return rows
 
 
+def _counted_rows() -> list[dict[str, Any]]:
+    """Of two allocators, with all that counts may have."""
+    kinds = ("instruction", "l1d_miss", "l2_miss", "far_4mib_miss", "fault")
+    rows = []
+    for name, times in (("glibc", 5.0), ("jemalloc", 4.0)):
+        allocator, program = ({"instructions": 9, "faults": 2, "modelled_ns": {**dict.fromkeys(kinds, times), "total": 5 * times}} for _ in range(2))
+        counts = {
+            "accesses": "x.acc", "calibrated": True, "allocator": allocator, "program": program, "time": None, "program_time": {"ns": 10 * times},
+            "costs": {kind: {"latency_ns": 4.0, "low_ns": 3.0, "high_ns": 5.0, "share": 0.5, "cost_ns": 2.0, "cost_low_ns": 1.0, "cost_high_ns": 3.0}
+                      for kind in kinds},
+            "blocks": [{"size_low": low, "accesses": 9, "l1d_misses": 8, "l2_misses": times} for low in (48, 1024)],
+            "calls_by_size": [{"function": function, "size_low": 48, "calls": 3, "instructions": times} for function in ("malloc", "free")],
+            "sampled": {"bursts": 4, "groups": [{"accesses": 5, "ns": value} for value in (1.0, times)]},
+            "profile": {"samples": 3, "stacks": [{"frames": ["malloc", "grow"], "samples": 2}, {"frames": ["free"], "samples": 1}]},
+        }
+        rows.append(results_factory.run(name, "count", 0, results_factory.np.random.default_rng(1)) | {
+            "counts": counts, "control": False, "rss_peak_bytes": None, "timeline": None, "started_at": f"2025-11-20T09:00:{len(name):02d}Z"})
+    return rows
+
+
 def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The path of everything in it."""
     inner = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
@@ -41,7 +61,8 @@ def _mutate(rows: list[dict[str, Any]], rng: random.Random) -> None:
         row = rng.choice(rows)
         places = _places(row)
         # Outer keys as often as all that is inside of curves.
-        place = rng.choice([found for found in places if len(found) == rng.choice((1, 1, 2, 3))] or places)
+        depth = rng.choice((1, 1, 2, 3, 5))
+        place = rng.choice([found for found in places if len(found) == depth] or places)
         holder = row
         for key in place[:-1]:
             holder = holder[key]
@@ -64,8 +85,8 @@ def _one_line(said: str, status: int, file: Path) -> None:
 @pytest.mark.parametrize("seed", quick(range(4), range(60)))
 def test_whatever_a_line_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int) -> None:
     rng = random.Random(seed)
-    rows = _rows()
-    _mutate(rows, rng)
+    rows = _rows() + _counted_rows()
+    _mutate(rows[-2:] if seed % 2 else rows, rng)
     results = results_factory.write(tmp_path / "r.jsonl", rows)
     for arguments in (["compare", str(results)], ["compare", "--json", str(results)], ["report", "-q", str(results), "-o", str(tmp_path / "o.html")]):
         capsys.readouterr()

@@ -51,6 +51,19 @@ def test_the_culprits_are_named(tmp_path: Path) -> None:
     assert shown and [frame["function"] for frame in shown["leak"]["frames"]] == ["xmalloc", "leak"] and shown["churn"]["calls"] == 305
 
 
+def test_calls_that_leave_no_block_are_no_churn(tmp_path: Path) -> None:
+    """All of that site fail; none has a life that could be short."""
+    path = tmp_path / "t.bin"
+    failing = [Event(MALLOC, 2, 0, 100 * number, size=8, site=4) for number in range(20)]
+    path.write_bytes(naive_writer.build(TraceSpec([Event(MALLOC, 0, 0, 0, 1, 5000, site=1), *failing], sites=sites_of(STACKS), block=128))[0])
+    with read_trace(path) as trace:
+        found = call_sites(trace, births_of(trace, trace.records, pd.Series([1]).to_numpy()).assign(slot=[1], requested_bytes=10, holes_bytes=[0.0]))
+    assert found and found.churn is None and not any(line.startswith("Churn") for line in site_sentences(found))
+    shown = sites_object(found)
+    assert shown and shown["churn"] is None
+    json.dumps(shown, allow_nan=False)
+
+
 def test_without_call_sites_none_is_named(tmp_path: Path) -> None:
     path = tmp_path / "t.bin"
     path.write_bytes(naive_writer.build(TraceSpec([Event(MALLOC, 0, 0, 0, 1, 8)]))[0])

@@ -14,11 +14,13 @@ import pytest
 import results_factory
 import story
 from heaptape import read_results
+from heaptape.base.programs import list_allocators
 from heaptape.base.recorded_trace import SHELLS
 from heaptape.results.comparison import experiments
 from heaptape.results.malloc_share import Saving
 from heaptape.results.summary import summarise
 from heaptape.results.use import also_set, no_reason, python_malloc, use_lines, uses
+from heaptape.trial.allocators import choose
 from heaptape.trial.answer import table
 from heaptape.trial.recorded import record
 from quick_tier import quick
@@ -91,6 +93,22 @@ def test_a_server_is_ended(heaptape_binary: Path, tmp_path: Path, how: str) -> N
         printed, said = process.communicate(timeout=200)
     assert process.returncode == 0, said
     assert "the program ended with status" in said and "peak RSS" in printed and (tmp_path / "out" / "report.html").exists()
+
+
+@pytest.mark.parametrize(("specification", "kind", "alloc", "baseline"), [
+    ("all", "glibc", "all", "glibc"),
+    ("glibc=LIBC,bump", "glibc", "glibc=LIBC,bump", "glibc"),
+    ("bump,x=LIBC", "glibc", "glibc,bump,x=LIBC", "glibc"),
+    ("x=LIBC", "of its own", "x=LIBC", "x"),
+    ("glibc:arena_max=1,tcache_count=0", "of its own", "glibc:arena_max=1,tcache_count=0", "glibc:arena_max=1,tcache_count=0"),
+    ("bump,all", "of its own", "bump,all", "glibc")])
+def test_what_is_compared(heaptape_binary: Path, specification: str, kind: str, alloc: str, baseline: str) -> None:
+    """replay takes it: nothing is named twice, and the baseline is among them."""
+    replay = str(heaptape_binary.with_name("replay"))
+    [libc] = [item["path"] for item in list_allocators(replay, "glibc")]
+    found, base, _ = choose(replay, specification.replace("LIBC", libc), {"allocator_name": kind, "allocator": "/usr/bin/app"})
+    assert (found, base) == (alloc.replace("LIBC", libc), baseline)
+    assert base in {item["name"] for item in list_allocators(replay, found)}
 
 
 def test_the_table_has_at_most_eight_lines(tmp_path: Path) -> None:

@@ -134,6 +134,22 @@ def test_finds_the_front_and_prints_what_to_paste(trace: Path, capsys: pytest.Ca
     assert sum(line.startswith("trial-") for line in text) % 2 == 0
 
 
+def test_no_two_replays_of_a_search_have_one_seed(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Or `compare` would take the last measurement's first round for that of the first trial, too."""
+    rows = trace.with_name("rows.jsonl")
+    for trials in ("3", "4"):  # goes on, and measures again
+        assert _tune(trace, "--trials", trials, "--rounds", "2", "--knobs", "haste", "-o", str(rows), "--json") == 0
+        assert _found(capsys)["measured_again"]
+    names: dict[int, set[str]] = {}
+    rounds: dict[int, set[int]] = {}
+    for line in map(json.loads, rows.read_text().splitlines()):
+        names.setdefault(line["seed"], set()).add(line["allocator"]["name"])
+        rounds.setdefault(line["seed"], set()).add(line["round"])
+    of_trials = [found for seed, found in names.items() if rounds[seed] == {0}]
+    assert [len(found) for found in of_trials] == [2] * 4 and len(set.union(*of_trials)) == 5  # each its own, beside the default
+    assert len(names) == 6
+
+
 @pytest.mark.thorough
 def test_one_objective_and_chosen_knobs(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ("--objective", "rss_peak", "--knobs", "haste,risky", "--trials", "6", "--rounds", "2", "--json")

@@ -7,6 +7,8 @@ import math
 from pathlib import Path
 
 import pytest
+from heaptape.base.programs import ToolFailed
+from heaptape.forecast import parts
 from heaptape.forecast.estimates import estimate, rss_and_slope
 from service_load import Service, write_service
 from tool_runner import Tools, run
@@ -26,6 +28,18 @@ def test_rss_and_slope_are_of_what_is_extrapolated() -> None:
             "timeline": {"time_ns": [0, hour, 11 * hour], "rss_bytes": [0, 50e6, 60e6]}}
     rss, slope = rss_and_slope(line)
     assert rss == pytest.approx(59.55e6, rel=0.001) and slope == pytest.approx(1e6)
+
+
+def test_only_a_line_feed_ends_a_line_of_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As replay writes a path, in any locale."""
+    line = {"trace": {"path": "u\u2028v\x85é"}, "control": False, "timeline": {"time_ns": [0]}, "allocator": {"name": "glibc"}}
+    (tmp_path / "r.jsonl").write_text(json.dumps(line, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def fails(_command: list[str]) -> str:
+        raise ToolFailed("one failed", 1, "")
+
+    monkeypatch.setattr(parts, "run_tool", fails)
+    assert parts._replay_part(["replay"], tmp_path / "r.jsonl", parts.Replayed()) == [line]
 
 
 @pytest.mark.parametrize("leak", [0, 25])

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from ..base.environment import terminal_columns
-from ..base.printable import printable
+from ..base.printable import markdown_escaped, printable
 from ..base.text_table import table_lines
 from ..base.units import count, decimal, figure, interval, signed_percent, with_nulls
 from ..results.caution import zeroed_line
@@ -41,12 +41,14 @@ PIPED_COLUMNS = 240
 
 @dataclass(frozen=True)
 class TextTable:
-    """Cells of text; `right` numbers the columns that are figures; `verdicts` has one for each row."""
+    """Cells of text; `right` numbers the columns that are figures; `verdicts` has one for each row; `folds` is the column that
+    narrow terminals have in several lines."""
 
     columns: list[str]
     rows: list[list[str]]
     right: frozenset[int]
     verdicts: list[str]
+    folds: int | None = None
 
 
 def text_tables(summary: Summary) -> list[TextTable]:
@@ -66,11 +68,11 @@ def text_tables(summary: Summary) -> list[TextTable]:
             beside = _beside(summary.comparison, str(row["allocator"]), others)
             cells.append(_main_cells(row) + (beside or [figure(row["minimum"], row["unit"]), str(row["rounds"])]))
         right = frozenset({1, 2, *range(5, len(columns))})
-        tables.append(TextTable(columns, cells, right, [str(verdict) for verdict in rows["verdict"]]))
+        tables.append(TextTable(columns, cells, right, [str(verdict) for verdict in rows["verdict"]], _VERDICT))
     found = difference_rows(summary)
     if found:
         columns, rows = found
-        tables.append(TextTable(columns, rows, frozenset({2, 3, 4, 5}), ["" for _ in rows]))
+        tables.append(TextTable(columns, rows, frozenset({2, 3, 4, 5}), ["" for _ in rows], 1))
     return tables
 
 
@@ -117,7 +119,7 @@ def _program_table(summary: Summary) -> TextTable:
         causes = ", ".join(f"{cause} {signed_percent(share)}" for cause, share in item.main_causes())
         cells.append([*row, interval(item.ratio.ci_low, item.ratio.ci_high, 3), item.verdict,
                       *(signed_percent(item.share(part)) for part in PARTS), causes])
-    return TextTable(columns, cells, frozenset({1, 2, 5, 6}), [item.verdict for item in summary.program_times])
+    return TextTable(columns, cells, frozenset({1, 2, 5, 6}), [item.verdict for item in summary.program_times], _VERDICT)
 
 
 def program_line(summary: Summary) -> list[str]:
@@ -137,9 +139,10 @@ def _program_object(item: ProgramTime) -> dict[str, Any]:
 _SHORT = {"rss_mean": "mean", "rss_end": "at end", "process_rss_peak": "process"}
 PROCESS_NOTE = "Process: the peak of heap and what the program was measured to hold itself, at the same moment, without file pages."
 _VERDICT = 4
-_VERDICT_WIDTH = 10
+_FOLDED_MIN = 10
+"""Columns of a terminal for what is folded."""
 _BETWEEN = 3
-"""Columns of a terminal between two cells: the padding and the place of a line."""
+"""The same between two cells: the padding and the place of a line."""
 
 
 def _main_cells(row: pd.Series) -> list[str]:
@@ -177,9 +180,7 @@ _STYLES = {"faster": "green", "smaller": "green", "slower": "red", "larger": "re
 def print_comparison(summary: Summary, color: str = "auto") -> None:
     """Malloc's cost, the tables, and the answer last, so that it is visible after a long output. As wide as the terminal, and
     there with colour; color: auto, always or never."""
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     on_terminal = sys.stdout.isatty()
@@ -198,35 +199,60 @@ def print_comparison(summary: Summary, color: str = "auto") -> None:
     for line in [*summary.mixed, *summary.share_lines, *program_line(summary)]:
         say(line)
     for table in text_tables(summary):
-        made = Table(box=box.SIMPLE_HEAD if on_terminal else None, pad_edge=False, padding=(0, 2, 0, 0))
-        for number, name in enumerate(table.columns):
-            made.add_column(Text(printable(name)), justify="right" if number in table.right else "left", no_wrap=number != _VERDICT,
-                            min_width=_VERDICT_WIDTH if number == _VERDICT else None)
-        for row, verdict in zip(table.rows, table.verdicts, strict=True):
-            style = _STYLES.get(verdict, "")
-            made.add_row(*(Text(printable(cell), style=style if number == _VERDICT else "") for number, cell in enumerate(row)))
-        console.print()
-        if on_terminal:
-            # A terminal that is narrower folds the lines; rich would leave out columns and digits.
-            width = console.width
-            console.width = max(width, _least_width(table))
-            console.print(made)
-            console.width = width
-        else:
-            _print_stripped(console, made)
+        for part in _fitting(table, columns):
+            console.print()
+            _print_table(console, part, on_terminal)
     console.print()
     for line in notes(summary):
         say(line)
     say(summary.headline, "bold")
 
 
+def _fitting(table: TextTable, columns: int) -> list[TextTable]:
+    """Where it is wider than so many columns (0: any number), what stands beside the verdicts is a table of its own."""
+    if table.folds != _VERDICT or not columns or _least_width(table) <= columns:
+        return [table]
+    end = _VERDICT + 1
+    main = TextTable(table.columns[:end], [row[:end] for row in table.rows], frozenset(n for n in table.right if n < end), table.verdicts, _VERDICT)
+    columns_beside, *rows_beside = [[row[0], *row[end:]] for row in [table.columns, *table.rows]]
+    right = frozenset(number - _VERDICT for number in table.right if number >= end)
+    last = len(columns_beside) - 1
+    beside = TextTable(columns_beside, rows_beside, right, ["" for _ in rows_beside], None if last in right else last)
+    return [main, beside]
+
+
+def _print_table(console: Any, table: TextTable, on_terminal: bool) -> None:
+    """Whole: a line that is longer than the terminal's goes on in its next one, where rich would leave out columns and digits."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=box.SIMPLE_HEAD if on_terminal else None, pad_edge=False, padding=(0, 2, 0, 0))
+    for number, name in enumerate(table.columns):
+        folds = number == table.folds
+        made.add_column(Text(printable(name)), justify="right" if number in table.right else "left", no_wrap=not folds,
+                        min_width=_FOLDED_MIN if folds else None)
+    for row, verdict in zip(table.rows, table.verdicts, strict=True):
+        style = _STYLES.get(verdict, "")
+        made.add_row(*(Text(printable(cell), style=style if number == _VERDICT else "") for number, cell in enumerate(row)))
+    width = console.width
+    console.width = max(width, _least_width(table))
+    if on_terminal:
+        console.print(made)
+    else:
+        _print_stripped(console, made)
+    console.width = width
+
+
 def _least_width(table: TextTable) -> int:
-    """Of a terminal that all cells fit into, verdicts in several lines."""
+    """Of a terminal that all cells fit into, what folds in several lines."""
     from rich.cells import cell_len
 
-    widths = [max(cell_len(printable(row[number])) for row in [table.columns, *table.rows]) for number in range(len(table.columns))]
-    widths[_VERDICT] = max(_VERDICT_WIDTH, *(cell_len(word) for row in table.rows for word in ["", *printable(row[_VERDICT]).split()]))
-    return sum(widths) + _BETWEEN * (len(widths) + 1)
+    cells = [[printable(cell) for cell in column] for column in zip(table.columns, *table.rows, strict=True)]
+    widths = [max(map(cell_len, column)) for column in cells]
+    if table.folds is not None:
+        widths[table.folds] = max(_FOLDED_MIN, *(cell_len(word) for cell in cells[table.folds] for word in ["", *cell.split()]))
+    return sum(widths) + _BETWEEN * len(widths) - 1
 
 
 def _print_stripped(console: Any, table: Any) -> None:
@@ -245,32 +271,25 @@ def processor_lines(table: ProcessorTable) -> list[str]:
 def processor_markdown(table: ProcessorTable) -> str:
     """The same in Markdown."""
     rule = ["---", *["---:"] * (len(table.columns) - 1)]
-    heading = f"**{_escaped(table.title[0].upper() + table.title[1:])} by processors**: {_escaped(table.trace_path)}"
-    return "\n".join([heading, "", *(_markdown_row(cells) for cells in (list(map(_escaped, table.columns)), rule)),
-                      *(_markdown_row(list(map(_escaped, row))) for row in table.rows)])
+    heading = f"**{markdown_escaped(table.title[0].upper() + table.title[1:])} by processors**: {markdown_escaped(table.trace_path)}"
+    return "\n".join([heading, "", *(_markdown_row(cells) for cells in (list(map(markdown_escaped, table.columns)), rule)),
+                      *(_markdown_row(list(map(markdown_escaped, row))) for row in table.rows)])
 
 
 def comparison_markdown(summary: Summary) -> str:
     """For issues, pull requests and wikis: the answer, malloc's cost, the tables."""
-    lines = [f"**{_escaped(summary.headline)}**", "", *map(_escaped, [*summary.mixed, *summary.share_lines, *program_line(summary)])]
+    lines = [f"**{markdown_escaped(summary.headline)}**", "", *map(markdown_escaped, [*summary.mixed, *summary.share_lines, *program_line(summary)])]
     for table in text_tables(summary):
         rule = ["---:" if number in table.right else "---" for number in range(len(table.columns))]
-        lines += ["", *(_markdown_row(cells) for cells in (list(map(_escaped, table.columns)), rule))]
-        lines += [_markdown_row(list(map(_escaped, row))) for row in table.rows]
+        lines += ["", *(_markdown_row(cells) for cells in (list(map(markdown_escaped, table.columns)), rule))]
+        lines += [_markdown_row(list(map(markdown_escaped, row))) for row in table.rows]
     below = notes(summary)
-    lines += ["", *(f"- {_escaped(note)}" for note in below)] if below else []
-    return "\n".join([*lines, "", f"{_escaped(summary.title)}; bootstrap seed {summary.seed}"])
+    lines += ["", *(f"- {markdown_escaped(note)}" for note in below)] if below else []
+    return "\n".join([*lines, "", f"{markdown_escaped(summary.title)}; bootstrap seed {summary.seed}"])
 
 
 def _markdown_row(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-def _escaped(words: str) -> str:
-    """Names may hold anything."""
-    for mark in "\\|*_`<>":
-        words = words.replace(mark, f"\\{mark}")
-    return printable(words.replace("\n", " "))
 
 
 def comparison_csv(summaries: list[Summary]) -> str:

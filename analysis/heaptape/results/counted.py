@@ -42,15 +42,23 @@ def counts_by_allocator(runs: pd.DataFrame) -> dict[str, dict[str, Any]]:
             if isinstance(counts, dict)}
 
 
+def calls_by_class(counts: dict[str, Any]) -> dict[tuple[str, int], float] | None:
+    """Instructions by function and the least size of the class; None where they were not counted, or not whole."""
+    listed = counts.get("calls_by_size")
+    if listed is None or any(item.get(name) is None for item in listed for name in ("function", "size_low", "instructions")):
+        return None
+    return {(item["function"], int(item["size_low"])): float(item["instructions"]) for item in listed}
+
+
 def counted_figure(counts: dict[str, Any], figure: str, part: Part = WHOLE) -> float:
     """NaN where it was not counted."""
     if part != WHOLE:
-        listed = counts.get("calls_by_size")
+        listed = calls_by_class(counts)
         if listed is None:
             return math.nan
         low = None if part.size_bytes is None else size_class(part.size_bytes)
-        return float(sum(item["instructions"] for item in listed
-                         if part.function in ("", item["function"]) and low in (None, item["size_low"])))
+        return sum((instructions for (function, size_low), instructions in listed.items()
+                    if part.function in ("", function) and low in (None, size_low)), 0.0)
     if figure in IN_CALLS:
         return _value(counts.get("allocator"), figure)
     if isinstance(counts.get("time"), dict):

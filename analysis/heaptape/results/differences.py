@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from .comparison import MEASURES
-from .counted import counts_by_allocator
+from .counted import calls_by_class, counts_by_allocator
 from .functions import function_table
 from .reader import NULL_ALLOCATOR
 
@@ -50,13 +50,9 @@ def _sorted(changes: Iterable[Change]) -> list[Change]:
     return sorted((change for change in changes if change.size), key=lambda change: abs(change.size), reverse=True)
 
 
-def _by_size(counts: dict[str, Any]) -> dict[tuple[str, int], float]:
-    return {(item["function"], int(item["size_low"])): float(item["instructions"]) for item in counts.get("calls_by_size") or []}
-
-
 def _classes(base: dict[str, Any], other: dict[str, Any]) -> list[Change]:
-    """The largest, and a line for all others."""
-    old, new = _by_size(base), _by_size(other)
+    """The largest, and a line for all others; none where they are not known of both."""
+    old, new = calls_by_class(base) or {}, calls_by_class(other) or {}
     changes = _sorted(Change(INSTRUCTIONS, f"{function}, {_sizes(function, low)}", "", old.get((function, low), 0.0), new.get((function, low), 0.0))
                       for function, low in dict.fromkeys([*old, *new]))
     shown, rest = changes[:_SIZES_MAX], changes[_SIZES_MAX:]

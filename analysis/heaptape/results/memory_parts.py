@@ -72,7 +72,7 @@ def _derived(run: pd.Series, moment: str, own: pd.DataFrame) -> dict[str, float]
     has_curve = bool(run["timeline"].get("rss_bytes")) and bool(run["timeline"].get("time_ns"))
     curve = replayed_curve(run) if has_curve else pd.DataFrame({"rss_bytes": [], "live_bytes": []})
     requested, rss = math.nan, float(run[f"rss_{moment}_bytes"])
-    if len(curve):
+    if len(curve) and curve["rss_bytes"].notna().any():
         at = int(np.nanargmax(curve["rss_bytes"].to_numpy())) if moment == "peak" else len(curve) - 1
         requested = float(curve["live_bytes"].iloc[at])
     internal = float(own["slop_bytes" if moment == "peak" else "slop_end_bytes"].median())

@@ -14,7 +14,16 @@ import pandas as pd
 
 from ..base.errors import ResultsError
 from ..base.units import nanoseconds
-from .schema import FLATTENED, NUMBERS, OBJECTS, SchemaError, flat_name, is_whole, parse_line
+from .schema import (
+    FLAT_NAMES,
+    FLATTENED,
+    NUMBERS,
+    OBJECTS,
+    SchemaError,
+    flat_name,
+    is_whole,
+    parse_line,
+)
 
 NULL_ALLOCATOR = "null"
 """The replayer without an allocator: it measures the harness and is never compared."""
@@ -152,13 +161,11 @@ def _read_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
         value = parse_line(line)
     except SchemaError as error:
         raise ResultsError(path, number, str(error)) from error
-    row: dict[str, Any] = {}
-    for key, item in value.items():
-        if key in FLATTENED and isinstance(item, dict):
-            row.update({flat_name(key, inner): inner_item for inner, inner_item in item.items()})
-        else:
-            row[key] = item
-    # A line may have any keys, and these are ours.
+    # A line may have any keys, and these are ours: none of its own takes the place of a value that was checked.
+    row = {key: item for key, item in value.items() if key not in (*FLATTENED, *FLAT_NAMES)}
+    for outer in FLATTENED:
+        flat = {flat_name(outer, inner): item for inner, item in (value.get(outer) or {}).items()}
+        row.update({name: item for name, item in flat.items() if name in FLAT_NAMES or name not in row})
     return row | {"source": str(path), "line": number, _DIGEST: hashlib.sha256(line.strip()).digest()}
 
 

@@ -176,6 +176,8 @@ def _of_line(kind: str) -> list[str]:
     return [key for key, rule in LINE["properties"].items() if kind in _types(rule)[:1] and key not in FLATTENED]
 
 
+FLAT_NAMES = frozenset(flat_name(outer, key) for outer in FLATTENED for key in LINE["properties"][outer]["properties"])
+"""Columns of values of the flattened objects."""
 NUMBERS = tuple(_of_line("number") + [
     flat_name(outer, key) for outer in FLATTENED for key, rule in LINE["properties"][outer]["properties"].items()
     if "number" in _types(rule)])

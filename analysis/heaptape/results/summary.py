@@ -22,7 +22,7 @@ from .found_trace import FoundTrace, find_trace
 from .malloc_share import MallocShare, MemoryShare, malloc_share, memory_share
 from .missing import missing_lines, mixed_lines
 from .order import Trend, find_trends
-from .program_time import ProgramTime, program_times
+from .program_time import ProgramTime, other_costs_lines, program_times
 from .standing import Standing
 from .verdicts import headline_of, ranked_standings
 
@@ -99,7 +99,7 @@ def summary_of(experiment: Experiment, baseline: str | None, seed: int, found: F
     return Summary(
         experiment, base, seed, comparison, controls, find_trends(experiment.all_runs, base), standings, time, memory,
         program_times(experiment.runs, base), lines or [why_share_unknown(experiment, found)],
-        missing_lines(experiment.runs), mixed_lines(experiment.runs), cautioned(headline_of(standings), about), about)
+        missing_lines(experiment.runs), [*mixed_lines(experiment.runs), *other_costs_lines(experiment.runs, base)], cautioned(headline_of(standings), about), about)
 
 
 def why_share_unknown(experiment: Experiment, found: FoundTrace) -> str:

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 FRONT_MAX = 8
 """So many configurations are measured again at most: those that together dominate the most."""
 
+_LAST_SEEDS = 1 << 31
+"""Seeds of last measurements are above all seeds of trials, whose rounds they would be taken for in the file of results."""
+
 _UNIT_RUNS = 6
 """Runs that the replay of a trial consists of: the null replayer, the default twice, the trial's, and a warm-up of two."""
 
@@ -152,7 +155,8 @@ def run_tune(options: argparse.Namespace) -> None:
                 raise HeaptapeError(_all_failed(study.trials()))
             front = _chosen(study)
             progress.show(f"measuring {len(front)} again in {options.rounds} rounds", search.last_s(len(front)))
-            runs = bench.runs({trial.label: trial.config for trial in front}, options.rounds, seed, search.left_s()) \
+            last_seed = seed + _LAST_SEEDS + len(study.trials())
+            runs = bench.runs({trial.label: trial.config for trial in front}, options.rounds, last_seed, search.left_s()) \
                 if front else None
         except Exception:
             progress.end()
