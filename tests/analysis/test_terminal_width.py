@@ -41,7 +41,7 @@ def piped(results: Path, columns: int) -> str:
     """The same where there is no terminal; columns 0: $COLUMNS is not set."""
     environment = {**{name: value for name, value in os.environ.items() if name != "COLUMNS"}, "PYTHONPATH": str(ROOT / "analysis")}
     environment |= {"COLUMNS": str(columns)} if columns else {}
-    return subprocess.run([sys.executable, "-m", "heaptape", "compare", results], capture_output=True, text=True, check=True, env=environment).stdout
+    return subprocess.run([sys.executable, "-m", "heaptape", "compare", results], capture_output=True, text=True, check=True, timeout=60, env=environment).stdout
 
 
 def every_word(results: Path) -> list[str]:
