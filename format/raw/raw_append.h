@@ -113,6 +113,20 @@ static inline void ht_append_modifier(struct ht_cursor *cursor, unsigned kind, u
     }
 }
 
+// The same, or nothing, by a condition that no processor guesses: small values without a branch.
+HT_ALWAYS_INLINE void ht_append_modifier_if(struct ht_cursor *cursor, bool is_due, unsigned kind,
+                                            uint64_t value) {
+    enum { BITS = 16 };
+    if (__builtin_expect(value >> BITS != 0, 0)) {
+        if (is_due) ht_append_modifier(cursor, kind, value);
+        return;
+    }
+    uint64_t mask = -(uint64_t)is_due;
+    // Nothing: the zeros that are there.
+    ht_store8(cursor->at, mask & (HT_RAW_MODIFIER | BITS << 6 | kind << 12 | value << 16));
+    cursor->at += mask & (2 + BITS / 8);
+}
+
 // An address's low bits, rarely set, travel as a modifier.
 HT_ALWAYS_INLINE void ht_append_low_bits(struct ht_cursor *cursor, uint64_t address) {
     if (__builtin_expect((address & 7) != 0, 0))

@@ -148,6 +148,10 @@ static inline void *sys_mmap(void *hint, size_t bytes, int protection, int flags
 static inline void *sys_map_memory(size_t bytes) {
     return sys_mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 }
+// The same without a fault for each page later.
+static inline void *sys_map_real_memory(size_t bytes) {
+    return sys_mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1);
+}
 static inline int sys_munmap(void *at, size_t bytes) {
     return (int)raw_syscall(SYS_munmap, (long)at, (long)bytes, 0, 0, 0, 0);
 }

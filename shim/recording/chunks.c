@@ -101,9 +101,13 @@ bool room_for_record_slowly(struct thread_state *t) {
     return true;
 }
 
+static __attribute__((noinline)) bool room_and_site(struct thread_state *t) {
+    return room_for_record_slowly(t) && (!settings.site_frames || sites_append(t));
+}
+
 bool room_for_call_slowly(struct thread_state *t) {
-    if (unlikely(t->cursor.at >= t->full_or_probe_at) && !room_for_record_slowly(t)) return false;
-    return !settings.site_frames || sites_append(t);
+    if (unlikely(t->cursor.at >= t->full_or_probe_at || !settings.site_frames)) return room_and_site(t);
+    return sites_append(t);
 }
 
 bool recorder_next_chunk_after_jump(struct thread_state *t) {

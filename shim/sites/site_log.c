@@ -27,18 +27,11 @@ struct module {
     bool gone;
 };
 
-// A stack, as it is written.
-struct site {
-    uint32_t number, epoch;
-    uint32_t frames, flags;
-    uint64_t location[];
-};
-
 static struct module *module_of;  // by number less one
 static _Atomic uint32_t modules;
 static uint32_t sites;
 static struct site_map locations;  // address -> location
-static struct site_map stacks;     // hash of locations and flags -> struct site
+static struct site_map stacks;     // hash of locations and flags -> number, and the log that has it last
 
 // Room for a record of so many words, and what every append leaves free. False: recording had to stop.
 static bool room_for_words(struct thread_state *t, unsigned words) {
@@ -125,44 +118,56 @@ static uint64_t location_of(uintptr_t address) {
     return location;
 }
 
-static bool write_site(struct thread_state *t, struct site *site) {
-    uint64_t word[2 + HT_SITE_FRAMES_MAX];
-    for (uint32_t i = 0; i < site->frames; i++) {
-        uint32_t module = (uint32_t)(site->location[i] >> OFFSET_BITS);
+// The stack that was numbered last: most new ones have frames in common with the one before.
+static struct {
+    uint32_t walk, epoch;                   // epoch: of the log that has all its modules
+    uint64_t location[HT_SITE_FRAMES_MAX];  // of each frame; 0: one of the recorder's own
+} numbered;
+
+// Looks up so many frames from one on, and writes the modules that the log does not have. False: recording had to stop.
+static bool look_up(struct thread_state *t, const struct stack_walk *walk, uint32_t from, uint32_t to) {
+    for (uint32_t i = from; i < to; i++) {
+        uintptr_t address = walk->frame[i].address;
+        bool own = address >= real.own_start && address < real.own_end;  // of a hook that works in parts
+        uint64_t location = own ? 0 : location_of(address);
+        uint32_t module = (uint32_t)(location >> OFFSET_BITS);
         if (module && module_of[module - 1].epoch != t->epoch && !write_module(t, module)) return false;
-        word[2 + i] = site->location[i];
+        numbered.location[i] = location;
     }
-    if (!room_for_words(t, 2 + site->frames)) return false;
-    word[0] = stamp_now();
-    word[1] = site->number | (uint64_t)site->flags << 32;
-    ht_append_long(&t->cursor, HT_LONG_SITE, word, 2 + site->frames);
-    site->epoch = t->epoch;
     return true;
 }
 
-static struct site *new_site(uint32_t frames, uint32_t flags, const uint64_t *location) {
-    struct site *site = sites < HT_SITES_MAX ? site_memory(sizeof *site + frames * sizeof *location) : NULL;
-    if (!site) return NULL;
-    *site = (struct site){++sites, EPOCH_NONE, frames, flags};
-    memcpy(site->location, location, frames * sizeof *location);
-    return site;
+static bool find_locations(struct thread_state *t, const struct stack_walk *walk) {
+    bool follows = walk->number == numbered.walk + 1 && numbered.epoch == t->epoch;
+    uint32_t shared = follows ? walk->shared : 0, at = shared ? walk->shared_at : walk->frames;
+    numbered.epoch = EPOCH_NONE;
+    if (shared)
+        memmove(&numbered.location[at], &numbered.location[walk->shared_from],
+                shared * sizeof *numbered.location);
+    if (!look_up(t, walk, 0, at) || !look_up(t, walk, at + shared, walk->frames)) return false;
+    numbered.walk = walk->number;
+    numbered.epoch = t->epoch;
+    return true;
 }
 
 uint32_t site_log_number(struct thread_state *t, const struct stack_walk *walk) {
-    uint64_t location[HT_SITE_FRAMES_MAX], hash = walk->flags;
-    uint32_t frames = 0;
+    uint64_t word[2 + HT_SITE_FRAMES_MAX], hash = walk->flags;
+    unsigned words = 2;
+    if (!find_locations(t, walk)) return 0;
     for (uint32_t i = 0; i < walk->frames; i++) {
-        uintptr_t address = walk->frame[i].address;
-        if (address >= real.own_start && address < real.own_end) continue;  // of a hook that works in parts
-        location[frames] = location_of(address);
-        hash = site_mix(hash, location[frames++]);
+        if (!numbered.location[i]) continue;
+        word[words++] = numbered.location[i];
+        hash = site_mix(hash, numbered.location[i]);
     }
-    struct site *site = (struct site *)(uintptr_t)site_map_get(&stacks, hash);
-    if (!site) {
-        site = new_site(frames, walk->flags, location);
-        if (!site || !site_map_put(&stacks, hash, (uintptr_t)site)) return 0;
-    }
-    return site->epoch == t->epoch || write_site(t, site) ? site->number : 0;
+    uint64_t known = site_map_get(&stacks, hash);
+    uint32_t number = (uint32_t)known;
+    if (known >> 32 == t->epoch) return number;
+    if (!known) number = sites < HT_SITES_MAX ? ++sites : 0;
+    word[0] = stamp_now();
+    word[1] = number | (uint64_t)walk->flags << 32;
+    if (!number || !room_for_words(t, words)) return 0;
+    ht_append_long(&t->cursor, HT_LONG_SITE, word, words);
+    return site_map_put(&stacks, hash, (uint64_t)t->epoch << 32 | number) ? number : 0;
 }
 
 bool site_log_is_gone(uint64_t address, uint64_t value) {

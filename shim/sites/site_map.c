@@ -4,23 +4,34 @@
 #include "settings.h"
 #include "sys.h"
 
-enum { SLOTS_MIN = 1 << 10, BYTES_MAX = 192 << 20, ADDRESS_BYTES_MAX = 1 << 30, PIECE_BYTES = 256 << 10 };
+enum {
+    SLOTS_MIN = 1 << 10,
+    BYTES_MAX = 192 << 20,
+    ADDRESS_BYTES_MAX = 1 << 30,
+    PIECE_BYTES = 256 << 10,
+    UNSURE_BYTES_MAX = 1 << 20  // of more than programs with few stacks need, all will be used
+};
 
-// Of address space, and of that what has not been given back.
-static size_t address_bytes, mapped_bytes;
+// Of address space, of that what has not been given back, and what is not sparse.
+static size_t address_bytes, mapped_bytes, dense_bytes;
 
-void *site_memory_mapped(size_t bytes) {
+static void *map_memory(size_t bytes, bool is_sparse) {
     if (bytes > BYTES_MAX - mapped_bytes || bytes > ADDRESS_BYTES_MAX - address_bytes || !recorder_may_call())
         return NULL;
-    void *at = sys_map_memory(bytes);
-    if (at) own_map((uintptr_t)at, bytes);
+    bool is_real = !is_sparse && dense_bytes >= UNSURE_BYTES_MAX;
+    void *at = is_real ? sys_map_real_memory(bytes) : sys_map_memory(bytes);
     if (at) {
+        own_map((uintptr_t)at, bytes);
         mapped_bytes += bytes;
         address_bytes += bytes;
+        if (!is_sparse) dense_bytes += bytes;
     }
     recorder_has_called();
     return at;
 }
+
+void *site_memory_mapped(size_t bytes) { return map_memory(bytes, false); }
+void *site_memory_sparse(size_t bytes) { return map_memory(bytes, true); }
 
 void site_memory_release(void *at, size_t bytes) {
     uintptr_t page = settings.page_bytes, start = ((uintptr_t)at + page - 1) & ~(page - 1),

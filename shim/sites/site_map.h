@@ -48,6 +48,8 @@ HIDDEN void site_map_sweep(struct site_map *map, bool (*goes)(uint64_t key, uint
 HIDDEN void *site_memory(size_t bytes);
 // The same in whole pages, of zeros.
 HIDDEN void *site_memory_mapped(size_t bytes);
+// The same, of which little may be used.
+HIDDEN void *site_memory_sparse(size_t bytes);
 // Gives those back that lie whole in there. Who still reads them reads zeros.
 HIDDEN void site_memory_release(void *at, size_t bytes);
 

@@ -11,7 +11,7 @@
 #include "sys.h"
 
 enum {
-    COMPARED_ALL_EVERY = 64,
+    COMPARED_ALL_EVERY = 256,
     COMPARED_ALL_OF_UNEXPECTED = 8,
     COMPARED_ALL_AFTER_NEW = 64,
     COMPARED_ALL_AT_FIRST = 1 << 15
@@ -72,7 +72,7 @@ static void find_by_walk(void *argument) {
 
 // On a stack of our own: that of the caller may be a signal handler's, of the least size. No handler runs meanwhile, which
 // would find no more of it than we leave.
-static __attribute__((noinline)) uint32_t find_slowly(struct thread_state *t) {
+static uint32_t find_slowly(struct thread_state *t) {
     enum { STACK_BYTES = 128 << 10 };
     static char *stack;
     struct slow_find find = {t, 0};
@@ -100,12 +100,12 @@ static uint32_t spread(const struct thread_state *t) {
 
 static void plan_next_comparison(const struct thread_state *t) {
     if (seen.full_comparisons_left && --seen.full_comparisons_left) return;
-    if (!seen.expectation.followers) expected_begin(&seen.expectation);
+    if (!seen.expectation.path_numbers && !expected_begin(&seen.expectation)) return;
     seen.calls_to_compare = spread(t) % (2 * COMPARED_ALL_EVERY);
 }
 
 // By all of the stack, in the tree or by a walk.
-static __attribute__((noinline)) uint32_t find_surely(struct thread_state *t) {
+static uint32_t find_surely(struct thread_state *t) {
     struct tree_path path;
     bool own = stack_is_own(t->stack);
     uint32_t site = own ? tree_find(&tree, t->stack, own_stack.end, &path) : 0;
@@ -120,42 +120,44 @@ static __attribute__((noinline)) uint32_t find_surely(struct thread_state *t) {
 }
 
 // By the words by which stacks part alone. 0: it is not known, or all of it is to be compared.
-static __attribute__((noinline)) uint32_t find_unexpected(const struct thread_state *t) {
+static uint32_t find_unexpected(const struct thread_state *t) {
     struct tree_path path;
     if (spread(t) < UINT32_MAX / COMPARED_ALL_OF_UNEXPECTED) return 0;
-    const struct tree_path *second = expected_second(t->stack);
-    if (second && tree_has_path(&tree, second, t->stack, own_stack.end)) {
-        expected_was(&seen.expectation, second);
-        return second->site;
-    }
     uint32_t site = tree_guess(&tree, t->stack, own_stack.end, &path);
     if (site) expected_other(&seen.expectation, &path);
     return site;
 }
 
-static inline uint32_t find_quickly(const struct thread_state *t) {
-    if (unlikely(!seen.calls_to_compare)) {
-        plan_next_comparison(t);
-        return 0;
-    }
-    seen.calls_to_compare--;
-    const struct tree_path *path = seen.expectation.path;
-    if (unlikely(!stack_is_own(t->stack))) return 0;
-    if (unlikely(!path || !tree_has_path(&tree, path, t->stack, own_stack.end))) return find_unexpected(t);
-    expected_next(&seen.expectation, path);
-    return path->site;
+static inline void append(struct thread_state *t, uint32_t site) {
+    expected_after(&seen.expectation, site);
+    ht_append_modifier_if(&t->cursor, site != t->site, HT_MODIFIER_SITE, site);
+    t->site = site;
 }
 
-bool sites_append(struct thread_state *t) {
-    uint32_t site = find_quickly(t);
-    if (unlikely(!site)) {
+// The whole stack is to be compared, or is not the expected one.
+static __attribute__((noinline)) bool append_slowly(struct thread_state *t, bool compares_all) {
+    uint32_t site = compares_all ? 0 : find_unexpected(t);
+    if (!site) {
         site = find_surely(t);
         if (t->epoch != epoch_now() || !t->chunk) return false;
         if (t->cursor.at >= recorder_append_end(t) && !recorder_next_chunk(t)) return false;
     }
-    if (site == t->site) return true;
-    ht_append_modifier(&t->cursor, HT_MODIFIER_SITE, site);
-    t->site = site;
+    append(t, site);
+    return true;
+}
+
+static __attribute__((noinline)) bool append_after_all(struct thread_state *t) {
+    plan_next_comparison(t);
+    return append_slowly(t, true);
+}
+
+bool sites_append(struct thread_state *t) {
+    if (unlikely(!seen.calls_to_compare)) return append_after_all(t);
+    seen.calls_to_compare--;
+    if (unlikely(!stack_is_own(t->stack))) return append_slowly(t, true);
+    const struct tree_path *path = expected_path(&seen.expectation, t->stack);
+    if (unlikely(!tree_has_path(&tree, path, t->stack))) return append_slowly(t, false);
+    append(t, path->site);
     return true;
 }
 

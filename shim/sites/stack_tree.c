@@ -58,6 +58,10 @@ static uint32_t place_of(const struct stack_walk *walk, uint32_t i) {
     return (uint32_t)(walk->frame[i].cfa - walk->frame[0].cfa - 8);
 }
 
+static struct tree_frame frame_of(const struct stack_walk *walk, uint32_t i) {
+    return (struct tree_frame){place_of(walk, i), (uint32_t)walk->frame[i].address};
+}
+
 static struct tree_part part_of(uint32_t frames, uint32_t place, uint32_t id) {
     struct tree_part part = {.id = id};
     part.frames = frames & ((1u << (32 - TREE_BRANCH_BITS)) - 1);
@@ -66,8 +70,11 @@ static struct tree_part part_of(uint32_t frames, uint32_t place, uint32_t id) {
 }
 _Static_assert(HT_SITE_FRAMES_MAX < 1 << (32 - TREE_BRANCH_BITS), "a part can count the frames of a stack");
 
-// May a slot hold it?
-static bool is_place(uint32_t place) { return place && place % 8 == 0 && place / 8 < 1 << TREE_BRANCH_BITS; }
+// May slots hold the places of its frames? Each lies above the one before, by a multiple of 8 bytes.
+static bool has_places(const struct stack_walk *walk) {
+    uintptr_t distance = walk->frame[walk->frames - 1].cfa - walk->frame[0].cfa;
+    return distance % 8 == 0 && distance / 8 < 1 << TREE_BRANCH_BITS;
+}
 
 // The slot of the stack's frames from `from` on. False: there is no memory.
 static bool make_leaf(struct stack_tree *tree, struct tree_slot *leaf, uint64_t key,
@@ -83,11 +90,10 @@ static bool make_leaf(struct stack_tree *tree, struct tree_slot *leaf, uint64_t 
                                .site = site,
                                .reach = place_of(walk, walk->frames - 1) + 8,
                                .more = more};
-    for (uint32_t i = 0; i < frames; i++) {
-        struct tree_frame frame = {place_of(walk, from + i), (uint32_t)walk->frame[from + i].address};
-        if (i < TREE_FRAMES_IN_SLOT) leaf->first[i] = frame;
-        else more[i - TREE_FRAMES_IN_SLOT] = frame;
-    }
+    for (uint32_t i = 0; i < frames && i < TREE_FRAMES_IN_SLOT; i++)
+        leaf->first[i] = frame_of(walk, from + i);
+    for (uint32_t i = TREE_FRAMES_IN_SLOT; i < frames; i++)
+        more[i - TREE_FRAMES_IN_SLOT] = frame_of(walk, from + i);
     return true;
 }
 
@@ -124,9 +130,7 @@ static void split(struct stack_tree *tree, struct tree_slot *slot, uint32_t i, c
 
 void tree_insert(struct stack_tree *tree, const struct stack_walk *walk, uint32_t site) {
     enum { SLOTS_MAX = 2 };
-    for (uint32_t i = 1; i < walk->frames; i++)
-        if (!is_place(place_of(walk, i))) return;
-    if (!has_room(tree, SLOTS_MAX)) return;
+    if (!has_places(walk) || !has_room(tree, SLOTS_MAX)) return;
     uint64_t key = tree_key(walk->frame[0].cfa);
     uint32_t at = 1;  // frames that the key stands for
     for (;;) {

@@ -124,13 +124,14 @@ static inline uint32_t tree_changes(const struct stack_tree *tree, uint16_t grou
     return atomic_load_explicit(&tree->changes[group], memory_order_acquire);
 }
 
-// Behind the words that there are: a word that each stack of the key has, so that there are always two to compare.
+// Behind the words that there are: a word that each stack of the key has, so that there are always so many to compare.
 static inline void tree_path_begin(struct tree_path *path, const struct stack_tree *tree, uintptr_t cfa) {
     const struct tree_path_word own = {-8, (uint32_t)tree_address(cfa)};
     *path = (struct tree_path){.address = tree_address(cfa),
                                .to_thread = tree_to_thread(cfa),
                                .group = tree_group(tree_key(cfa)),
-                               .word = {own, own}};
+                               .word = {own, own, own, own}};
+    _Static_assert(TREE_PATH_MAX == 4, "each word has a value");
     path->changes = tree_changes(tree, path->group);
 }
 
@@ -141,17 +142,17 @@ static inline void tree_path_add(struct tree_path *path, uint32_t place, uint32_
     path->count++;
 }
 
-// Does a search for the stack of the hook whose frame ends at `cfa` go by these words? At least two are compared, without a
-// branch: paths of different lengths follow each other, and a branch that is mispredicted takes longer than a word.
-static inline bool tree_has_path(const struct stack_tree *tree, const struct tree_path *path, uintptr_t cfa,
-                                 uintptr_t end) {
-    const struct tree_path_word *word = path->word;
+// Does a search for the stack of the hook whose frame ends at `cfa`, on the thread's own stack, go by these words? All are
+// compared, without a branch: paths of different lengths follow each other, and a branch that is mispredicted takes longer than
+// a word. None lies beyond the stack's end, as none did where the path was found: the end is at the same distance from there.
+static inline bool tree_has_path(const struct stack_tree *tree, const struct tree_path *path, uintptr_t cfa) {
     if (path->address != tree_address(cfa) || path->to_thread != tree_to_thread(cfa) ||
-        path->changes != tree_changes(tree, path->group) || path->reach > end - cfa)
+        path->changes != tree_changes(tree, path->group))
         return false;
-    uint32_t differ =
-        (tree_word(cfa, word[0].place) ^ word[0].low) | (tree_word(cfa, word[1].place) ^ word[1].low);
-    for (uint32_t i = 2; i < path->count; i++) differ |= tree_word(cfa, word[i].place) ^ word[i].low;
+    uint32_t differ = 0;
+#pragma GCC unroll 4
+    for (uint32_t i = 0; i < TREE_PATH_MAX; i++)
+        differ |= tree_word(cfa, path->word[i].place) ^ path->word[i].low;
     return !differ;
 }
 

@@ -1,5 +1,7 @@
 #include "stack_walk.h"
 
+#include <string.h>
+
 #include "settings.h"
 #include "site_map.h"
 #include "state.h"
@@ -54,30 +56,78 @@ void stack_walk_new_thread(void) {
 
 static uintptr_t address_before(uintptr_t cfa) { return ((const uintptr_t *)cfa)[-1]; }
 
+// The last walk, and on which stack it was.
+static struct {
+    uintptr_t stack_end;
+    uint32_t frames, flags;
+    uint32_t first_there;  // from this frame on all have their return addresses on the stack that is walked now
+    struct stack_frame frame[HT_SITE_FRAMES_MAX];
+} last_walk;
+
+static void remember_walk(const struct stack_walk *walk) {
+    last_walk.stack_end = own_stack.end;
+    last_walk.flags = walk->flags;
+    last_walk.frames = walk->regular ? walk->frames : 0;
+    memcpy(last_walk.frame, walk->frame, last_walk.frames * sizeof *last_walk.frame);
+}
+
+static uint32_t find_first_there(uintptr_t cfa) {
+    uint32_t first = last_walk.frames;
+    if (last_walk.stack_end != own_stack.end || !stack_is_own(cfa)) return first;
+    const struct stack_frame *frame = &last_walk.frame[first];
+    while (frame > last_walk.frame && frame[-1].cfa >= cfa && address_before(frame[-1].cfa) == frame[-1].address)
+        frame--;
+    return (uint32_t)(frame - last_walk.frame);
+}
+
+// If the frame at `cfa` is one of the last walk's, from *at on: how many come behind so many frames of this one, from there on.
+static uint32_t take_from_last(struct stack_walk *walk, uint32_t frames, uintptr_t cfa, unsigned frames_max,
+                               uint32_t *at) {
+    while (*at < last_walk.frames && last_walk.frame[*at].cfa < cfa) ++*at;
+    if (*at == last_walk.frames || last_walk.frame[*at].cfa != cfa) return 0;
+    uint32_t shared = last_walk.frames - *at;
+    if (shared > frames_max - frames) shared = frames_max - frames;
+    memcpy(&walk->frame[frames], &last_walk.frame[*at], shared * sizeof *walk->frame);
+    return shared;
+}
+
+// What is known of the frames from one on: where the next one lies, or that there is none. False: nothing.
+static bool step_from(const struct stack_frame *frame, uintptr_t *next, bool *ends, uint32_t *flags) {
+    uint64_t step = site_map_get(&steps, frame->address);
+    *ends = step & STEP_ENDS;
+    *flags = step & STEP_BROKEN ? HT_SITE_BROKEN : 0;
+    *next = frame->cfa + 8 * (step & STEP_UNITS);
+    return step && !(step & STEP_VARIES) && (*ends || *next <= own_stack.end);
+}
+
 // From the frame at `cfa` on by what is known, behind the frames that there are. False: the step from the frame at *unknown_cfa
 // is not, and no frame is added.
 static bool walk_by_steps(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max,
                           uintptr_t *unknown_cfa) {
-    uint32_t frames = walk->frames;
-    uintptr_t address = address_before(cfa), next = cfa;
-    for (;;) {
-        walk->frame[frames++] = (struct stack_frame){address, next};
-        uint64_t step = site_map_get(&steps, address);
-        *unknown_cfa = next;
-        if (!step || step & STEP_VARIES) return false;
-        if (step & STEP_ENDS) {
-            walk->flags = step & STEP_BROKEN ? HT_SITE_BROKEN : 0;
+    uint32_t frames = walk->frames, at = last_walk.first_there, shared = 0, flags = 0;
+    for (bool ends = false; !ends;) {
+        uint32_t taken = shared ? 0 : take_from_last(walk, frames, cfa, frames_max, &at);
+        if (taken) {
+            shared = taken;
+            walk->shared_at = frames;
+            walk->shared_from = at;
+            flags = last_walk.flags;
+            frames += taken;
+            if (at + taken == last_walk.frames && !(flags & HT_SITE_CUT)) break;
+        } else {
+            walk->frame[frames++] = (struct stack_frame){address_before(cfa), cfa};
+        }
+        const struct stack_frame *outermost = &walk->frame[frames - 1];
+        *unknown_cfa = outermost->cfa;
+        if (!step_from(outermost, &cfa, &ends, &flags)) return false;
+        if (frames == frames_max && !ends) {
+            flags = HT_SITE_CUT;
             break;
         }
-        if (frames == frames_max) {
-            walk->flags = HT_SITE_CUT;
-            break;
-        }
-        next += 8 * (step & STEP_UNITS);
-        if (next > own_stack.end) return false;
-        address = address_before(next);
     }
+    walk->flags = flags;
     walk->frames = frames;
+    walk->shared = shared;
     return true;
 }
 
@@ -138,7 +188,7 @@ static void unwind(struct stack_walk *walk, uintptr_t cfa, uintptr_t unknown_cfa
                                   .frames_max = frames_max,
                                   .seeks_end = !stack_is_own(cfa) && cfa < own_stack.end};
     struct dl_find_object object;
-    walk->flags = walk->frames = 0;
+    walk->flags = walk->frames = walk->shared = 0;
     walk->unwound = caller < unwinder_start || caller >= unwinder_end;
     if (walk->unwound) _Unwind_Backtrace(take_frame, &unwinding);
     if (!walk->frames || walk->frame[0].address != caller) {
@@ -154,19 +204,31 @@ static void unwind(struct stack_walk *walk, uintptr_t cfa, uintptr_t unknown_cfa
         walk->flags |= HT_SITE_BROKEN;
 }
 
+static bool lies_as_found(const struct stack_walk *walk) {
+    if (!stack_is_own(walk->frame[0].cfa)) return false;
+    uintptr_t first = walk->frame[0].cfa;
+    for (uint32_t i = 0; i < walk->frames; i++) {
+        uintptr_t at = walk->frame[i].cfa;
+        if (at > own_stack.end || (at - first) % 8 || (i && at <= walk->frame[i - 1].cfa) ||
+            address_before(at) != walk->frame[i].address)
+            return false;
+    }
+    return true;
+}
+
 void stack_walk(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max) {
+    static uint32_t walks;
     uintptr_t unknown_cfa = cfa;
+    walk->number = walks++;
     walk->unwound = false;
     walk->regular = true;
-    walk->flags = walk->frames = 0;
-    if (stack_is_own(cfa) && walk_by_steps(walk, cfa, frames_max, &unknown_cfa)) return;
-    unwind(walk, cfa, unknown_cfa, frames_max);
-    walk->regular = stack_is_own(cfa);
-    for (uint32_t i = 0; i < walk->frames && walk->regular; i++) {
-        uintptr_t at = walk->frame[i].cfa;
-        walk->regular = at <= own_stack.end && (!i || at > walk->frame[i - 1].cfa) &&
-                        address_before(at) == walk->frame[i].address;
+    walk->flags = walk->frames = walk->shared = 0;
+    last_walk.first_there = find_first_there(cfa);
+    if (!stack_is_own(cfa) || !walk_by_steps(walk, cfa, frames_max, &unknown_cfa)) {
+        unwind(walk, cfa, unknown_cfa, frames_max);
+        walk->regular = lies_as_found(walk);
     }
+    remember_walk(walk);
 }
 
 void stack_walk_learn(const struct stack_walk *walk, unsigned frames_max) {
@@ -181,7 +243,10 @@ void stack_walk_learn(const struct stack_walk *walk, unsigned frames_max) {
     }
 }
 
-void stack_walk_forget(bool (*gone)(uint64_t address, uint64_t value)) { site_map_sweep(&steps, gone); }
+void stack_walk_forget(bool (*gone)(uint64_t address, uint64_t value)) {
+    site_map_sweep(&steps, gone);
+    last_walk.frames = 0;
+}
 
 #else
 bool stack_walk_start(void) { return false; }

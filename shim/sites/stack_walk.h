@@ -3,7 +3,9 @@
 // libgcc's unwinder reads them by the .eh_frame tables: it allocates nothing, and since glibc 2.35 finds the tables without
 // a lock. It takes some hundred nanoseconds a frame. What it found at a return address, how far up the next one lies, mostly
 // holds for ever, so that later walks only add: if every address on the way is known, up to the thread's first frame, they
-// ended where the unwinder would. Where they do not, it is asked again.
+// ended where the unwinder would. Where they do not, it is asked again. Most new stacks have their outer frames in common with
+// the last one: where a walk comes to a frame of that, and all its return addresses from there on are still in their places,
+// they are taken over.
 #ifndef HEAPTAPE_STACK_WALK_H
 #define HEAPTAPE_STACK_WALK_H
 
@@ -22,8 +24,11 @@ struct stack_frame {
 
 struct stack_walk {
     uint32_t frames, flags;  // enum ht_site_flag
-    bool regular;  // the cache may have it: each address lies before its cfa, on this thread's own stack
-    bool unwound;  // by libgcc: what can be learned from it has not been yet
+    bool regular;  // the tree may have it: each address lies before its cfa, on this thread's own stack, by multiples of 8 bytes
+    bool unwound;     // by libgcc: what can be learned from it has not been yet
+    uint32_t number;  // of walks before
+    // So many frames from shared_at on are those of the walk before from shared_from on.
+    uint32_t shared, shared_at, shared_from;
     struct stack_frame frame[HT_SITE_FRAMES_MAX];
 };
 
@@ -41,7 +46,7 @@ extern HIDDEN __thread struct own_stack own_stack __attribute__((tls_model("init
 
 static inline bool stack_is_own(uintptr_t cfa) { return cfa >= own_stack.start && cfa < own_stack.end; }
 
-// The stack of the hook whose frame ends at `cfa`, up to so many frames.
+// The stack of the hook whose frame ends at `cfa`, up to so many frames. By one thread at a time.
 HIDDEN void stack_walk(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max);
 // Remembers how far the frames lie apart. By one thread at a time.
 HIDDEN void stack_walk_learn(const struct stack_walk *walk, unsigned frames_max);

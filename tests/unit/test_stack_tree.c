@@ -53,7 +53,7 @@ static uint32_t find(const struct stack_tree *tree, const struct stack_walk *wal
     uint32_t found = tree_find(tree, cfa, words_end, path);
     if (!found) return 0;
     assert_int_equal(tree_guess(tree, cfa, words_end, path), found);
-    assert_true(path->count > TREE_PATH_MAX || tree_has_path(tree, path, cfa, words_end));
+    assert_true(path->count > TREE_PATH_MAX || tree_has_path(tree, path, cfa));
     return found;
 }
 
@@ -151,7 +151,7 @@ static void test_a_path_that_holds_leads_where_a_search_does(void **unused) {
             uintptr_t cfa = walk.frame[0].cfa;
             uint32_t guess = tree_guess(&tree, cfa, words_end, &path);
             for (uint32_t i = 0; i < paths; i++) {
-                if (!tree_has_path(&tree, &kept[i], cfa, words_end)) continue;
+                if (!tree_has_path(&tree, &kept[i], cfa)) continue;
                 assert_int_equal(guess, site_of[i]);
                 held++;
             }
@@ -176,59 +176,57 @@ static void insert_kinds(struct stack_tree *tree, struct made *made, uint32_t ki
     }
 }
 
-// Sequences that repeat: after the first time each stack is expected, and no other.
-static void test_what_followed_is_expected(void **unused) {
-    (void)unused;
-    enum { KINDS = 5, LAPS = 4 };
-    static const uint32_t turns[] = {0, 1, 2, 3, 4, 2, 1, 0, 3};
-    static struct made made[KINDS];
+// How often of so many turns was the stack expected? Never was another one.
+static uint32_t turns_expected(struct stack_tree *tree, const struct made *made, const uint32_t *kinds, uint32_t turns) {
     static struct stack_walk walk;
-    struct stack_tree tree = {0};
     struct expectation expectation = {0};
-    uint32_t state = 7, expected = 0;
+    uint32_t expected = 0;
     expected_start();
-    expected_begin(&expectation);
-    insert_kinds(&tree, made, KINDS, &state);
-    for (uint32_t turn = 0; turn < LAPS * sizeof turns / sizeof *turns; turn++) {
+    assert_true(expected_begin(&expectation));
+    for (uint32_t turn = 0; turn < turns; turn++) {
         struct tree_path path;
-        uint32_t kind = turns[turn % (sizeof turns / sizeof *turns)];
-        lay_out(&made[kind], &walk);
-        const struct tree_path *next = expectation.path;
-        bool is_it = next && tree_has_path(&tree, next, walk.frame[0].cfa, words_end);
-        assert_int_equal(find(&tree, &walk, &path), kind + 1);
-        if (is_it) assert_int_equal(next->site, kind + 1);
-        expected += is_it;
-        if (is_it) expected_next(&expectation, next);
+        lay_out(&made[kinds[turn]], &walk);
+        const struct tree_path *next = expected_path(&expectation, walk.frame[0].cfa);
+        bool is_it = tree_has_path(tree, next, walk.frame[0].cfa);
+        assert_int_equal(find(tree, &walk, &path), kinds[turn] + 1);
+        if (is_it) assert_int_equal(next->site, kinds[turn] + 1);
         else expected_other(&expectation, &path);
+        expected_after(&expectation, kinds[turn] + 1);
+        expected += is_it;
     }
-    assert_true(expected >= 2 * sizeof turns / sizeof *turns);
+    return expected;
 }
 
-// In no order, but often twice in a row.
-static void test_the_last_stack_of_a_key_is_found_again(void **unused) {
+// Sequences that repeat: after the first time each stack is expected.
+static void test_what_followed_is_expected(void **unused) {
     (void)unused;
-    enum { KINDS = 40, TURNS = 2000 };
+    enum { KINDS = 5, LAPS = 4, LAP = 9 };
+    static const uint32_t lap[LAP] = {0, 1, 2, 3, 4, 2, 1, 0, 3};
     static struct made made[KINDS];
+    struct stack_tree tree = {0};
+    uint32_t state = 7, kinds[LAPS * LAP];
+    for (uint32_t turn = 0; turn < LAPS * LAP; turn++) kinds[turn] = lap[turn % LAP];
+    insert_kinds(&tree, made, KINDS, &state);
+    assert_true(turns_expected(&tree, made, kinds, LAPS * LAP) >= (LAPS - 1) * LAP - 2);
+}
+
+// Stacks of different keys in no order: whatever came before, a hook with a key comes from the one stack.
+static void test_a_key_tells_the_stack(void **unused) {
+    (void)unused;
+    enum { TURNS = 4000 };
+    static struct made made[KEYS];
+    static uint32_t kinds[TURNS];
     static struct stack_walk walk;
     struct stack_tree tree = {0};
-    struct expectation expectation = {0};
-    uint32_t state = 11, again = 0, kind = 0;
-    expected_start();
-    expected_begin(&expectation);
-    insert_kinds(&tree, made, KINDS, &state);
-    for (uint32_t turn = 0; turn < TURNS; turn++) {
-        struct tree_path path;
-        if (random_below(&state, 2)) kind = random_below(&state, KINDS);
-        lay_out(&made[kind], &walk);
-        const struct tree_path *second = expected_second(walk.frame[0].cfa);
-        bool is_it = second && tree_has_path(&tree, second, walk.frame[0].cfa, words_end);
-        assert_int_equal(find(&tree, &walk, &path), kind + 1);
-        if (is_it) assert_int_equal(second->site, kind + 1);
-        again += is_it;
-        if (is_it) expected_was(&expectation, second);
-        else expected_other(&expectation, &path);
+    uint32_t state = 11;
+    for (uint32_t n = 0; n < KEYS; n++) {
+        do make(&made[n], &state);
+        while (made[n].key != n);
+        lay_out(&made[n], &walk);
+        tree_insert(&tree, &walk, n + 1);
     }
-    assert_true(again > TURNS / 3);
+    for (uint32_t turn = 0; turn < TURNS; turn++) kinds[turn] = random_below(&state, KEYS);
+    assert_true(turns_expected(&tree, made, kinds, TURNS) >= TURNS - KEYS * KEYS * KEYS - 2);
 }
 
 // Threads whose stacks begin elsewhere come by paths of their own to the same sites, and take turns without end: what they
@@ -238,17 +236,20 @@ static void test_paths_that_take_turns_use_up_nothing(void **unused) {
     struct expectation expectation = {0}, later = {0};
     (void)unused;
     expected_start();
-    expected_begin(&expectation);
+    assert_true(expected_begin(&expectation));
     for (uint32_t turn = 0; turn < TURNS; turn++) {
         struct tree_path path = {.site = turn % SITES + 1,
                                  .to_thread = 4096 + 64 * (turn / SITES % DISTANCES)};
         expected_other(&expectation, &path);
+        expected_after(&expectation, path.site);
     }
-    expected_begin(&later);
+    assert_true(expected_begin(&later));
     for (uint32_t turn = 0; turn < 8; turn++) {
-        struct tree_path path = {.site = SITES + 1 + turn % 2};
-        if (turn >= 6) assert_true(later.path && later.path->site == path.site);
+        struct tree_path path = {.site = SITES + 1 + turn % 2, .address = 4096};
+        uint16_t number = *expected_number(&later, path.address, path.to_thread);
+        if (turn >= 6) assert_int_equal(expected_paths[number].site, path.site);
         expected_other(&later, &path);
+        expected_after(&later, path.site);
     }
 }
 
@@ -256,7 +257,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_path_that_holds_leads_where_a_search_does),
         cmocka_unit_test(test_what_followed_is_expected),
-        cmocka_unit_test(test_the_last_stack_of_a_key_is_found_again),
+        cmocka_unit_test(test_a_key_tells_the_stack),
         cmocka_unit_test(test_paths_that_take_turns_use_up_nothing),
         cmocka_unit_test(test_every_find_is_right_or_none),
         cmocka_unit_test(test_all_are_found),
