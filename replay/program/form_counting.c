@@ -55,6 +55,7 @@ static int count_section(void *context, const struct ht_section_place *place,
             continue;
         }
         if (know_stream(form, events->thread[i])) return -1;
+        if (ht_form_replays(form, events->op[i])) form->last_event = events->first_event + i;
         count_event(form, events->thread[i], events->slot[i], events->first_event + i);
     }
     return 0;
@@ -74,6 +75,7 @@ static int count_inherited(void *context, const struct ht_section_place *place,
 static int count_one_stream(struct ht_form_state *form) {
     if (ht_form_each_section(form, count_inherited, form) < 0 || know_stream(form, 0)) return -1;
     form->streams[0].events_all = form->events - form->inherited;
+    form->last_event = form->events - 1;  // the stream is there until then
     return 0;
 }
 

@@ -60,12 +60,13 @@ struct ht_form_state {
     uint32_t slots_count, streams_count;
     uint32_t segment_words_max;
     size_t slots_room, streams_room, publishing_room, untouched_room, zeroed_room, alignment_room;
-    uint64_t events;     // in the whole trace, known once it has been counted
-    uint64_t at_ns;      // time of the event that is being written: all before it has been
-    uint64_t inherited;  // the events that come first
-    uint32_t turn;       // in order: the stream of the event written last
-    uint64_t turn_ns;    // the latest of all streams' places
-    uint32_t copies;     // so often each event is written, and events are numbered by this factor
+    uint64_t events;      // in the whole trace, known once it has been counted
+    uint64_t last_event;  // the last that is replayed, behind which the trace ends; of a single stream any
+    uint64_t at_ns;       // time of the event that is being written: all before it has been
+    uint64_t inherited;   // the events that come first
+    uint32_t turn;        // in order: the stream of the event written last
+    uint64_t turn_ns;     // the latest of all streams' places
+    uint32_t copies;      // so often each event is written, and events are numbered by this factor
     const struct ht_form_sink *sink;
     void *sink_state;
 };

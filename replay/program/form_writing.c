@@ -32,7 +32,6 @@ struct writing {
     uint32_t timed_one_in;
     size_t points_room, reading_points_room;
     struct ht_random random;
-    uint64_t events;                  // in the whole trace
     uint64_t pause_step_ns, time_ns;  // how far apart RSS is read in pauses; about where the trace is
     uint32_t pause_points;
     struct ht_recorded_marks recorded;
@@ -104,7 +103,7 @@ static int mark_sample(struct writing *writing, struct ht_stream_state *stream, 
     if (higher) step_above(writing);
     if (event >= writing->sample_event) {
         uint64_t next = (event / writing->sample_every + 1) * writing->sample_every;
-        writing->sample_event = next < writing->events ? next : writing->events - 1;
+        writing->sample_event = earlier(next, writing->form->last_event);
     }
     return put_sample(writing, stream, event, time_ns);
 }
@@ -145,11 +144,22 @@ static int mark_between(struct writing *writing, uint32_t number, uint64_t event
 static int mark_end(struct writing *writing, uint32_t number, uint64_t event) {
     const struct ht_form_state *form = writing->form;
     bool known = !form->options->one_thread && number < form->facts.threads_count;
-    if (event + 1 < writing->events || (known && form->facts.threads[number].ended)) return 0;
+    if (event != form->last_event || (known && form->facts.threads[number].ended)) return 0;
     uint64_t end_ns = form->options->end_ns;
     bool fills = writing->touching.due_ns <= end_ns;
-    if (mark_between(writing, number, event, event + 1, end_ns)) return -1;
+    if (mark_between(writing, number, event, form->events, end_ns)) return -1;
     return fills ? put_sample(writing, &form->streams[number], event, end_ns) : 0;
+}
+
+// The trace's last event is not replayed: its thread, the only one, yet comes to its time and then to the end.
+static int mark_skipped_end(struct writing *writing, uint32_t number, uint64_t event, uint64_t time_ns) {
+    struct ht_form_state *form = writing->form;
+    struct ht_stream_state *stream = &form->streams[number];
+    if (event != form->last_event || !stream->begun) return 0;
+    if (mark_between(writing, number, event, event, time_ns)) return -1;
+    if (form->options->in_order) ht_stream_put_turn(form, number, time_ns);
+    else ht_stream_put_time(stream, time_ns);
+    return mark_sample(writing, stream, event, time_ns) || mark_end(writing, number, event) ? -1 : 0;
 }
 
 static void wait_for_slot(struct ht_stream_state *stream, struct ht_slot_state *state, uint32_t thread,
@@ -318,7 +328,7 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     uint64_t event = events->first_event + i, time_ns = events->time_ns[i];
     uint32_t thread = ht_form_stream_of(form, events->thread[i]);
     struct ht_stream_state *stream = &form->streams[thread];
-    if (skipped(form, events->op[i])) return 0;
+    if (skipped(form, events->op[i])) return mark_skipped_end(writing, thread, event, time_ns);
     if (mark_between(writing, thread, event, event, time_ns)) return -1;
     struct ht_slot_state *slot = shape->slot ? &form->slots[events->slot[i]] : NULL;
     struct ht_operation op = ht_operation_of(events, i, slot ? slot->bytes : 0);
@@ -581,7 +591,6 @@ static struct writing new_writing(struct ht_form_state *form) {
     uint64_t one_in = form->options->timed_one_in, samples = form->options->samples;
     if (one_in && form->events / READINGS_MAX > one_in) one_in = form->events / READINGS_MAX;
     struct writing writing = {.form = form,
-                              .events = form->events,
                               .sample_every =
                                   form->events / (samples > SAMPLES_LEAST ? samples : SAMPLES_LEAST) + 1,
                               .random = {form->options->seed},

@@ -292,6 +292,31 @@ static void rss_is_read_in_pauses_and_after_the_last_call(void **state) {
     ht_form_free(&built);
 }
 
+// Also where the last event is none that is replayed: of the same thread, and of another that has nothing else to do.
+static void rss_is_read_at_the_end_behind_skipped_events(void **state) {
+    (void)state;
+    const uint64_t ms = 1000000;
+    const uint64_t at_event_ms[] = {0, 10, 20, 30, 35, 45, 55}, at_call_ms[] = {0, 10, 20, 30, 40, 50};
+    const uint8_t skipped[] = {OP(FREE, FOREIGN), OP(MALLOC, FAILED)};
+    for (uint32_t k = 0; k < 8; k++) {
+        uint32_t thread = k & 1;
+        bool one_thread = k >> 1 & 1;
+        const struct event events[] = {{OP(MALLOC, PLAIN), 0, 0, 1, 100, 0},
+                                       {skipped[k >> 2], thread, 35 * ms, 0, 0, 0}};
+        // A single stream comes to that event's time; of several the one with the last call goes on from there.
+        const uint64_t *expected_ms = one_thread ? at_event_ms : at_call_ms;
+        const size_t points =
+            one_thread ? sizeof at_event_ms / sizeof *at_event_ms : sizeof at_call_ms / sizeof *at_call_ms;
+        struct ht_built_form built;
+        BUILD(events, 2, NULL, ((struct ht_form_options){.one_thread = one_thread, .end_ns = 60 * ms}),
+              &built);
+        assert_int_equal(built.form->samples, points);
+        assert_int_equal(marks_count(&built, 0, HT_MARK_SAMPLE), points);
+        for (size_t i = 0; i < points; i++) assert_int_equal(built.points[i].time_ns, expected_ms[i] * ms);
+        ht_form_free(&built);
+    }
+}
+
 static void traces_that_contradict_themselves_are_refused(void **state) {
     (void)state;
     const struct event twice[] = {{OP(MALLOC, PLAIN), 0, 0, 1, 8, 0}, {OP(MALLOC, PLAIN), 0, 1, 1, 8, 0}};
@@ -440,6 +465,7 @@ int main(void) {
         cmocka_unit_test(inherited_blocks_come_before_every_stream),
         cmocka_unit_test(time_passes_in_steps),
         cmocka_unit_test(rss_is_read_in_pauses_and_after_the_last_call),
+        cmocka_unit_test(rss_is_read_at_the_end_behind_skipped_events),
         cmocka_unit_test(traces_that_contradict_themselves_are_refused),
         cmocka_unit_test(any_schedule_keeps_each_slots_order),
         cmocka_unit_test(samples_follow_new_maxima),
