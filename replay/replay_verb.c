@@ -163,8 +163,7 @@ static int read_trace(struct ht_plan *plan, struct ht_trace_reader *reader, stru
             "expected a whole section or the footer, found the file cut short or damaged: replay takes "
             "whole traces only");
     }
-    if (ht_recorded_program_read(reader, &trace->program, error) || pollute_by_trace(plan, reader, error) ||
-        age_by_trace(plan, reader, error))
+    if (ht_recorded_program_read(reader, &trace->program, error) || pollute_by_trace(plan, reader, error))
         return -1;
     if (plan->scale > 1 || plan->age_occupancy > 0) ht_recorded_program_other(&trace->program);
     uint64_t memory_bytes = plan->decoded_memory_bytes;
@@ -180,7 +179,9 @@ static int read_trace(struct ht_plan *plan, struct ht_trace_reader *reader, stru
         .end_ns = trace->program.end_ns,
         .scale = plan->scale,
         .held_bytes_max = memory_bytes};
-    if (ht_form_build(reader, plan->trace_path, &trace->form_options, &trace->built, error)) return -1;
+    if (ht_form_build(reader, plan->trace_path, &trace->form_options, &trace->built, error) ||
+        age_by_trace(plan, reader, error))
+        return -1;
     trace->own_bytes = ht_own_memory_at(&trace->program.own, &trace->built);
     return 0;
 }

@@ -21,10 +21,18 @@ static bool room_for(struct gaps *gaps, uint32_t thread) {
     return true;
 }
 
-static bool add(struct gaps *gaps, const struct ht_events *events) {
+// Returns 0, or -1 with an error: of no memory, or of a thread so high that no memory would do.
+static int add(struct gaps *gaps, struct ht_trace_reader *reader, const struct ht_section_place *place,
+               const struct ht_events *events, struct ht_error *error) {
+    uint64_t last_event = events->first_event + events->rows - 1;
     for (uint32_t i = 0; i < events->rows; i++) {
-        if (!room_for(gaps, events->thread[i])) return false;
-        uint64_t *last_ns = &gaps->last_ns[events->thread[i]], time_ns = events->time_ns[i];
+        uint32_t thread = events->thread[i];
+        if (!ht_thread_is_due(thread, last_event))
+            return ht_error_input(error, ht_trace_path(reader), place->offset, "%s",
+                                  ht_found("expected thread numbers without a gap", thread));
+        if (!room_for(gaps, thread))
+            return ht_error_memory(error, ht_trace_path(reader), "cannot follow its threads");
+        uint64_t *last_ns = &gaps->last_ns[thread], time_ns = events->time_ns[i];
         if (*last_ns) {
             uint64_t bin = (time_ns - (*last_ns - 1)) / gaps->bin_ns;
             gaps->of[bin < BINS ? bin : BINS - 1]++;
@@ -32,7 +40,7 @@ static bool add(struct gaps *gaps, const struct ht_events *events) {
         }
         *last_ns = time_ns + 1;
     }
-    return true;
+    return 0;
 }
 
 // A bin is as long as many a gap: those in it count as evenly spread. Where it is the trace's unit, to which times are cut,
@@ -48,17 +56,17 @@ static double median(const struct gaps *gaps) {
 
 int ht_median_gap_ns(struct ht_trace_reader *reader, double *gap_ns, struct ht_error *error) {
     struct gaps *gaps = calloc(1, sizeof *gaps);
-    int failed = gaps ? 0 : ht_error_system(error, "the trace", "no memory for its times");
+    int failed = gaps ? 0 : ht_error_memory(error, ht_trace_path(reader), "cannot follow its times");
     if (gaps) {
         gaps->unit_ns = ht_trace_time_unit_ns(reader);
         gaps->bin_ns = gaps->unit_ns > BIN_NS_MIN ? gaps->unit_ns : BIN_NS_MIN;
     }
     for (size_t i = 0; !failed && i < ht_trace_sections(reader); i++) {
         struct ht_events events;
-        if (ht_trace_section(reader, i)->kind != HT_SECTION_EVENTS) continue;
+        const struct ht_section_place *place = ht_trace_section(reader, i);
+        if (place->kind != HT_SECTION_EVENTS) continue;
         failed = ht_trace_events(reader, i, &events, error);
-        if (!failed && !add(gaps, &events))
-            failed = ht_error_system(error, "the trace", "no memory for its threads");
+        if (!failed) failed = add(gaps, reader, place, &events, error);
     }
     if (!failed) *gap_ns = median(gaps);
     if (gaps) free(gaps->last_ns);

@@ -79,12 +79,17 @@ static int read_events(struct live_heap *heap, struct ht_trace_reader *reader, s
         if (ht_trace_events(reader, section, &events, error)) return -1;
         for (uint32_t i = 0; i < events.rows; i++) {
             if (!room_for(heap, events.slot[i]))
-                return ht_error_system(error, "the trace", "no memory for its blocks");
+                return ht_error_memory(error, ht_trace_path(reader), "cannot follow its blocks");
             follow(heap, &events, i);
         }
     }
     for (size_t i = 0; i < heap->slots; i++) end_block(heap, &heap->slot[i], heap->last_ns);
     return 0;
+}
+
+// At most 2^63: the sum is compared with what the machine has.
+static uint64_t added(uint64_t sum, uint64_t bytes) {
+    return bytes > INT64_MAX - sum ? INT64_MAX : sum + bytes;
 }
 
 int ht_aging_of_trace(struct ht_trace_reader *reader, double occupancy, double multiple, uint32_t copies,
@@ -99,10 +104,10 @@ int ht_aging_of_trace(struct ht_trace_reader *reader, double occupancy, double m
     aging->kept_of_2_32 = (uint64_t)ldexp(occupancy, 32);
     for (uint64_t i = 0; i < aging->blocks; i++) {
         uint64_t bytes = ht_aging_bytes(aging, i);
-        aging->bytes += bytes;
+        aging->bytes = added(aging->bytes, bytes);
         if (!ht_aging_keeps(aging, i)) continue;
         aging->kept++;
-        aging->kept_bytes += bytes;
+        aging->kept_bytes = added(aging->kept_bytes, bytes);
     }
     return 0;
 }

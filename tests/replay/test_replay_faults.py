@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from naive_writer import Event, TraceSpec, build
 from quick_tier import quick
 import replay_traces
 from tool_runner import Tools, clean_environment, run
@@ -455,6 +456,28 @@ def test_address_space_limit(tools: Tools, tmp_path: Path) -> None:
     assert len(lines) == 2 and all("malloc of 3221225472 bytes failed" in line for line in lines)
     done = limited(tools, trace, resource.RLIMIT_AS, 2 << 30)
     assert done.returncode == 1 and b"--max-live" in done.stderr
+
+
+@pytest.mark.parametrize("options, event, wrong", [
+    (["--age", "0.5"], Event(1, slot=1 << 28, size=5), "slot"),
+    (["--pollute", "trace"], Event(1, thread=(1 << 24) - 1, slot=2, size=5), "thread"),
+])
+def test_numbers_out_of_reach_take_no_memory(tools: Tools, tmp_path: Path, options: list[str], event: Event, wrong: str) -> None:
+    """Of a few hostile bytes, which would ask for a table of a quarter of a gigabyte, or of eight."""
+    trace, results = tmp_path / "t.bin", tmp_path / "r.jsonl"
+    trace.write_bytes(build(TraceSpec(events=[Event(1, slot=1, size=5), event]))[0])
+    done = limited(tools, trace, resource.RLIMIT_AS, 192 << 20, *options, "-o", str(results))
+    assert done.returncode == 3 and not results.exists()
+    assert re.fullmatch(rf"heaptape replay: .*t\.bin: offset \d+: expected {wrong} numbers without a gap, found \d+\n",
+                        done.stderr.decode())
+
+
+def test_sizes_whose_sum_wraps_around_are_refused(tools: Tools, tmp_path: Path) -> None:
+    """Four blocks of 2^62 bytes are as good as none where their sum has 64 bits."""
+    trace = tmp_path / "t.bin"
+    trace.write_bytes(build(TraceSpec(events=[Event(1, slot=1, size=1 << 62)]))[0])
+    done = run([tools.replay_program, "--alloc", "glibc", "--touch", "none", "--age", "0.5,1000", trace])
+    assert done.returncode == 1 and b"with those of --age, need 9.22 EB" in done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="changes the user, or mounts")
