@@ -18,6 +18,7 @@
 #include "grow.h"
 #include "output_file.h"
 #include "read_at.h"
+#include "site_modules.h"
 #include "write_all.h"
 
 enum { ROWS = HT_SECTION_ROWS_MAX, COLUMNS_MAX = 6 };
@@ -402,15 +403,29 @@ static void put_strings(struct ht_trace_writer *writer, const char *strings, siz
     }
 }
 
-void ht_trace_put_site_table(struct ht_trace_writer *writer, const struct ht_site_table *table) {
-    flush_events(writer);
-    wait_for_packer(writer);
+static void put_site_table(struct ht_trace_writer *writer, const struct ht_site_table *table) {
     if (table->modules_json) put_text_section(writer, HT_SECTION_MODULES, table->modules_json);
     put_rows(writer, HT_SECTION_LOCATIONS, 2, table, table->locations_count, location_row);
     put_rows(writer, HT_SECTION_CALLERS, 2, table, table->callers_count, caller_row);
     put_rows(writer, HT_SECTION_SITES, 2, table, table->sites_count, site_row_of);
     put_rows(writer, HT_SECTION_NAMES, 4, table, table->names_count, name_row);
     put_strings(writer, table->strings, table->strings_bytes);
+}
+
+void ht_trace_put_site_table(struct ht_trace_writer *writer, const struct ht_site_table *table) {
+    struct ht_site_table fitted;
+    flush_events(writer);
+    wait_for_packer(writer);
+    if (!table->modules_json || strlen(table->modules_json) <= HT_TEXT_BYTES_MAX) {
+        put_site_table(writer, table);
+    } else if (ht_site_modules_fit(table, HT_TEXT_BYTES_MAX, &fitted)) {
+        put_site_table(writer, &fitted);
+        free(fitted.modules_json);
+        free(fitted.locations);
+    } else {
+        errno = ENOMEM;
+        fail(writer, "cannot pack the call sites");
+    }
 }
 
 static void put_threads(struct ht_trace_writer *writer, const struct ht_thread *threads, size_t count) {

@@ -3,9 +3,12 @@
 #include "unit_support.h"
 
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "site_reader.h"
 #include "trace_reader.h"
 #include "trace_writer.h"
 
@@ -252,12 +255,78 @@ static void a_full_disk_is_reported(void **state) {
     assert_true(S_ISCHR(status.st_mode));  // and the device is still one
 }
 
+// A list of modules longer than a trace may have it: two megabytes of paths.
+static char *many_modules(uint32_t modules) {
+    enum { MODULE_BYTES = 128 };
+    char *text = malloc((size_t)modules * MODULE_BYTES + MODULE_BYTES), *at = text;
+    assert_non_null(text);
+    at += sprintf(at, "{\"modules\":[");
+    for (uint32_t i = 1; i <= modules; i++)
+        at += sprintf(at,
+                      "{\"path\":\"/a/folder/with/a/name/that/is/not/short/at/all/and/libraries/%08u.so\"}%s",
+                      i, i < modules ? "," : "");
+    sprintf(at, "]}");
+    return text;
+}
+
+// Writes a table with a location in each step-th module, and reads it.
+static void pass_modules(uint32_t modules, uint32_t step, struct ht_site_table *read) {
+    struct ht_error error = {0};
+    char path[256];
+    struct ht_location *locations = calloc(modules + 1, sizeof *locations);
+    struct ht_site_table table = {.modules_json = many_modules(modules), .locations = locations};
+    assert_true(strlen(table.modules_json) > HT_TEXT_BYTES_MAX);
+    for (uint32_t i = 1; i <= modules; i += step)
+        locations[table.locations_count++] = (struct ht_location){.offset = i, .module = i};
+    locations[table.locations_count++] = (struct ht_location){.offset = 1 << 20, .module = 0};
+    struct ht_trace_writer *writer = ht_trace_create(unit_path(path, "modules.bin"), 1, 3, &error);
+    assert_non_null(writer);
+    ht_trace_put_context(writer, "{}");
+    ht_trace_put_site_table(writer, &table);
+    assert_int_equal(ht_trace_finish(writer, NULL, 0, "{}", NULL, &error), 0);
+    struct ht_trace_reader *reader = ht_trace_open(path, &error);
+    assert_non_null(reader);
+    if (ht_trace_site_table(reader, read, &error)) fail_msg("%s", error.message);
+    assert_int_equal(read->locations_count, table.locations_count);
+    for (size_t i = 0; i < table.locations_count; i++)
+        assert_int_equal(read->locations[i].offset, locations[i].offset);
+    assert_int_equal(read->locations[table.locations_count - 1].module, 0);
+    ht_trace_close(reader);
+    unlink(path);
+    ht_site_table_free(&table);
+}
+
+static void of_too_many_modules_those_with_code_are_kept(void **state) {
+    (void)state;
+    enum { MODULES = 20000, STEP = 9999 };
+    struct ht_site_table read;
+    pass_modules(MODULES, STEP, &read);
+    for (uint32_t i = 0; i < 3; i++) {
+        char path[16];
+        snprintf(path, sizeof path, "%08u.so", 1 + i * STEP);
+        assert_int_equal(read.locations[i].module, i + 1);
+        assert_non_null(strstr(read.modules_json, path));
+    }
+    assert_true(strlen(read.modules_json) < 1000);
+    ht_site_table_free(&read);
+    // All have code: the last ones become one without a path.
+    pass_modules(MODULES, 1, &read);
+    uint32_t nameless = read.locations[MODULES - 1].module;
+    assert_true(nameless > MODULES / 2 && nameless < MODULES);
+    for (uint32_t i = 0; i < MODULES; i++)
+        assert_int_equal(read.locations[i].module, i + 1 < nameless ? i + 1 : nameless);
+    assert_non_null(strstr(read.modules_json, ",{}]}"));
+    assert_true(strlen(read.modules_json) > HT_TEXT_BYTES_MAX - 200);
+    ht_site_table_free(&read);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everything_comes_back),
         cmocka_unit_test(queries_come_back_beside_their_neighbours),
         cmocka_unit_test(every_cut_leaves_whole_sections_or_one_error),
         cmocka_unit_test(every_damaged_byte_is_noticed_or_harmless),
+        cmocka_unit_test(of_too_many_modules_those_with_code_are_kept),
         cmocka_unit_test(nothing_is_left_under_the_final_name_until_it_is_complete),
         cmocka_unit_test(a_full_disk_is_reported)};
     return cmocka_run_group_tests(tests, NULL, NULL);
