@@ -32,6 +32,8 @@ struct import_format {
     bool has_sites;    // calls may have stacks
     // Text: takes one line. Returns NULL, or what was expected in its place.
     const char *(*line)(struct import *import, struct import_text *line);
+    // Text: a line that begins so was too long, and is passed over (may be NULL).
+    void (*pass)(struct import *import, char first);
     // Text: the file is over (may be NULL). As ht_error_input: 0 or -1 with error.
     int (*end)(struct import *import, struct ht_error *error);
     // Frees what the state has (may be NULL).

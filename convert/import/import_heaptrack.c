@@ -317,14 +317,17 @@ static const char *take_known(struct import *import, char letter, struct import_
 }
 
 // A line that is passed over has its number all the same.
-static void keep_numbers(struct heaptrack *state, char letter) {
+static void keep_number(struct import *import, char letter) {
+    struct heaptrack *state = import->state;
     struct heaptrack_stacks *stacks = &state->stacks;
+    if (!state->version) return;
     if (letter == 's') heaptrack_stacks_add_string(stacks, "", 0);
     if (letter == 'i') heaptrack_stacks_add_address(stacks, 0, 0, NULL, 0);
     if (letter == 't') heaptrack_stacks_add_frame(stacks, 0, 0);
     if (letter == 'a' && ht_grow(&state->allocation, &state->allocations_room, state->allocations + 1,
                                  sizeof *state->allocation))
         state->allocation[state->allocations++] = (struct allocation){0};
+    import->sink.no_memory |= stacks->no_memory;
 }
 
 static const char *take_line(struct import *import, struct import_text *line) {
@@ -333,7 +336,7 @@ static const char *take_line(struct import *import, struct import_text *line) {
     if (!state->version && letter != 'v') return EXPECTED_V;
     const char *expected = take_known(import, letter, line);
     import->sink.no_memory |= state->stacks.no_memory || expected == NO_MEMORY;
-    if (expected && import->lenient) keep_numbers(state, letter);
+    if (expected && import->lenient) keep_number(import, letter);
     return expected;
 }
 
@@ -359,4 +362,5 @@ const struct import_format import_heaptrack = {.name = "heaptrack",
                                                .time = "ticks",
                                                .has_sites = true,
                                                .line = take_line,
+                                               .pass = keep_number,
                                                .release = release};

@@ -178,6 +178,7 @@ bool import_input_line(struct import_input *input, struct import_text *line) {
         char *start = input->buffer + input->begin;
         size_t count = input->end - input->begin;
         char *newline = memchr(start + seen, '\n', count - seen);
+        if (count && !input->line_too_long) input->line_first = *start;
         if (!newline && input->at_end) {
             if (input->failed || count == 0) return input->line_too_long && !input->failed;
             newline = start + count;  // the last line lacks its end

@@ -26,6 +26,7 @@ struct import_input {
     uint64_t offset;                    // of buffer[begin], in unpacked bytes
     uint64_t line_number, line_offset;  // of the line given last; lines are numbered from 1
     bool line_too_long;                 // it was, and was passed over
+    char line_first;                    // its first byte, of one that was passed over, too
     uint64_t file_bytes;                // of the file as it lies there; 0: unknown
     bool failed;
     struct ht_error error;  // valid once failed

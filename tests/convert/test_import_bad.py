@@ -188,6 +188,17 @@ def test_a_line_without_end(tools: Tools, tmp_path: Path) -> None:
     assert tools.info(tools.convert(source, tmp_path / "t.bin", "--lenient"))["skipped"] == 1
 
 
+@pytest.mark.parametrize("long", ["s 70000 " + "x" * 70_000, "s 2000000 " + "x" * 2_000_000, "s 70000 " + "x" * 70_000 + "\r"])
+def test_a_long_string_keeps_its_number(tools: Tools, tmp_path: Path, long: str) -> None:
+    """heaptrack's strings are numbered by their lines: those behind one that is passed over keep their meaning."""
+    lines = ["v 10400 3", "s a /nothing/a", "s 5 early", long, "s 4 late", "s 6 late.c", "i 4011cf 1 4 5 7", "t 1 0", "a 40 1", "+ 0"]
+    source = write(tmp_path / "a.txt", "\n".join([*lines, ""]).encode())
+    assert "line 4: expected a line of at most 65,536 bytes" in refused(tools, source, "-o", tmp_path / "t.bin")
+    trace = tools.convert(source, tmp_path / "t.bin", "--lenient")
+    assert tools.dump(trace) == ["t0 malloc(64) = #1 site 1 (late late.c:7)"]
+    assert tools.info(trace)["skipped"] == 1
+
+
 @pytest.mark.thorough
 def test_bomb_stays_small(tools: Tools, tmp_path: Path) -> None:
     """What unpacks to 200 MB in one line takes its buffer: 128 MiB are enough."""
