@@ -105,7 +105,8 @@ static void add(struct raw_pass *pass, const struct lint_call *call, const struc
 }
 
 static void remove_block(struct raw_pass *pass, const struct lint_call *call) {
-    live_ranges_remove(&pass->live, call->address);
+    // For want of memory it may not be known.
+    if (block_at(pass, call->address)) live_ranges_remove(&pass->live, call->address);
     if (!map64_put(&pass->freed, call->address, call->time_ns + 1)) pass->no_memory = true;
 }
 
@@ -149,7 +150,6 @@ static void restore_half(struct raw_pass *pass, struct half_realloc *half) {
 
 static void begin_realloc(struct raw_pass *pass, struct half_realloc *half, const struct lint_call *call,
                           bool unseen) {
-    restore_half(pass, half);
     const struct live_range *range = block_at(pass, call->address);
     *half = (struct half_realloc){.open = true, .had_block = range != NULL, .call = *call};
     if (!range) {
@@ -158,6 +158,12 @@ static void begin_realloc(struct raw_pass *pass, struct half_realloc *half, cons
     }
     half->block = range->block;
     live_ranges_remove(&pass->live, call->address);
+}
+
+static void drop_realloc(void *context, uint32_t input) {
+    struct raw_pass *pass = context;
+    struct half_realloc *half = half_of(pass, input);
+    if (half) restore_half(pass, half);
 }
 
 static void end_realloc(struct raw_pass *pass, struct half_realloc *half, const struct ht_raw_record *record,
@@ -230,7 +236,6 @@ static void take_inherited(struct raw_pass *pass, const struct live_blocks *inhe
 }
 
 static void take_leaks(struct raw_pass *pass) {
-    for (size_t input = 0; input < pass->inputs; input++) restore_half(pass, &pass->half[input]);
     const struct live_range *range = live_ranges_below(&pass->live, 0);
     if (!range) range = live_ranges_above(&pass->live, 0);
     for (; range; range = live_ranges_above(&pass->live, range->address))
@@ -240,7 +245,7 @@ static void take_leaks(struct raw_pass *pass) {
 int lint_raw(struct lint *lint, const struct ht_raw_log *log, char *warning,
              const struct merge_progress *progress, struct ht_error *error) {
     struct raw_pass pass = {.lint = lint, .log = log};
-    struct merge_observer observer = {take_record, &pass};
+    struct merge_observer observer = {take_record, drop_realloc, &pass};
     struct live_blocks inherited = {0};
     if (consumed_log_check(log, error)) return -1;
     bool ready = map64_init(&pass.freed);

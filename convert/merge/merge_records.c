@@ -168,6 +168,7 @@ void merge_drop_open_realloc(struct merge *m, struct input *input) {
         !map64_put(&m->heap.addresses, input->realloc.address, input->realloc.slot))
         m->heap.no_memory = true;
     input->realloc.open = false;
+    if (m->observer) m->observer->unfinished(m->observer->context, (uint32_t)(input - m->input));
 }
 
 static enum merge_applied apply_realloc_begin(struct merge *m, uint32_t number,

@@ -59,6 +59,8 @@ struct merge_observed {
 };
 struct merge_observer {
     void (*call)(void *context, const struct merge_observed *observed);
+    // The input's realloc never ends: its old block, if it had one, is there again.
+    void (*unfinished)(void *context, uint32_t input);
     void *context;
 };
 

@@ -461,6 +461,7 @@ enum ht_function ht_raw_function(const struct ht_raw_record *record) {
     case HT_RAW_MALLOC: return HT_MALLOC;
     case HT_RAW_CALLOC: return HT_CALLOC;
     case HT_RAW_ALIGNED: return HT_POSIX_MEMALIGN;
+    case HT_RAW_QUERY: return HT_USABLE_SIZE;
     default: return HT_REALLOC;
     }
 }

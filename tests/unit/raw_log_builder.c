@@ -71,7 +71,7 @@ void builder_put(struct raw_log_builder *builder, const struct builder_line *lin
             ht_append_long(cursor, (unsigned)line[i].size, &line[i].stamp, 1);
             continue;
         }
-        if (line[i].op == HT_RAW_FREE || line[i].op == HT_RAW_REALLOC_END)
+        if (line[i].op == HT_RAW_FREE || line[i].op == HT_RAW_REALLOC_END || line[i].op == HT_RAW_QUERY)
             ht_append_bare(cursor, line[i].op, line[i].stamp, line[i].address);
         else ht_append_call(cursor, line[i].op, line[i].stamp, line[i].address, line[i].size);
         if (line[i].op != HT_RAW_REALLOC_BEGIN) builder_count(builder, line[i].stream);

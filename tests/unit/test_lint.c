@@ -145,6 +145,41 @@ static void test_unfinished_realloc_leaves_its_block(void **unused) {
     lint_free(&lint);
 }
 
+static void test_a_query_is_no_realloc(void **unused) {
+    (void)unused;
+    struct lint lint;
+    lint_lines(&lint, LINES({0, HT_RAW_MALLOC, 100, 0x1000, 64}, {0, HT_RAW_QUERY, 110, 0x1000, 0}));
+    only(&lint, LINT_KINDS, 0);
+    assert_int_equal(lint.calls, 2);
+    lint_free(&lint);
+}
+
+// From where its thread's records end, not from the end of the log: another thread has the block then.
+static void test_the_block_of_an_unfinished_realloc_goes_on(void **unused) {
+    (void)unused;
+    struct lint lint;
+    lint_lines(&lint, LINES({0, HT_RAW_MALLOC, 100, 0x1000, 64}, {1, HT_RAW_MALLOC, 105, 0x2000, 8},
+                            {1, HT_RAW_REALLOC_BEGIN, 110, 0x1000, 100}, {0, HT_RAW_FREE, 200, 0x1000, 0}));
+    only(&lint, LINT_KINDS, 0);
+    assert_int_equal(lint.leaks.bytes, 8);
+    lint_free(&lint);
+}
+
+// A realloc of a third thread comes right behind it, is taken to have been overtaken by it, and ends the block once that is
+// known to be there.
+static void test_an_unfinished_realloc_that_overtakes_another(void **unused) {
+    (void)unused;
+    struct lint lint;
+    lint_lines(&lint,
+               LINES({0, HT_RAW_MALLOC, 100, 0x1000, 64}, {2, HT_RAW_MALLOC, 101, 0x3000, 8},
+                     {1, HT_RAW_MALLOC, 105, 0x2000, 8}, {1, HT_RAW_REALLOC_BEGIN, 110, 0x1000, 100},
+                     {2, HT_RAW_REALLOC_BEGIN, 120, 0x1000, 200}, {2, HT_RAW_REALLOC_END, 130, 0x4000, 0},
+                     {1, HT_RAW_MALLOC, 5000, 0x2100, 8}, {0, HT_RAW_QUERY, 6000, 0x1000, 0}));
+    only(&lint, LINT_FOREIGN, 1);
+    assert_int_equal(lint.leaks.bytes, 8 + 8 + 8 + 200);
+    lint_free(&lint);
+}
+
 // Random additions and removals against a plain array.
 static void test_live_ranges(void **unused) {
     (void)unused;
@@ -183,6 +218,9 @@ int main(void) {
         cmocka_unit_test(test_touching_is_no_overlap),
         cmocka_unit_test(test_unseen_free),
         cmocka_unit_test(test_unfinished_realloc_leaves_its_block),
+        cmocka_unit_test(test_a_query_is_no_realloc),
+        cmocka_unit_test(test_the_block_of_an_unfinished_realloc_goes_on),
+        cmocka_unit_test(test_an_unfinished_realloc_that_overtakes_another),
         cmocka_unit_test(test_live_ranges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
