@@ -11,6 +11,7 @@
 #include <zstd.h>
 
 #include "checksum.h"
+#include "map64.h"
 #include "output_file.h"
 #include "read_at.h"
 #include "site_store.h"
@@ -218,6 +219,17 @@ static bool take_sites(const uint8_t *bytes, size_t count, struct live_blocks *b
     return site_store_restore(bytes + numbers, count - numbers, &blocks->sites);
 }
 
+// Are they blocks as a heap can have them, each at an address of its own and none at 0? False for want of memory, too.
+static bool are_of_a_heap(const struct live_block *block, size_t count) {
+    struct map64 seen;
+    bool are = map64_init(&seen);
+    for (size_t i = 0; i < count && are; i++)
+        are = block[i].address && !map64_has(&seen, map64_find(&seen, block[i].address)) &&
+              map64_put(&seen, block[i].address, 1);
+    map64_free(&seen);
+    return are;
+}
+
 // False for want of memory, or if the entry is damaged.
 static bool read_blocks(int fd, const struct entry *entry, uint64_t offset, struct live_blocks *blocks) {
     size_t of_blocks = plain_bytes((size_t)entry->blocks, 0), site_bytes = (size_t)entry->site_bytes;
@@ -230,10 +242,18 @@ static bool read_blocks(int fd, const struct entry *entry, uint64_t offset, stru
                     of_blocks + site_bytes &&
                 take_sites(plain + of_blocks, site_bytes, blocks);
     if (read) memcpy(blocks->block, plain, of_blocks);
+    read = read && are_of_a_heap(blocks->block, blocks->count);
     free(stored);
     free(plain);
     if (!read) live_blocks_free(blocks);
     return read;
+}
+
+// Of the user who reads it, or of the log's: in folders like /tmp others may have put something by that name.
+static bool is_trusted(const struct stat *file, const struct ht_raw_log *child) {
+    struct stat log;
+    return S_ISREG(file->st_mode) &&
+           (file->st_uid == geteuid() || (!fstat(child->fd, &log) && log.st_uid == file->st_uid));
 }
 
 enum fork_file_answer fork_file_find(const char *parent_raw, const struct ht_raw_log *child,
@@ -248,7 +268,7 @@ enum fork_file_answer fork_file_find(const char *parent_raw, const struct ht_raw
                  : -1;
     if (fd < 0) return answer;
     // The head is read first: what it says has been passed lies within the size that is asked then.
-    if (!fstat(fd, &status) && S_ISREG(status.st_mode) && ht_read_at(fd, &head, sizeof head, 0) &&
+    if (!fstat(fd, &status) && is_trusted(&status, child) && ht_read_at(fd, &head, sizeof head, 0) &&
         !fstat(fd, &status) && is_parents(&head, child)) {
         *passed_stamp = head.passed_stamp;
         answer = head.passed_stamp >= child->header.fork_stamp ? FORK_FILE_LACKING : FORK_FILE_AHEAD;

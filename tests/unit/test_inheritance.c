@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "converted_log.h"
+#include "fork_file.h"
 #include "raw_log_builder.h"
 
 #define LINES(lines)        lines, sizeof(lines) / sizeof *(lines)
@@ -459,6 +460,57 @@ static void a_named_parent_may_lie_anywhere_and_its_own_beside_it(void **state) 
     unlink(other);
 }
 
+// What a follower notes beside the parent's log, by its own functions.
+static void note(const struct live_block *block, size_t count) {
+    char path[256];
+    struct ht_raw_log log;
+    struct ht_error error = {0};
+    const struct live_blocks blocks = {.block = (struct live_block *)block, .count = count};
+    assert_int_equal(ht_raw_open(&log, path_of(path, PARENT), &error), 0);
+    struct fork_file *file = fork_file_open(&log, 0, &error);
+    assert_non_null(file);
+    assert_int_equal(fork_file_put(file, FORKED, &blocks, &error), 0);
+    fork_file_finish(file);
+    fork_file_close(file);
+    ht_raw_close(&log);
+}
+
+static void assert_child_inherits(uint64_t first, uint64_t second) {
+    struct converted_log *converted = convert(CHILD, NULL);
+    ASSERT_INHERITS(converted, first, second);
+    assert_int_equal(converted->totals.foreign_frees, 0);
+    done(converted);
+}
+
+// What contradicts itself or is somebody else's is as good as none: the parent's log is read.
+static void a_forged_note_is_disbelieved(void **state) {
+    (void)state;
+    char path[256], forks[256];
+    static const struct builder_line parent[] = {
+        {0, HT_RAW_MALLOC, 10, 0x100, 40}, {0, HT_RAW_MALLOC, 20, 0x200, 41}, MARK(0, FORKED)};
+    static const struct builder_line child[] = {{0, HT_RAW_FREE, 1200, 0x100, 0},
+                                                {0, HT_RAW_FREE, 1201, 0x200, 0}};
+    const struct live_block good[] = {{0x100, 50}, {0x200, 51}}, twice[] = {{0x100, 50}, {0x100, 51}},
+                            nowhere[] = {{0x100, 50}, {0, 51}};
+    write_log(PARENT, 0, 0, 0, LINES(parent));
+    write_child(FORKED, LINES(child));
+    assert_child_inherits(40, 41);
+    note(good, 2);
+    assert_child_inherits(50, 51);
+    note(twice, 2);
+    assert_child_inherits(40, 41);
+    note(nowhere, 2);
+    assert_child_inherits(40, 41);
+    note(good, 2);
+    assert_true(fork_file_path(path_of(path, PARENT), forks, sizeof forks));
+    if (!chown(forks, 54321, (gid_t)-1)) {  // only root may
+        assert_child_inherits(40, 41);
+        assert_int_equal(chown(path_of(path, CHILD), 54321, (gid_t)-1), 0);
+        assert_child_inherits(50, 51);
+    }
+    unlink(forks);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_cut_is_the_mark_in_one_stream_and_its_stamp_in_others),
@@ -475,6 +527,7 @@ int main(void) {
         cmocka_unit_test(another_processs_log_is_no_parent),
         cmocka_unit_test(a_parent_that_stopped_after_the_fork_is_as_good_as_any),
         cmocka_unit_test(a_damaged_parent_is_reported),
+        cmocka_unit_test(a_forged_note_is_disbelieved),
         cmocka_unit_test(nobody_is_his_own_ancestor),
         cmocka_unit_test(ancestors_without_end_are_not_followed),
         cmocka_unit_test(a_parent_named_for_a_log_without_one_is_an_error),
