@@ -92,10 +92,8 @@ static void show_progress(void *context, uint64_t done, uint64_t total) {
 // The old trace's context, where it is known before the cut is.
 static json_t *context_of(struct ht_trace_reader *reader, const struct options *options,
                           struct ht_error *error) {
-    char *text = ht_trace_context_json(reader, error);
-    if (!text && error->status) return NULL;
-    json_t *context = json_parsed(text);
-    if (!context) context = json_object();
+    json_t *context = trace_json_read_context(reader, error);
+    if (!context) return NULL;
     const struct trace_range *range = &options->range;
     const char *slash = strrchr(options->trace, '/');
     json_t *cut = json_object();
@@ -118,25 +116,22 @@ static json_t *context_of(struct ht_trace_reader *reader, const struct options *
 }
 
 // What is known of the program as a whole, and so of a part as well as can be.
-static void keep_samples(json_t *totals, struct ht_trace_reader *reader) {
+static void keep_samples(json_t *totals, const json_t *old) {
     static const char *const keys[] = {"freed_looked_at", "freed_warm"};
-    struct ht_error none = {0};
-    json_t *old = json_parsed(ht_trace_totals_json(reader, &none));
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         json_t *value = json_object_get(old, keys[i]);
         if (json_is_integer(value)) json_object_set(totals, keys[i], value);
     }
-    json_decref(old);
 }
 
 // The totals as the converter writes them; what the old trace does not have by event is unknown.
-static json_t *totals_of(const struct slice_result *result, struct ht_trace_reader *reader) {
+static json_t *totals_of(const struct slice_result *result, const json_t *old) {
     const struct ht_raw_log none = {.fd = -1};
     json_t *totals = trace_json_totals(&result->totals, &none);
     json_object_set_new(totals, "repairs", json_null());
     json_object_set_new(totals, "unfinished", json_null());
     json_object_set_new(totals, "lost_calls", json_null());
-    keep_samples(totals, reader);
+    keep_samples(totals, old);
     return totals;
 }
 
@@ -157,11 +152,12 @@ static int write_slice(struct ht_trace_reader *reader, void *given, bool *whole,
     struct slice_result result = {0};
     struct ht_progress shown;
     json_t *context = context_of(reader, options, error);
-    if (!context) return -1;
+    json_t *old_totals = context ? trace_json_read_totals(reader, error) : NULL;
     struct ht_trace_writer *writer =
-        ht_trace_create(options->output, ht_trace_time_unit_ns(reader), 3, error);
+        old_totals ? ht_trace_create(options->output, ht_trace_time_unit_ns(reader), 3, error) : NULL;
     if (!writer) {
         json_decref(context);
+        json_decref(old_totals);
         return -1;
     }
     trace_json_put_context(writer, context);
@@ -173,11 +169,13 @@ static int write_slice(struct ht_trace_reader *reader, void *given, bool *whole,
     *whole = result.whole_end;
     if (status) {
         ht_trace_abandon(writer);
+        json_decref(old_totals);
         return -1;
     }
     uint64_t file_bytes;
-    status = trace_json_finish(writer, result.threads, result.totals.threads, totals_of(&result, reader),
+    status = trace_json_finish(writer, result.threads, result.totals.threads, totals_of(&result, old_totals),
                                &file_bytes, error);
+    json_decref(old_totals);
     free(result.threads);
     if (!status && !options->quiet) say_result(options->output, &result, file_bytes);
     return status;

@@ -5,6 +5,7 @@
 #include "option_values.h"
 #include "stats_report.h"
 #include "talk.h"
+#include "trace_json.h"
 #include "trace_verb.h"
 #include "verbs.h"
 
@@ -52,13 +53,13 @@ const struct ht_page ht_page_stats = {
     .statuses = (const struct ht_fact[]){HT_USUAL_STATUSES, {0}},
     .see_also = "info slice lint"};
 
-// How long the trace is, from its totals; 0 if it has none.
-static uint64_t duration_of(struct ht_trace_reader *reader) {
-    struct ht_error ignored;
-    json_t *totals = json_parsed(ht_trace_totals_json(reader, &ignored));
-    json_int_t duration_ns = json_integer_value(json_object_get(totals, "duration_ns"));
+// How long the trace is, from its totals; 0 if it has none. Returns 0, or -1 with error.
+static int find_duration(struct ht_trace_reader *reader, uint64_t *duration_ns, struct ht_error *error) {
+    json_t *totals = trace_json_read_totals(reader, error);
+    json_int_t said_ns = json_integer_value(json_object_get(totals, "duration_ns"));
+    *duration_ns = said_ns > 0 ? (uint64_t)said_ns : 0;
     json_decref(totals);
-    return duration_ns > 0 ? (uint64_t)duration_ns : 0;
+    return totals ? 0 : -1;
 }
 
 static int report(struct ht_trace_reader *reader, void *given, bool *whole, struct ht_error *error) {
@@ -66,10 +67,11 @@ static int report(struct ht_trace_reader *reader, void *given, bool *whole, stru
     uint32_t points = options->json ? POINTS_JSON : POINTS_TEXT;
     (void)whole;
     if (options->points) points = (uint32_t)options->points;
-    char *text = ht_trace_context_json(reader, error);
-    if (!text && error->status) return -1;
-    json_t *context = json_parsed(text);
-    struct trace_stats *stats = trace_stats_count(reader, options->trace, points, duration_of(reader), error);
+    uint64_t duration_ns;
+    if (find_duration(reader, &duration_ns, error)) return -1;
+    json_t *context = trace_json_read_context(reader, error);
+    if (!context) return -1;
+    struct trace_stats *stats = trace_stats_count(reader, options->trace, points, duration_ns, error);
     if (stats && options->json) {
         json_t *report = stats_report_json(stats, context);
         json_object_set_new(report, "truncated", json_boolean(ht_trace_truncated(reader)));

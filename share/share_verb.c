@@ -8,6 +8,7 @@
 #include "print.h"
 #include "shared_trace.h"
 #include "talk.h"
+#include "trace_json.h"
 #include "trace_verb.h"
 #include "verbs.h"
 
@@ -85,9 +86,8 @@ static int check_times(struct ht_trace_reader *reader, const json_t *context, ui
 static int choose_coarsening(struct ht_trace_reader *reader, struct coarsening *coarsening,
                              struct ht_error *error) {
     struct coarsening before;
-    char *text = ht_trace_context_json(reader, error);
-    if (!text && error->status) return -1;
-    json_t *context = json_parsed(text);
+    json_t *context = trace_json_read_context(reader, error);
+    if (!context) return -1;
     shared_coarsening(context, &before);
     int status = coarsening->time_ns ? check_times(reader, context, coarsening->time_ns, error) : 0;
     json_decref(context);

@@ -28,9 +28,8 @@ static void change(void *coarsening, struct ht_events *events) {
 
 // The context with which the copy begins.
 static json_t *context_of(struct shared_trace *shared, struct ht_trace_facts *facts, struct ht_error *error) {
-    char *text = ht_trace_context_json(shared->reader, error);
-    if (!text && error->status) return NULL;
-    json_t *old = json_parsed(text);
+    json_t *old = trace_json_read_context(shared->reader, error);
+    if (!old) return NULL;
     uint32_t pid = renumber_threads(facts, old);
     json_t *context = shared_context(old, &shared->coarsening, pid);
     json_decref(old);
@@ -39,9 +38,9 @@ static json_t *context_of(struct shared_trace *shared, struct ht_trace_facts *fa
 
 // The totals with which it ends; of those of the other trace what is not in its events.
 static json_t *totals_of(struct shared_trace *shared, const struct event_copy *copy, struct ht_error *error) {
-    char *text = ht_trace_totals_json(shared->reader, error);
-    if (!text && error->status) return NULL;
-    json_t *old = json_parsed(text), *totals = shared_totals(old, &shared->coarsening);
+    json_t *old = trace_json_read_totals(shared->reader, error);
+    if (!old) return NULL;
+    json_t *totals = shared_totals(old, &shared->coarsening);
     json_decref(old);
     event_copy_put_totals(copy, totals);
     shared->duration_ns = (uint64_t)json_integer_value(json_object_get(totals, "duration_ns"));

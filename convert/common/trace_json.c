@@ -209,11 +209,30 @@ static json_t *count_totals(struct ht_trace_reader *reader, struct ht_error *err
     return object;
 }
 
+static json_t *object_of(struct ht_trace_reader *reader, enum ht_section_kind kind, char *text,
+                         const char *expected, struct ht_error *error) {
+    json_t *object = text ? json_parsed(text) : error->status ? NULL : json_object();
+    if (text && !object) ht_trace_bad_section(reader, kind, error, expected);
+    return object;
+}
+
+json_t *trace_json_read_context(struct ht_trace_reader *reader, struct ht_error *error) {
+    return object_of(reader, HT_SECTION_CONTEXT, ht_trace_context_json(reader, error),
+                     "expected a context in JSON", error);
+}
+
+static json_t *totals_of(struct ht_trace_reader *reader, char *text, struct ht_error *error) {
+    return object_of(reader, HT_SECTION_TOTALS, text, "expected totals in JSON", error);
+}
+
+json_t *trace_json_read_totals(struct ht_trace_reader *reader, struct ht_error *error) {
+    return totals_of(reader, ht_trace_totals_json(reader, error), error);
+}
+
 int trace_json_drops_expected(struct ht_trace_reader *reader, bool *expected, struct ht_error *error) {
-    char *text = ht_trace_context_json(reader, error);
+    json_t *context = trace_json_read_context(reader, error);
     *expected = false;
-    if (!text) return error->status ? -1 : 0;
-    json_t *context = json_parsed(text);
+    if (!context) return -1;
     for (const json_t *cut = json_object_get(context, "sliced_from"); cut && !*expected;
          cut = json_object_get(cut, "sliced_from"))
         *expected = json_object_get(cut, "threads") != NULL;
@@ -250,20 +269,11 @@ static int set_sites(json_t *info, struct ht_trace_reader *reader, struct ht_err
 
 json_t *trace_json_info(struct ht_trace_reader *reader, struct ht_error *error) {
     char *text = ht_trace_totals_json(reader, error);
-    json_t *info = text ? json_parsed(text) : error->status ? NULL : count_totals(reader, error);
-    if (!info) {
-        if (!error->status) ht_trace_bad_section(reader, HT_SECTION_TOTALS, error, "expected totals in JSON");
-        return NULL;
-    }
+    json_t *info = text || error->status ? totals_of(reader, text, error) : count_totals(reader, error);
+    if (!info) return NULL;
     bool damaged = set_sites(info, reader, error);
-    char *context_text = damaged ? NULL : ht_trace_context_json(reader, error);
-    if (damaged || (!context_text && error->status)) {
-        json_decref(info);
-        return NULL;
-    }
-    json_t *context = json_parsed(context_text);
-    if (context_text && !context) {
-        ht_trace_bad_section(reader, HT_SECTION_CONTEXT, error, "expected a context in JSON");
+    json_t *context = damaged ? NULL : trace_json_read_context(reader, error);
+    if (!context) {
         json_decref(info);
         return NULL;
     }
@@ -284,6 +294,6 @@ json_t *trace_json_info(struct ht_trace_reader *reader, struct ht_error *error) 
     json_object_set(info, "command", command ? command : json_null());
     json_object_set(info, "parent_pid", parent ? parent : json_null());
     json_object_set(info, "recorded_allocator", allocator ? allocator : json_null());
-    json_object_set_new(info, "context", context ? context : json_object());
+    json_object_set_new(info, "context", context);
     return info;
 }

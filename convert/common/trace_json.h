@@ -17,6 +17,10 @@ json_t *trace_json_import_totals(const struct merge_totals *totals, uint64_t ski
 // Any bytes, as the UTF-8 that JSON wants.
 json_t *trace_json_string(const char *text);
 
+// Read them, an empty object where the trace has none. NULL with error where they are damaged.
+json_t *trace_json_read_context(struct ht_trace_reader *reader, struct ht_error *error);
+json_t *trace_json_read_totals(struct ht_trace_reader *reader, struct ht_error *error);
+
 // Write them; the object is taken.
 void trace_json_put_context(struct ht_trace_writer *writer, json_t *context);
 int trace_json_finish(struct ht_trace_writer *writer, const struct ht_thread *threads, size_t threads_count,

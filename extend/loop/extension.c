@@ -179,20 +179,16 @@ static json_t *describe(const char *path, const struct extension_request *reques
 // Of the trace's totals what can be said of its extension before it is read; nothing was measured there.
 static json_t *totals_of(struct ht_trace_reader *reader, const struct loop_plan *plan,
                          struct ht_error *error) {
-    char *text = ht_trace_totals_json(reader, error);
-    if (!text && error->status) return NULL;
-    json_t *totals = json_parsed(text);
-    if (!totals) totals = json_object();
+    json_t *totals = trace_json_read_totals(reader, error);
+    if (!totals) return NULL;
     totals_make_unknown(totals, TOTALS_COUNTED | TOTALS_DROPPED | TOTALS_RECORDED);
     json_set_number(totals, "duration_ns", plan->to_ns);
     return totals;
 }
 
 static json_t *context_of(struct ht_trace_reader *reader, const char *path, struct ht_error *error) {
-    char *text = ht_trace_context_json(reader, error);
-    if (!text && error->status) return NULL;
-    json_t *context = json_parsed(text);
-    if (!context) context = json_object();
+    json_t *context = trace_json_read_context(reader, error);
+    if (!context) return NULL;
     if (!json_object_get(context, "extended")) return context;
     json_decref(context);
     ht_error_input(error, path, 0, "expected a recording, found a trace that heaptape extend made");

@@ -8,6 +8,7 @@
 #include "json_values.h"
 #include "machine_facts.h"
 #include "replay_form.h"
+#include "trace_json.h"
 
 static void take_text(const json_t *object, const char *key, char *text, size_t room) {
     const char *value = json_string_value(json_object_get(object, key));
@@ -42,9 +43,8 @@ static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 // or the end of a thread.
 static int take_totals(struct ht_trace_reader *reader, const struct ht_trace_facts *facts,
                        struct ht_recorded_program *program, struct ht_error *error) {
-    char *text = ht_trace_totals_json(reader, error);
-    if (!text && error->status) return -1;
-    json_t *totals = json_parsed(text);
+    json_t *totals = trace_json_read_totals(reader, error);
+    if (!totals) return -1;
     json_int_t duration_ns = json_integer_value(json_object_get(totals, "duration_ns"));
     program->lost_calls = (uint64_t)json_integer_value(json_object_get(totals, "lost_calls"));
     program->anomalies = (uint64_t)json_integer_value(json_object_get(totals, "anomalies"));
@@ -104,9 +104,8 @@ int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_
                              struct ht_error *error) {
     *program = (struct ht_recorded_program){.rss_peak_bytes = NAN, .heap_peak_bytes = NAN, .cpu_ns = NAN};
     char thp[64];
-    char *context_text = ht_trace_context_json(reader, error);
-    if (!context_text && error->status) return -1;
-    json_t *context = json_parsed(context_text);
+    json_t *context = trace_json_read_context(reader, error);
+    if (!context) return -1;
     take_text(context, "command", program->command, sizeof program->command);
     take_text(context, "allocator_name", program->allocator, sizeof program->allocator);
     take_text(context, "allocator_version", program->allocator_version, sizeof program->allocator_version);

@@ -139,6 +139,45 @@ def test_damaged_trace(tools: Tools, good: tuple[Path, Path], tmp_path: Path, to
     assert_refused(tools, tool, bad, tmp_path)
 
 
+GOLDEN_BAD = Path(__file__).resolve().parent.parent / "golden" / "bad"
+READ_TEXTS = {
+    "info": ["info"], "stats": ["stats"], "slice": ["slice", "-o", "OUTPUT"], "share": ["share", "-o", "OUTPUT"],
+    "export": ["convert", "--to", "rep", "-o", "OUTPUT"], "replay": ["replay", "--alloc", "glibc", "-o", "OUTPUT"],
+}
+
+
+def totals_section(trace: bytes) -> tuple[int, int]:
+    """Where the section of that kind begins and ends."""
+    at = 64
+    while trace[at + 4] != 6:
+        at += 48 + struct.unpack_from("<I", trace, at + 8)[0]
+    return at, at + 48 + struct.unpack_from("<I", trace, at + 8)[0]
+
+
+@pytest.mark.parametrize("verb", READ_TEXTS)
+def test_damaged_totals(tools: Tools, good: tuple[Path, Path], tmp_path: Path, verb: str) -> None:
+    """Each verb that takes something from the totals refuses damaged ones, and leaves nothing."""
+    content = bytearray(good[1].read_bytes())
+    start, end = totals_section(content)
+    content[(start + 48 + end) // 2] ^= 0xFF
+    bad = tmp_path / "bad.bin"
+    bad.write_bytes(content)
+    done = run([tools.heaptape, *(tmp_path / "output" if word == "OUTPUT" else word for word in READ_TEXTS[verb]), bad])
+    assert done.returncode == 3 and done.stdout == b""
+    assert f"{bad}: offset {start}: expected bytes of checksum " in done.stderr.decode()
+    assert done.stderr.count(b"\n") == 1 and list(tmp_path.iterdir()) == [bad]
+
+
+@pytest.mark.parametrize("name,said", [("info-totals.bin", "offset 397: expected totals in JSON"),
+                                       ("info-context.bin", "offset 64: expected a context in JSON")])
+@pytest.mark.parametrize("verb", sorted(READ_TEXTS.keys() - {"share"}))  # which needs what these lack besides
+def test_texts_that_are_no_json(tools: Tools, tmp_path: Path, verb: str, name: str, said: str) -> None:
+    done = run([tools.heaptape, *(tmp_path / "output" if word == "OUTPUT" else word for word in READ_TEXTS[verb]), GOLDEN_BAD / name])
+    assert done.returncode == 3 and done.stdout == b"" and not list(tmp_path.iterdir())
+    [line] = done.stderr.decode().splitlines()
+    assert line.endswith(f"{name}: {said}")
+
+
 def test_raw_log_is_no_trace(tools: Tools, good: tuple[Path, Path], tmp_path: Path) -> None:
     for tool in ("info", "dump", "replay"):
         bad = tmp_path / "bad.bin"
