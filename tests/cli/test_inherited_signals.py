@@ -3,10 +3,13 @@ The tool keeps them for itself; nothing that it starts, or needs itself, fails b
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shlex
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -15,6 +18,7 @@ import pytest
 from quick_tier import quick
 import replay_traces
 from tool_runner import Argument, Tools, clean_environment
+from waiting import WITHIN_S, read_line, started, wait_until
 
 CATCHABLE = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 NOHUP = {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGCHLD}
@@ -69,6 +73,48 @@ def test_record_leaves_a_daemon_behind(tools: Tools, tmp_path: Path) -> None:
         subprocess.run(["kill", "-KILL", (tmp_path / "pid").read_text().strip()], check=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert b"still runs" in done.stderr or b"convert --follow" in done.stderr
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.parametrize("options", [[], ["--convert"]], ids=["record", "record --convert"])
+@pytest.mark.parametrize("name", ["STOP", "TTIN"])
+def test_a_program_that_stops_itself_is_waited_for(tools: Tools, tmp_path: Path, options: list[str], name: str) -> None:
+    """As by time(1): whoever continues the program does not know of record, which must not be stopped with it."""
+    command = [tools.heaptape, "record", "-q", "-o", tmp_path, *options, "--", "sh", "-c", f"echo $$; kill -{name} $$; exit 7"]
+    with started(command, env=clean_environment(), stdout=subprocess.PIPE) as record:
+        program = int(read_line(record.stdout))
+        wait_until(lambda: state_of(program) == "T", "the program stopped")
+        assert state_of(record.pid) in "SR" and record.poll() is None
+        os.kill(program, signal.SIGCONT)
+        assert record.wait(WITHIN_S) == 7
+
+
+def test_a_shell_stops_and_continues_record_with_its_program(tools: Tools, tmp_path: Path) -> None:
+    """Ctrl-Z and fg reach both."""
+    shell, terminal = os.openpty()
+    command = shlex.join(map(str, [tools.heaptape, "record", "-q", "-o", tmp_path, "--", "sh", "-c", "echo begun; read word; exit 7"]))
+    script = f"{command}; echo status $?; fg; echo status $?"
+    with open(shell, "r+b", buffering=0) as keys, started(
+            ["bash", "-mc", script], env=clean_environment(), stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) as process:
+        os.close(terminal)
+        while read_line(keys).strip() != b"begun":
+            pass
+        keys.write(b"\x1a")
+        while not (line := read_line(keys).strip()).startswith(b"status"):
+            pass
+        assert line == f"status {128 + signal.SIGTSTP}".encode()
+        keys.write(b"word\n")
+        while not (line := read_line(keys).strip()).startswith(b"status"):
+            pass
+        assert line == b"status 7" and process.wait(WITHIN_S) == 0
 
 
 @pytest.mark.parametrize("blocked", [set(), CATCHABLE], ids=["none", "all"])
