@@ -63,6 +63,15 @@ static void take_event(struct searching *s, const struct ht_events *events, uint
     s->live_objects += *block != 0;
 }
 
+// The plan has tables by slot, and the far slots of a few hostile bytes would ask for gigabytes.
+static const char *what_is_wrong(const struct ht_events *events) {
+    uint64_t last_event = events->first_event + events->rows - 1;
+    uint32_t slot = 0;
+    for (uint32_t row = 0; row < events->rows; row++)
+        if (events->slot[row] > slot) slot = events->slot[row];
+    return ht_slot_is_due(slot, last_event) ? NULL : ht_found("expected slot numbers without a gap", slot);
+}
+
 int stretch_ends_find(struct ht_trace_reader *reader, const char *path, const struct steady_stretch *stretch,
                       struct stretch_ends *ends, struct ht_error *error) {
     *ends = (struct stretch_ends){0};
@@ -72,8 +81,12 @@ int stretch_ends_find(struct ht_trace_reader *reader, const char *path, const st
     int status = 0;
     for (size_t i = 0; i < ht_trace_sections(reader) && !status && !s.over; i++) {
         struct ht_events events;
-        if (ht_trace_section(reader, i)->kind != HT_SECTION_EVENTS) continue;
+        const struct ht_section_place *place = ht_trace_section(reader, i);
+        const char *wrong;
+        if (place->kind != HT_SECTION_EVENTS) continue;
         if (ht_trace_events(reader, i, &events, error)) status = -1;
+        else if ((wrong = what_is_wrong(&events)))
+            status = ht_error_input(error, path, place->offset, "%s", wrong);
         else if (!slot_table_reach(&s.blocks, events.slot, events.rows))
             status = ht_error_memory(error, path, "cannot follow the heap");
         for (uint32_t row = 0; !status && !s.over && row < events.rows; row++) take_event(&s, &events, row);

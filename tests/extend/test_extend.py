@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from dump_lines import events_of
 from heaptape import live_bytes_curve, read_trace
+from naive_writer import Event, TraceSpec, build
 from quick_tier import quick
 from service_load import MS, Service, day, write_service
 from shared_folder import shared_folder
@@ -199,6 +200,20 @@ def test_bad_usage_and_bad_input(tools: Tools, services: dict[str, Path], tmp_pa
     extended(tools, trace, tmp_path / "long.bin", "--to", "60s")
     text = refused(tools, tmp_path / "long.bin", none, "--to", "1h", status=3)
     assert "expected a recording" in text
+
+
+def test_a_slot_out_of_reach_is_refused(tools: Tools, tmp_path: Path) -> None:
+    """Steady as it is: a table of the slots up to that one would take gigabytes."""
+    events, trace, none = [], tmp_path / "t.bin", tmp_path / "no.bin"
+    for i in range(100_000):
+        slot = 1 << 26 if i == 50_000 else 1 + i // 2 % 100
+        events.append(Event(5 if i % 2 else 1, slot=slot, size=0 if i % 2 else 100, time=i * MS // 10))
+    events[50_001] = Event(5, slot=1 << 26, time=50_001 * MS // 10)
+    trace.write_bytes(build(TraceSpec(events, threads=[(7, 0, 0, len(events), events[-1].time, 0, "main")]))[0])
+    text = refused(tools, trace, none, "--to", "60s", status=3)
+    assert text.endswith("expected slot numbers without a gap, found 67108864\n")
+    done = run([tools.replay_program, "--extend", "60s", "--alloc", "glibc", trace])
+    assert done.returncode == 3 and b"expected slot numbers without a gap" in done.stderr
 
 
 def test_a_slice_says_that_it_is_of_an_extension(tools: Tools, services: dict[str, Path], tmp_path: Path) -> None:
