@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "log_file.h"
+#include "sites.h"
 #include "wrap.h"
 
 static void give_up_space(uint64_t room) {
@@ -12,6 +13,7 @@ static void give_up_space(uint64_t room) {
     int saved = errno;
     if (!recording || epoch_now() != recording->epoch || !recorder_may_call()) return;
     log_shrink_mapping(recording, room);
+    sites_give_up_space();
     recorder_has_called();
     errno = saved;
 }

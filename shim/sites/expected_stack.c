@@ -8,10 +8,11 @@ enum { TABLES = 64, PLACES = 1 << 14, PATHS_AT_PLACE = 2, PATHS_MAX = 1 << 16 };
 
 // One mapping, of which what is used becomes real.
 static struct memory {
-    struct tree_path path[PATHS_MAX];  // in the order in which they were kept
     uint16_t path_numbers[TABLES][1 << EXPECTED_BITS];
     _Atomic uint16_t last[PLACES][PATHS_AT_PLACE];  // that were kept there
+    struct tree_path path[PATHS_MAX];               // in the order in which they were kept
 } *memory;
+static _Atomic uint32_t kept = 1;
 
 const struct tree_path *expected_paths;
 
@@ -34,7 +35,6 @@ static bool same_words(const struct tree_path *one, const struct tree_path *othe
 
 // The number of the path as it is kept; 0: it is not. A path that others read is never written again, but for its `changes`.
 static uint16_t keep(const struct tree_path *path) {
-    static _Atomic uint32_t kept = 1;
     if (path->count > TREE_PATH_MAX) return 0;
     // A site has one path for each distance of its stack from what libc knows of the thread. Where several took turns at one
     // place, each turn would use up a path.
@@ -55,4 +55,10 @@ static uint16_t keep(const struct tree_path *path) {
 void expected_other(const struct expectation *expectation, const struct tree_path *path) {
     uint16_t number = expectation->path_numbers ? keep(path) : 0;
     if (number) *expected_number(expectation, path->address, path->to_thread) = number;
+}
+
+void expected_give_up_space(void) {
+    // From now on none is kept behind those that have a place.
+    uint32_t end = memory ? atomic_exchange(&kept, PATHS_MAX) : PATHS_MAX;
+    if (end < PATHS_MAX) site_memory_unmap(&memory->path[end], (PATHS_MAX - end) * sizeof *memory->path);
 }

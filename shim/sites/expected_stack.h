@@ -24,6 +24,8 @@ extern HIDDEN const struct tree_path *expected_paths;
 
 // Before the first recording of the process.
 HIDDEN void expected_start(void);
+// Address space that is reserved for more paths goes back.
+HIDDEN void expected_give_up_space(void);
 // The calling thread begins to expect stacks. False: there is no memory.
 HIDDEN bool expected_begin(struct expectation *expectation);
 

@@ -33,11 +33,26 @@ static void *map_memory(size_t bytes, bool is_sparse) {
 void *site_memory_mapped(size_t bytes) { return map_memory(bytes, false); }
 void *site_memory_sparse(size_t bytes) { return map_memory(bytes, true); }
 
-void site_memory_release(void *at, size_t bytes) {
+// Whole pages that lie in there; 0 bytes: none.
+static uintptr_t whole_pages(const void *at, size_t *bytes) {
     uintptr_t page = settings.page_bytes, start = ((uintptr_t)at + page - 1) & ~(page - 1),
-              end = ((uintptr_t)at + bytes) & ~(page - 1);
-    if (end <= start || !recorder_may_call()) return;
-    if (!sys_madvise((void *)start, end - start, MADV_DONTNEED)) mapped_bytes -= end - start;
+              end = ((uintptr_t)at + *bytes) & ~(page - 1);
+    *bytes = end > start ? end - start : 0;
+    return start;
+}
+
+void site_memory_release(void *at, size_t bytes) {
+    uintptr_t start = whole_pages(at, &bytes);
+    if (!bytes || !recorder_may_call()) return;
+    if (!sys_madvise((void *)start, bytes, MADV_DONTNEED)) mapped_bytes -= bytes;
+    recorder_has_called();
+}
+
+void site_memory_unmap(void *at, size_t bytes) {
+    uintptr_t start = whole_pages(at, &bytes);
+    if (!bytes || !recorder_may_call()) return;
+    own_unmap(start, bytes);
+    if (!sys_munmap((void *)start, bytes)) mapped_bytes -= bytes;
     recorder_has_called();
 }
 

@@ -52,5 +52,7 @@ HIDDEN void *site_memory_mapped(size_t bytes);
 HIDDEN void *site_memory_sparse(size_t bytes);
 // Gives those back that lie whole in there. Who still reads them reads zeros.
 HIDDEN void site_memory_release(void *at, size_t bytes);
+// The same with their addresses: nobody may read them any more.
+HIDDEN void site_memory_unmap(void *at, size_t bytes);
 
 #endif

@@ -176,6 +176,12 @@ void sites_new_log(void) {
     unlock();
 }
 
+void sites_give_up_space(void) {
+    if (!settings.site_frames || !lock(&self)) return;
+    expected_give_up_space();
+    unlock();
+}
+
 void sites_after_fork(void) {
     holder = NULL;
     abandoned = false;

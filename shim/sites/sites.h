@@ -15,6 +15,8 @@ HIDDEN void sites_new_thread(void);
 HIDDEN void sites_after_fork(void);
 // A log begins: what numbers mean is to be written again.
 HIDDEN void sites_new_log(void);
+// The program may have less address space: what is only reserved for sites goes back.
+HIDDEN void sites_give_up_space(void);
 // Objects may have been unloaded: their addresses mean nothing any more.
 HIDDEN void sites_after_unload(void);
 

@@ -60,7 +60,8 @@ static uintptr_t address_before(uintptr_t cfa) { return ((const uintptr_t *)cfa)
 static struct {
     uintptr_t stack_end;
     uint32_t frames, flags;
-    uint32_t first_there;  // from this frame on all have their return addresses on the stack that is walked now
+    uint32_t
+        first_there;  // from this frame on all have their return addresses on the stack that is walked now
     struct stack_frame frame[HT_SITE_FRAMES_MAX];
 } last_walk;
 
@@ -75,7 +76,8 @@ static uint32_t find_first_there(uintptr_t cfa) {
     uint32_t first = last_walk.frames;
     if (last_walk.stack_end != own_stack.end || !stack_is_own(cfa)) return first;
     const struct stack_frame *frame = &last_walk.frame[first];
-    while (frame > last_walk.frame && frame[-1].cfa >= cfa && address_before(frame[-1].cfa) == frame[-1].address)
+    while (frame > last_walk.frame && frame[-1].cfa >= cfa &&
+           address_before(frame[-1].cfa) == frame[-1].address)
         frame--;
     return (uint32_t)(frame - last_walk.frame);
 }

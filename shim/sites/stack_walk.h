@@ -24,7 +24,8 @@ struct stack_frame {
 
 struct stack_walk {
     uint32_t frames, flags;  // enum ht_site_flag
-    bool regular;  // the tree may have it: each address lies before its cfa, on this thread's own stack, by multiples of 8 bytes
+    bool
+        regular;  // the tree may have it: each address lies before its cfa, on this thread's own stack, by multiples of 8 bytes
     bool unwound;     // by libgcc: what can be learned from it has not been yet
     uint32_t number;  // of walks before
     // So many frames from shared_at on are those of the walk before from shared_from on.

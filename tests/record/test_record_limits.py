@@ -105,6 +105,13 @@ def test_locked_memory(tools: Tools, tmp_path: Path, mode: str) -> None:
     assert recorded - alone <= 32 << 10  # KiB
 
 
+def test_locked_memory_with_call_sites(tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is reserved for them must not forbid it, either; the log may end sooner."""
+    monkeypatch.setenv("MALLOC_WRAP_SITES", "64")
+    compared = compare(tools, tmp_path, limited(tools, tmp_path, "--core=0", "mlockall"))
+    assert compared.recording.outcome.status == 73
+
+
 def test_little_stacks(tools: Tools, tmp_path: Path) -> None:
     """Threads with the least stack there is, which allocate, and fork; their children allocate."""
     compared = compare_mode(tools, tmp_path, "limit_kinds", "little_stacks", status=74)

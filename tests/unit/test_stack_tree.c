@@ -19,6 +19,8 @@ void own_map(uintptr_t start, size_t bytes) {
     (void)bytes;
 }
 
+void own_unmap(uintptr_t start, size_t bytes) { own_map(start, bytes); }
+
 // A stack that grows down, its end last; nothing else lies there, so that the distance to the thread pointer is fixed.
 static uintptr_t words[WORDS];
 
@@ -177,7 +179,8 @@ static void insert_kinds(struct stack_tree *tree, struct made *made, uint32_t ki
 }
 
 // How often of so many turns was the stack expected? Never was another one.
-static uint32_t turns_expected(struct stack_tree *tree, const struct made *made, const uint32_t *kinds, uint32_t turns) {
+static uint32_t turns_expected(struct stack_tree *tree, const struct made *made, const uint32_t *kinds,
+                               uint32_t turns) {
     static struct stack_walk walk;
     struct expectation expectation = {0};
     uint32_t expected = 0;
@@ -253,6 +256,23 @@ static void test_paths_that_take_turns_use_up_nothing(void **unused) {
     }
 }
 
+// Their places are gone: what was kept stays, and nothing is kept any more.
+static void test_space_given_up(void **unused) {
+    struct expectation expectation = {0};
+    struct tree_path kept = {.site = 1, .address = 4096}, late = {.site = 2, .address = 8192};
+    (void)unused;
+    expected_start();
+    assert_true(expected_begin(&expectation));
+    expected_other(&expectation, &kept);
+    uint16_t number = *expected_number(&expectation, kept.address, kept.to_thread);
+    for (int i = 0; i < 2; i++) {
+        expected_give_up_space();
+        expected_other(&expectation, &late);
+        assert_int_equal(*expected_number(&expectation, late.address, late.to_thread), 0);
+        assert_int_equal(expected_paths[number].site, kept.site);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_path_that_holds_leads_where_a_search_does),
@@ -261,6 +281,7 @@ int main(void) {
         cmocka_unit_test(test_paths_that_take_turns_use_up_nothing),
         cmocka_unit_test(test_every_find_is_right_or_none),
         cmocka_unit_test(test_all_are_found),
+        cmocka_unit_test(test_space_given_up),  // the last one: for good
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
