@@ -8,7 +8,7 @@ enum { TABLES = 64, PLACES = 1 << 14, PATHS_AT_PLACE = 2, PATHS_MAX = 1 << 16 };
 
 // One mapping, of which what is used becomes real.
 static struct memory {
-    uint16_t path_numbers[TABLES][1 << EXPECTED_BITS];
+    struct expected_line table[TABLES][1 << EXPECTED_LINE_BITS];
     _Atomic uint16_t last[PLACES][PATHS_AT_PLACE];  // that were kept there
     struct tree_path path[PATHS_MAX];               // in the order in which they were kept
 } *memory;
@@ -24,7 +24,7 @@ void expected_start(void) {
 // Threads may come and go without end. Those that share a table expect the wrong stack more often, and nothing else.
 bool expected_begin(struct expectation *expectation) {
     static _Atomic uint32_t begun;
-    if (memory) expectation->path_numbers = memory->path_numbers[atomic_fetch_add(&begun, 1) % TABLES];
+    if (memory) expectation->table = memory->table[atomic_fetch_add(&begun, 1) % TABLES];
     return memory;
 }
 
@@ -53,8 +53,8 @@ static uint16_t keep(const struct tree_path *path) {
 }
 
 void expected_other(const struct expectation *expectation, const struct tree_path *path) {
-    uint16_t number = expectation->path_numbers ? keep(path) : 0;
-    if (number) *expected_number(expectation, path->address, path->to_thread) = number;
+    uint16_t number = expectation->table ? keep(path) : 0;
+    if (number) *expected_number(expectation, tree_hash(path->address, path->to_thread)) = number;
 }
 
 void expected_give_up_space(void) {

@@ -10,13 +10,18 @@
 #include "attributes.h"
 #include "stack_tree.h"
 
-enum { EXPECTED_BITS = 12 };
+// A thread's table: lines by the sites, places in each by the key.
+enum { EXPECTED_LINE_BITS = 8, EXPECTED_PLACE_BITS = 5 };
+struct expected_line {
+    _Alignas(64) uint16_t path_number[1 << EXPECTED_PLACE_BITS];
+};
 
 // What a thread knows, in its thread-local storage. A signal handler may change it at any point: then another stack is
 // expected.
 struct expectation {
-    uint16_t *path_numbers;  // by key and sites; NULL: the thread does not expect anything
-    uint64_t last_sites;     // the last one in the low half
+    struct expected_line *table;  // NULL: the thread does not expect anything
+    uint32_t last_site;
+    uint64_t mixed;  // the last two sites
 };
 
 // By number. The first one is that of no stack.
@@ -29,24 +34,25 @@ HIDDEN void expected_give_up_space(void);
 // The calling thread begins to expect stacks. False: there is no memory.
 HIDDEN bool expected_begin(struct expectation *expectation);
 
-// Where the number of the path lies that is expected of a hook with this key.
-static inline uint16_t *expected_number(const struct expectation *expectation, uintptr_t address,
-                                        uintptr_t to_thread) {
-    uint64_t mixed = address ^ to_thread << 20 ^ expectation->last_sites;
-    return &expectation->path_numbers[mixed * UINT64_C(0x9e3779b97f4a7c15) >> (64 - EXPECTED_BITS)];
+static inline struct expected_line *expected_line(const struct expectation *expectation) {
+    return &expectation->table[expectation->mixed >> (64 - EXPECTED_LINE_BITS)];
 }
 
-// The path by which a stack is expected in the hook whose frame ends at `cfa`.
-static inline const struct tree_path *expected_path(const struct expectation *expectation, uintptr_t cfa) {
-    return &expected_paths[*expected_number(expectation, tree_address(cfa), tree_to_thread(cfa))];
+// Where the number of the path lies that is expected of a hook whose key has such a hash.
+static inline uint16_t *expected_number(const struct expectation *expectation, uint64_t hash) {
+    uint64_t place = (hash + (expectation->mixed << EXPECTED_LINE_BITS)) >> (64 - EXPECTED_PLACE_BITS);
+    return &expected_line(expectation)->path_number[place];
 }
 
 // It was another one, which is expected next time.
 HIDDEN void expected_other(const struct expectation *expectation, const struct tree_path *path);
 
-// What comes next comes after this site.
+// What comes next comes after this site. The line that it needs is fetched while the program works.
 static inline void expected_after(struct expectation *expectation, uint32_t site) {
-    expectation->last_sites = expectation->last_sites << 32 | site;
+    uint64_t sites = (uint64_t)expectation->last_site << 32 | site;
+    expectation->last_site = site;
+    expectation->mixed = sites * UINT64_C(0x9e3779b97f4a7c15);
+    __builtin_prefetch(expected_line(expectation));
 }
 
 #endif

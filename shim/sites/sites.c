@@ -13,8 +13,8 @@
 enum {
     COMPARED_ALL_EVERY = 256,
     COMPARED_ALL_OF_UNEXPECTED = 8,
-    COMPARED_ALL_AFTER_NEW = 64,
-    COMPARED_ALL_AT_FIRST = 1 << 15
+    COMPARED_ALL_AFTER_NEW = 32,
+    COMPARED_ALL_AT_FIRST = 1 << 12
 };
 
 // Of a thread. With `calls_to_compare` alone the fast path knows whether to compare all of a stack.
@@ -100,7 +100,7 @@ static uint32_t spread(const struct thread_state *t) {
 
 static void plan_next_comparison(const struct thread_state *t) {
     if (seen.full_comparisons_left && --seen.full_comparisons_left) return;
-    if (!seen.expectation.path_numbers && !expected_begin(&seen.expectation)) return;
+    if (!seen.expectation.table && !expected_begin(&seen.expectation)) return;
     seen.calls_to_compare = spread(t) % (2 * COMPARED_ALL_EVERY);
 }
 
@@ -155,8 +155,9 @@ bool sites_append(struct thread_state *t) {
     if (unlikely(!seen.calls_to_compare)) return append_after_all(t);
     seen.calls_to_compare--;
     if (unlikely(!stack_is_own(t->stack))) return append_slowly(t, true);
-    const struct tree_path *path = expected_path(&seen.expectation, t->stack);
-    if (unlikely(!tree_has_path(&tree, path, t->stack))) return append_slowly(t, false);
+    uint64_t hash = tree_hash(tree_address(t->stack), tree_to_thread(t->stack));
+    const struct tree_path *path = &expected_paths[*expected_number(&seen.expectation, hash)];
+    if (unlikely(!tree_has_path(&tree, path, t->stack, hash))) return append_slowly(t, false);
     append(t, path->site);
     return true;
 }

@@ -110,9 +110,10 @@ static struct tree_slot rest_of(const struct tree_slot *slot, uint32_t i, uint64
     return rest;
 }
 
-// Paths behind a key are others from now on.
-static void note_change(struct stack_tree *tree, uint64_t key) {
-    atomic_fetch_add_explicit(&tree->changes[tree_group(key)], 1, memory_order_release);
+// Paths behind the hook's key are others from now on.
+static void note_change(struct stack_tree *tree, uintptr_t cfa) {
+    uint64_t hash = tree_hash(tree_address(cfa), tree_to_thread(cfa));
+    atomic_fetch_add_explicit(&tree->changes[hash >> (64 - TREE_GROUP_BITS)], 1, memory_order_release);
 }
 
 // Two stacks part at frame i of a slot, which is frame `at` of the new one.
@@ -125,7 +126,7 @@ static void split(struct stack_tree *tree, struct tree_slot *slot, uint32_t i, c
     if (!make_leaf(tree, &leaf, key, walk, at + 1, site)) return;
     if (!put(tree, &rest) || !put(tree, &leaf)) return;
     atomic_store_explicit(&slot->part, head, memory_order_release);
-    note_change(tree, tree_key(walk->frame[0].cfa));
+    note_change(tree, walk->frame[0].cfa);
 }
 
 void tree_insert(struct stack_tree *tree, const struct stack_walk *walk, uint32_t site) {
@@ -155,7 +156,8 @@ void tree_insert(struct stack_tree *tree, const struct stack_walk *walk, uint32_
 void tree_clear(struct stack_tree *tree) {
     struct tree_slots *old = tree->slots;
     atomic_store_explicit(&tree->slots, NULL, memory_order_release);
-    for (uint64_t key = 0; key < 2 * TREE_KEY_GROUPS; key += 2) note_change(tree, key);
+    for (uint32_t group = 0; group < 1 << TREE_GROUP_BITS; group++)
+        atomic_fetch_add_explicit(&tree->changes[group], 1, memory_order_release);
     tree->taken = 0;
     tree->full = false;
     if (old) site_memory_release(old->slot, old->count * sizeof *old->slot);

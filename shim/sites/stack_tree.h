@@ -16,7 +16,7 @@
 #include "site_map.h"
 #include "stack_walk.h"
 
-enum { TREE_FRAMES_IN_SLOT = 4, TREE_BRANCH_BITS = 24, TREE_PATH_MAX = 4, TREE_KEY_GROUPS = 1024 };
+enum { TREE_FRAMES_IN_SLOT = 4, TREE_BRANCH_BITS = 24, TREE_PATH_MAX = 4, TREE_GROUP_BITS = 10 };
 
 struct tree_frame {
     uint32_t place, low;  // where a return address lies, from the hook's cfa on, and its low half
@@ -50,8 +50,8 @@ struct stack_tree {
     struct tree_slots *_Atomic slots;  // where it grows, who still reads the old ones finds nothing
     size_t taken;
     uint32_t ids;
-    bool full;                                  // there is no memory to grow
-    _Atomic uint32_t changes[TREE_KEY_GROUPS];  // of the paths behind a group of keys
+    bool full;                                       // there is no memory to grow
+    _Atomic uint32_t changes[1 << TREE_GROUP_BITS];  // of the paths behind a group of keys
 };
 
 struct tree_path_word {
@@ -65,9 +65,8 @@ struct tree_path {
     uintptr_t address, to_thread;  // what the key is made of
     uint32_t site;
     _Atomic uint32_t changes;  // of the key's group, when the search began
-    uint32_t reach;            // the end of the last word
-    uint16_t group;
-    uint16_t count;  // above TREE_PATH_MAX: there are more
+    uint32_t count;            // above TREE_PATH_MAX: there are more
+    uint32_t unused;
     struct tree_path_word word[TREE_PATH_MAX];
 };
 _Static_assert(sizeof(struct tree_path) == 64, "a path is a cache line");
@@ -75,6 +74,11 @@ _Static_assert(sizeof(struct tree_path) == 64, "a path is a cache line");
 static inline uintptr_t tree_address(uintptr_t cfa) { return ((const uintptr_t *)cfa)[-1]; }
 // All threads that libc made have their stack at the same distance from what it knows of them.
 static inline uintptr_t tree_to_thread(uintptr_t cfa) { return (uintptr_t)__builtin_thread_pointer() - cfa; }
+
+// Of what the key is made of, in the high bits.
+static inline uint64_t tree_hash(uintptr_t address, uintptr_t to_thread) {
+    return (address ^ to_thread << 20) * UINT64_C(0x9e3779b97f4a7c15);
+}
 
 // The key of a hook, whose frame ends at `cfa`.
 static inline uint64_t tree_key(uintptr_t cfa) {
@@ -118,36 +122,35 @@ static inline bool tree_slot_matches(const struct tree_slot *slot, uint32_t fram
     return true;
 }
 
-static inline uint16_t tree_group(uint64_t key) { return key / 2 % TREE_KEY_GROUPS; }
-
-static inline uint32_t tree_changes(const struct stack_tree *tree, uint16_t group) {
-    return atomic_load_explicit(&tree->changes[group], memory_order_acquire);
+// Of the keys with such a hash.
+static inline uint32_t tree_changes(const struct stack_tree *tree, uint64_t hash) {
+    return atomic_load_explicit(&tree->changes[hash >> (64 - TREE_GROUP_BITS)], memory_order_acquire);
 }
 
 // Behind the words that there are: a word that each stack of the key has, so that there are always so many to compare.
 static inline void tree_path_begin(struct tree_path *path, const struct stack_tree *tree, uintptr_t cfa) {
     const struct tree_path_word own = {-8, (uint32_t)tree_address(cfa)};
-    *path = (struct tree_path){.address = tree_address(cfa),
-                               .to_thread = tree_to_thread(cfa),
-                               .group = tree_group(tree_key(cfa)),
-                               .word = {own, own, own, own}};
+    *path = (struct tree_path){
+        .address = tree_address(cfa), .to_thread = tree_to_thread(cfa), .word = {own, own, own, own}};
     _Static_assert(TREE_PATH_MAX == 4, "each word has a value");
-    path->changes = tree_changes(tree, path->group);
+    path->changes = tree_changes(tree, tree_hash(path->address, path->to_thread));
 }
 
 static inline void tree_path_add(struct tree_path *path, uint32_t place, uint32_t low) {
     if (path->count > TREE_PATH_MAX) return;
     if (path->count < TREE_PATH_MAX) path->word[path->count] = (struct tree_path_word){(int32_t)place, low};
-    if (path->reach < place + 8) path->reach = place + 8;
     path->count++;
 }
 
 // Does a search for the stack of the hook whose frame ends at `cfa`, on the thread's own stack, go by these words? All are
 // compared, without a branch: paths of different lengths follow each other, and a branch that is mispredicted takes longer than
 // a word. None lies beyond the stack's end, as none did where the path was found: the end is at the same distance from there.
-static inline bool tree_has_path(const struct stack_tree *tree, const struct tree_path *path, uintptr_t cfa) {
+// `hash` is that of its key, so that no load waits for the path.
+static inline bool tree_has_path(const struct stack_tree *tree, const struct tree_path *path, uintptr_t cfa,
+                                 uint64_t hash) {
+    uint32_t changes = tree_changes(tree, hash);
     if (path->address != tree_address(cfa) || path->to_thread != tree_to_thread(cfa) ||
-        path->changes != tree_changes(tree, path->group))
+        path->changes != changes)
         return false;
     uint32_t differ = 0;
 #pragma GCC unroll 4
