@@ -15,7 +15,7 @@
 #include "site_store.h"
 
 #define STATE_MAGIC "HTAPEFST"
-enum { VERSION = 7, NAME_BYTES = 16, BUFFER_BYTES = 1 << 20 };
+enum { VERSION = 8, NAME_BYTES = 16, BUFFER_BYTES = 1 << 20 };
 
 // The file is these structs one behind another, and a checksum of them all.
 struct head {
@@ -64,6 +64,7 @@ struct birth {
 
 struct sample {
     uint64_t time_ns, event, rss_anon_bytes, own_rss_bytes, cpu_ns, own_fresh;
+    uint64_t live_bytes, allocated_bytes, filled_bytes;
 };
 
 struct stream_state {
@@ -161,9 +162,11 @@ static void put_sites(struct output *output, const struct heap_model *heap, cons
     put(output, sites->bytes, sites->count);
 }
 
-static struct sample packed(const struct ht_sample *sample) {
-    return (struct sample){sample->time_ns,       sample->event,  sample->rss_anon_bytes,
-                           sample->own_rss_bytes, sample->cpu_ns, sample->own_fresh};
+static struct sample packed(const struct line_sample *from) {
+    const struct ht_sample *sample = &from->sample;
+    return (struct sample){sample->time_ns,       sample->event,         sample->rss_anon_bytes,
+                           sample->own_rss_bytes, sample->cpu_ns,        sample->own_fresh,
+                           from->live_bytes,      from->allocated_bytes, from->filled_bytes};
 }
 
 // The last that was measured, and those held since.
@@ -171,6 +174,7 @@ static void put_samples(struct output *output, const struct sample_line *line) {
     uint64_t any_fresh = line->any_fresh;
     struct sample entry = packed(&line->last_fresh);
     put(output, &any_fresh, sizeof any_fresh);
+    put(output, &line->allocated_bytes, sizeof line->allocated_bytes);
     put(output, &entry, sizeof entry);
     for (size_t i = 0; i < line->held_count; i++) {
         entry = packed(&line->held[i]);
@@ -439,19 +443,25 @@ static bool get_sites(struct follow_state *state, struct heap_model *heap) {
     return restored;
 }
 
-static struct ht_sample unpacked(const struct sample *entry) {
-    return (struct ht_sample){.time_ns = entry->time_ns,
-                              .event = entry->event,
-                              .rss_anon_bytes = entry->rss_anon_bytes,
-                              .own_rss_bytes = entry->own_rss_bytes,
-                              .cpu_ns = entry->cpu_ns,
-                              .own_fresh = entry->own_fresh != 0};
+static struct line_sample unpacked(const struct sample *entry) {
+    return (struct line_sample){.sample = {.time_ns = entry->time_ns,
+                                           .event = entry->event,
+                                           .rss_anon_bytes = entry->rss_anon_bytes,
+                                           .own_rss_bytes = entry->own_rss_bytes,
+                                           .cpu_ns = entry->cpu_ns,
+                                           .own_fresh = entry->own_fresh != 0},
+                                .live_bytes = entry->live_bytes,
+                                .allocated_bytes = entry->allocated_bytes,
+                                .filled_bytes = entry->filled_bytes};
 }
 
 static bool get_samples(struct follow_state *state, struct sample_line *line) {
     uint64_t any_fresh;
     struct sample entry;
-    if (!get(state, &any_fresh, sizeof any_fresh) || !get(state, &entry, sizeof entry)) return false;
+    if (!get(state, &any_fresh, sizeof any_fresh) ||
+        !get(state, &line->allocated_bytes, sizeof line->allocated_bytes) ||
+        !get(state, &entry, sizeof entry))
+        return false;
     line->any_fresh = any_fresh != 0;
     line->last_fresh = unpacked(&entry);
     for (line->held_count = 0; line->held_count < state->head.held_samples; line->held_count++) {

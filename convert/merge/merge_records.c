@@ -248,12 +248,15 @@ static void apply_sample(struct merge *m, const struct ht_raw_record *record) {
     // A sample is stamped before it is taken: another thread's may come between.
     if (time_ns < m->last_sample_ns) time_ns = m->last_sample_ns;
     m->last_sample_ns = time_ns;
-    sample_line_put(&m->samples, &(struct ht_sample){.time_ns = time_ns,
-                                                     .event = ht_trace_next_event(m->heap.writer),
-                                                     .rss_anon_bytes = record->word[0],
-                                                     .own_rss_bytes = record->word[1],
-                                                     .cpu_ns = record->word[2],
-                                                     .own_fresh = record->word[3] != 0});
+    struct ht_sample sample = {.time_ns = time_ns,
+                               .event = ht_trace_next_event(m->heap.writer),
+                               .rss_anon_bytes = record->word[0],
+                               .own_rss_bytes = record->word[1],
+                               .cpu_ns = record->word[2],
+                               .own_fresh = record->word[3] != 0};
+    sample_line_put(&m->samples, &(struct line_sample){.sample = sample,
+                                                       .live_bytes = m->heap.live_bytes,
+                                                       .allocated_bytes = m->heap.totals.allocated_bytes});
 }
 
 // What the recorder saw of a live large block.

@@ -12,11 +12,17 @@ void ht_trace_put_sample(struct ht_trace_writer *writer, const struct ht_sample 
     own_written[written++] = sample->own_rss_bytes;
 }
 
-// Calls before each of the samples.
-static uint64_t calls[5] = {0, 1, 2, 3, 4};
+enum { MUCH = 1 << 20 };
 
-// Samples at 0, 10, 20, 90 and 100 ns; the first and the last measured own memory.
-static void put(const uint64_t anon[5], uint64_t own_first, uint64_t own_last) {
+// Calls before each of the samples, what they allocated, and what lived.
+struct calls {
+    uint64_t calls[5], allocated[5], live[5];
+};
+static const struct calls many = {{0, 1, 2, 3, 4}, {0, MUCH, 2 * MUCH, 3 * MUCH, 4 * MUCH}, {0}};
+
+// Samples at 0, 10, 20, 90 and 100 ns; the first and the last measured own memory. own_last 0: the last did not.
+static void put_among(const struct calls *calls, const uint64_t anon[5], uint64_t own_first,
+                      uint64_t own_last) {
     static const uint64_t time_ns[5] = {0, 10, 20, 90, 100};
     struct merge_totals totals = {0};
     struct sample_line *line = calloc(1, sizeof *line);
@@ -24,16 +30,24 @@ static void put(const uint64_t anon[5], uint64_t own_first, uint64_t own_last) {
     line->totals = &totals;
     line->writer = nobody;
     written = 0;
-    for (unsigned i = 0; i < 5; i++)
-        sample_line_put(line, &(struct ht_sample){.time_ns = time_ns[i],
-                                                  .event = calls[i],
-                                                  .rss_anon_bytes = anon[i],
-                                                  .own_rss_bytes = i == 4 ? own_last : own_first,
-                                                  .own_fresh = i == 0 || i == 4});
+    for (unsigned i = 0; i < 5; i++) {
+        bool last = i == 4 && own_last;
+        struct ht_sample sample = {.time_ns = time_ns[i],
+                                   .event = calls->calls[i],
+                                   .rss_anon_bytes = anon[i],
+                                   .own_rss_bytes = last ? own_last : own_first,
+                                   .own_fresh = i == 0 || last};
+        sample_line_put(line, &(struct line_sample){sample, calls->live[i], calls->allocated[i]});
+    }
+    sample_line_end(line);
     assert_int_equal(written, 5);
     assert_int_equal(own_written[0], own_first);
-    assert_int_equal(own_written[4], own_last);
+    if (own_last) assert_int_equal(own_written[4], own_last);
     free(line);
+}
+
+static void put(const uint64_t anon[5], uint64_t own_first, uint64_t own_last) {
+    put_among(&many, anon, own_first, own_last);
 }
 
 static void moves_with_rss(void **state) {
@@ -65,18 +79,55 @@ static void moves_with_time(void **state) {
 
 static void peaks_between_calls_are_own(void **state) {
     (void)state;
-    calls[1] = 0;  // none since the first sample
-    put((const uint64_t[]){1000, 1500, 1500, 900, 1100}, 500, 600);
+    struct calls calls = many;
+    calls.calls[1] = 0;  // none since the first sample
+    calls.allocated[1] = 0;
+    put_among(&calls, (const uint64_t[]){1000, 1500, 1500, 900, 1100}, 500, 600);
     assert_int_equal(own_written[1], 1000);
     assert_int_equal(own_written[2], 600);
-    calls[3] = 4;
-    put((const uint64_t[]){1000, 1000, 1050, 900, 1100}, 500, 600);
+    calls.calls[3] = 4;
+    put_among(&calls, (const uint64_t[]){1000, 1000, 1050, 1300, 1100}, 500, 600);
     assert_int_equal(own_written[2], 550);
-    assert_int_equal(own_written[3], 400);
+    assert_int_equal(own_written[3], 800);
+}
+
+// Pairs of malloc and free, of 4 bytes each, while 400 or 2,000 are live.
+static void what_calls_cannot_explain_is_own(void **state) {
+    (void)state;
+    enum { ADDED = 4 + 1 + 2 * 32 };
+    struct calls pairs = {{0, 2, 4, 6, 8}, {0, 4, 8, 12, 16}, {400, 400, 400, 400, 400}};
+    put_among(&pairs, (const uint64_t[]){1000, 9000, 1050, 500, 1100}, 500, 600);
+    assert_int_equal(own_written[1], 9000 - (500 + ADDED));
+    assert_int_equal(own_written[2], 550);
+    // Of 500 in the heap 400 are blocks, of which 12 may be others by now.
+    assert_int_equal(own_written[3], 500 - (400 - 12));
+    // Between the ends, too.
+    put_among(&pairs, (const uint64_t[]){10000, 9000, 8000, 2000, 1000}, 9500, 500);
+    assert_int_equal(own_written[1], 8500);
+    assert_int_equal(own_written[3], 1500);
+    // No measurement follows.
+    put_among(&pairs, (const uint64_t[]){1000, 9000, 9000, 9000, 9000}, 500, 0);
+    assert_int_equal(own_written[4], 9000 - (500 + 4 * ADDED));
+    // Blocks that were not filled when own memory was measured.
+    for (unsigned i = 0; i < 5; i++) pairs.live[i] = 2000;
+    put_among(&pairs, (const uint64_t[]){1000, 2500, 3000, 2500, 1000}, 500, 500);
+    assert_int_equal(own_written[1], 500);
+    assert_int_equal(own_written[2], 3000 - (2000 + 2 * ADDED));
+}
+
+// An allocator that takes far more than it is asked for: the next measurement shows it.
+static void what_stays_in_the_heap_was_it_before(void **state) {
+    (void)state;
+    const struct calls calls = {{0, 2, 4, 6, 8}, {0, 4, 8, 12, 16}, {400, 400, 400, 400, 400}};
+    put_among(&calls, (const uint64_t[]){1000, 3000, 5000, 7000, 9000}, 500, 500);
+    assert_int_equal(own_written[1], 500);
+    assert_int_equal(own_written[3], 500);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(moves_with_rss), cmocka_unit_test(moves_with_time),
-                                       cmocka_unit_test(peaks_between_calls_are_own)};
+                                       cmocka_unit_test(peaks_between_calls_are_own),
+                                       cmocka_unit_test(what_calls_cannot_explain_is_own),
+                                       cmocka_unit_test(what_stays_in_the_heap_was_it_before)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
