@@ -46,28 +46,58 @@ static bool take_module(struct site_collector *collector, const struct ht_raw_re
     return true;
 }
 
+// Room for the stack with that number, which has none of its own yet. NULL: it is none, or there is no memory.
+static struct site_stack *make_stack(struct site_collector *collector, uint64_t first_word, uint32_t frames) {
+    uint64_t number = first_word & UINT32_MAX;
+    if (number < 1 || number > HT_SITES_MAX || frames > HT_SITE_FRAMES_MAX) return NULL;
+    uint64_t *location = malloc((frames + 1) * sizeof *location);
+    if (!location ||
+        !ht_grow(&collector->stacks, &collector->stacks_room, number + 1, sizeof *collector->stacks)) {
+        free(location);
+        collector->no_memory = true;
+        return NULL;
+    }
+    free(collector->stacks[number].location);
+    collector->stacks[number] = (struct site_stack){location, frames, (uint32_t)(first_word >> 32)};
+    return &collector->stacks[number];
+}
+
 static bool take_site(struct site_collector *collector, const struct ht_raw_record *record) {
     if (record->long_words < 1) return false;
-    uint64_t number = word_of(record, 0) & UINT32_MAX;
-    struct site_stack stack = {.frames = record->long_words - 1u,
-                               .flags = (uint32_t)(word_of(record, 0) >> 32)};
-    if (number < 1 || number > HT_SITES_MAX || stack.frames > HT_SITE_FRAMES_MAX) return false;
-    stack.location = malloc((stack.frames + 1) * sizeof *stack.location);
-    if (!stack.location ||
-        !ht_grow(&collector->stacks, &collector->stacks_room, number + 1, sizeof *collector->stacks)) {
-        free(stack.location);
-        collector->no_memory = true;
-        return true;
+    struct site_stack *stack = make_stack(collector, word_of(record, 0), record->long_words - 1u);
+    for (uint32_t i = 0; stack && i < stack->frames; i++) stack->location[i] = word_of(record, 1 + i);
+    return stack || collector->no_memory;
+}
+
+// Its base is another site, which the stream has told before.
+static bool take_site_like(struct site_collector *collector, const struct ht_raw_record *record) {
+    struct ht_site_like like;
+    if (record->long_words < 2) return false;
+    memcpy(&like, record->words + 8, sizeof like);
+    uint32_t own = record->long_words - 2u;
+    const struct site_stack *base = like.base < collector->stacks_room ? &collector->stacks[like.base] : NULL;
+    if (!base || !base->location || like.base == (uint32_t)word_of(record, 0) || like.zero || like.at > own ||
+        like.from + like.count > base->frames)
+        return collector->no_memory;
+    struct site_stack *stack = make_stack(collector, word_of(record, 0), own + like.count);
+    if (!stack) return collector->no_memory;
+    base = &collector->stacks[like.base];  // it may lie elsewhere now
+    for (uint32_t i = 0; i < stack->frames; i++) {
+        uint32_t after = i - like.at;
+        stack->location[i] = i < like.at          ? word_of(record, 2 + i)
+                             : after < like.count ? base->location[like.from + after]
+                                                  : word_of(record, 2 + i - like.count);
     }
-    for (uint32_t i = 0; i < stack.frames; i++) stack.location[i] = word_of(record, 1 + i);
-    free(collector->stacks[number].location);
-    collector->stacks[number] = stack;
     return true;
 }
 
 bool site_collector_take(struct site_collector *collector, const struct ht_raw_record *record) {
-    return record->long_kind == HT_LONG_MODULE ? take_module(collector, record)
-                                               : take_site(collector, record);
+    switch (record->long_kind) {
+    case HT_LONG_MODULE: return take_module(collector, record);
+    case HT_LONG_SITE: return take_site(collector, record);
+    case HT_LONG_SITE_LIKE: return take_site_like(collector, record);
+    default: return false;
+    }
 }
 
 // A copy with a byte more, so that none is of no bytes; *memory: false where there was not enough.

@@ -86,8 +86,16 @@ enum ht_raw_long {
     HT_LONG_EXIT = 5,
     HT_LONG_RESIDENT_SO_FAR = 6,
     HT_LONG_MODULE = 7,
-    HT_LONG_SITE = 8
+    HT_LONG_SITE = 8,
+    HT_LONG_SITE_LIKE = 9  // a site with frames of one before
 };
+
+// Which frames of HT_LONG_SITE_LIKE are those of another site: `count` of them, that one's from `from` on, from `at` on.
+struct ht_site_like {
+    uint32_t base;
+    uint8_t at, from, count, zero;
+};
+_Static_assert(sizeof(struct ht_site_like) == 8, "a word of the record");
 
 // Freed blocks that were probed, by how long a load of their first byte took: freed_probe_step_counts each,
 // the last one and more.

@@ -286,7 +286,7 @@ static void pass_stamp(struct ht_raw_spread *spread, uint64_t stamp) {
 
 static int decode_long(struct ht_raw_decoder *decoder, struct ht_raw_record *record, uint64_t head) {
     unsigned words = head >> 8 & 0xff, kind = head >> 4 & 15;
-    bool lists = kind == HT_LONG_MODULE || kind == HT_LONG_SITE;
+    bool lists = ht_long_lists(kind);
     if (words < 1 || (words > 5 && !lists) || decoder->at + 2 + 8 * words > decoder->end) return -1;
     record->op = HT_RAW_LONG;
     record->long_kind = (uint8_t)kind;

@@ -68,10 +68,13 @@ struct ht_raw_record {
 };
 static_assert(sizeof(struct ht_raw_record) <= 64, "decoded record");
 
+static inline bool ht_long_lists(unsigned kind) {
+    return kind == HT_LONG_MODULE || kind == HT_LONG_SITE || kind == HT_LONG_SITE_LIKE;
+}
+
 // Does the record have `words`?
 static inline bool ht_raw_lists(const struct ht_raw_record *record) {
-    return record->op == HT_RAW_LONG &&
-           (record->long_kind == HT_LONG_MODULE || record->long_kind == HT_LONG_SITE);
+    return record->op == HT_RAW_LONG && ht_long_lists(record->long_kind);
 }
 
 // Where in time the calls without one go: evenly between two stamps, at `from` plus a number of steps, which

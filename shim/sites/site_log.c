@@ -122,6 +122,8 @@ static uint64_t location_of(uintptr_t address) {
 static struct {
     uint32_t walk, epoch;                   // epoch: of the log that has all its modules
     uint64_t location[HT_SITE_FRAMES_MAX];  // of each frame; 0: one of the recorder's own
+    uint32_t number, stream;                // in which stream it was written, plus one; 0: none
+    bool has_own;                           // frames
 } numbered;
 
 // Looks up so many frames from one on, and writes the modules that the log does not have. False: recording had to stop.
@@ -129,6 +131,7 @@ static bool look_up(struct thread_state *t, const struct stack_walk *walk, uint3
     for (uint32_t i = from; i < to; i++) {
         uintptr_t address = walk->frame[i].address;
         bool own = address >= real.own_start && address < real.own_end;  // of a hook that works in parts
+        if (own) numbered.has_own = true;
         uint64_t location = own ? 0 : location_of(address);
         uint32_t module = (uint32_t)(location >> OFFSET_BITS);
         if (module && module_of[module - 1].epoch != t->epoch && !write_module(t, module)) return false;
@@ -137,37 +140,55 @@ static bool look_up(struct thread_state *t, const struct stack_walk *walk, uint3
     return true;
 }
 
-static bool find_locations(struct thread_state *t, const struct stack_walk *walk) {
+// How many frames it shares with the one before is told if that is this stream's last site.
+static bool find_locations(struct thread_state *t, const struct stack_walk *walk, struct ht_site_like *like) {
     bool follows = walk->number == numbered.walk + 1 && numbered.epoch == t->epoch;
     uint32_t shared = follows ? walk->shared : 0, at = shared ? walk->shared_at : walk->frames;
+    bool had_own = numbered.has_own;
     numbered.epoch = EPOCH_NONE;
+    numbered.has_own = shared && had_own;  // perhaps
     if (shared)
         memmove(&numbered.location[at], &numbered.location[walk->shared_from],
                 shared * sizeof *numbered.location);
     if (!look_up(t, walk, 0, at) || !look_up(t, walk, at + shared, walk->frames)) return false;
+    bool tells = !had_own && !numbered.has_own && numbered.stream == t->chunk->stream + 1;
+    if (tells && shared)
+        *like =
+            (struct ht_site_like){numbered.number, (uint8_t)at, (uint8_t)walk->shared_from, (uint8_t)shared};
     numbered.walk = walk->number;
     numbered.epoch = t->epoch;
     return true;
 }
 
-uint32_t site_log_number(struct thread_state *t, const struct stack_walk *walk) {
-    uint64_t word[2 + HT_SITE_FRAMES_MAX], hash = walk->flags;
-    unsigned words = 2;
-    if (!find_locations(t, walk)) return 0;
+static bool write_site(struct thread_state *t, const struct stack_walk *walk,
+                       const struct ht_site_like *like) {
+    uint64_t word[3 + HT_SITE_FRAMES_MAX] = {stamp_now(), numbered.number | (uint64_t)walk->flags << 32};
+    unsigned words = like->count ? 3 : 2, kind = like->count ? HT_LONG_SITE_LIKE : HT_LONG_SITE;
+    memcpy(&word[2], like, sizeof *like);
     for (uint32_t i = 0; i < walk->frames; i++) {
-        if (!numbered.location[i]) continue;
-        word[words++] = numbered.location[i];
-        hash = site_mix(hash, numbered.location[i]);
+        if (i == like->at) i += like->count;
+        if (i < walk->frames && numbered.location[i]) word[words++] = numbered.location[i];
     }
+    if (!room_for_words(t, words)) return false;
+    // A chunk is a stream's: in a new one, too, the base is told before.
+    ht_append_long(&t->cursor, kind, word, words);
+    numbered.stream = t->chunk->stream + 1;
+    return true;
+}
+
+uint32_t site_log_number(struct thread_state *t, const struct stack_walk *walk) {
+    struct ht_site_like like = {0};
+    uint64_t hash = walk->flags;
+    if (!find_locations(t, walk, &like)) return 0;
+    for (uint32_t i = 0; i < walk->frames; i++)
+        if (numbered.location[i]) hash = site_mix(hash, numbered.location[i]);
     uint64_t known = site_map_get(&stacks, hash);
-    uint32_t number = (uint32_t)known;
-    if (known >> 32 == t->epoch) return number;
-    if (!known) number = sites < HT_SITES_MAX ? ++sites : 0;
-    word[0] = stamp_now();
-    word[1] = number | (uint64_t)walk->flags << 32;
-    if (!number || !room_for_words(t, words)) return 0;
-    ht_append_long(&t->cursor, HT_LONG_SITE, word, words);
-    return site_map_put(&stacks, hash, (uint64_t)t->epoch << 32 | number) ? number : 0;
+    numbered.number = (uint32_t)known;
+    numbered.stream = 0;
+    if (known >> 32 == t->epoch) return numbered.number;
+    if (!known) numbered.number = sites < HT_SITES_MAX ? ++sites : 0;
+    if (!numbered.number || !write_site(t, walk, &like)) return 0;
+    return site_map_put(&stacks, hash, (uint64_t)t->epoch << 32 | numbered.number) ? numbered.number : 0;
 }
 
 bool site_log_is_gone(uint64_t address, uint64_t value) {

@@ -62,6 +62,59 @@ static void test_what_comes_back(void **unused) {
     site_collector_free(&back);
 }
 
+// The same stack told whole, and by frames of another one: at its begin, in the middle, at its end.
+static void test_frames_of_another_site(void **unused) {
+    (void)unused;
+    static const uint64_t base[] = {5, 101, 102, 103, 104, 105};
+    static const struct {
+        struct ht_site_like like;
+        unsigned own;
+        uint64_t expected[8];
+        unsigned frames;
+    } wanted[] = {
+        {{5, 0, 1, 4, 0}, 0, {102, 103, 104, 105}, 4},
+        {{5, 2, 3, 2, 0}, 2, {901, 902, 104, 105}, 4},
+        {{5, 1, 0, 3, 0}, 3, {901, 101, 102, 103, 902, 903}, 6},
+        {{5, 0, 4, 1, 0}, 2, {105, 901, 902}, 3},
+        {{5, 1, 5, 0, 0}, 1, {901}, 1},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        struct site_collector made = {0};
+        uint64_t word[5] = {6 | UINT64_C(1) << 32, 0, 901, 902, 903};
+        memcpy(&word[1], &wanted[i].like, sizeof wanted[i].like);
+        take(&made, HT_LONG_SITE, base, 6);
+        take(&made, HT_LONG_SITE_LIKE, word, 2 + wanted[i].own);
+        assert_int_equal(made.stacks[6].frames, wanted[i].frames);
+        assert_int_equal(made.stacks[6].flags, 1);
+        assert_memory_equal(made.stacks[6].location, wanted[i].expected,
+                            wanted[i].frames * sizeof *wanted[i].expected);
+        site_collector_free(&made);
+    }
+}
+
+static void test_refused_frames_of_another_site(void **unused) {
+    (void)unused;
+    static const uint64_t base[] = {5, 101, 102, 103};
+    static const struct ht_site_like wrong[] = {
+        {4, 0, 0, 1, 0},  // nothing is known of it
+        {6, 0, 0, 1, 0},  // itself
+        {5, 2, 0, 1, 0},  // behind its own frames
+        {5, 0, 1, 3, 0},  // beyond the base's last
+        {5, 0, 0, 1, 1},
+    };
+    for (size_t i = 0; i <= sizeof wrong / sizeof *wrong; i++) {
+        struct site_collector made = {0};
+        uint64_t word[3] = {6, 0, 901};
+        unsigned words = i < sizeof wrong / sizeof *wrong ? 3 : 1;
+        memcpy(&word[1], &wrong[i % (sizeof wrong / sizeof *wrong)], sizeof *wrong);
+        const struct ht_raw_record record = {
+            .words = (const uint8_t *)word, .long_kind = HT_LONG_SITE_LIKE, .long_words = (uint8_t)words};
+        take(&made, HT_LONG_SITE, base, 4);
+        assert_false(site_collector_take(&made, &record));
+        site_collector_free(&made);
+    }
+}
+
 static void test_nothing(void **unused) {
     (void)unused;
     struct site_collector none = {0};
@@ -143,8 +196,12 @@ static void test_some_of_it(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_comes_back), cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_damaged_bytes),   cmocka_unit_test(test_refused_bytes),
+        cmocka_unit_test(test_what_comes_back),
+        cmocka_unit_test(test_frames_of_another_site),
+        cmocka_unit_test(test_refused_frames_of_another_site),
+        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_damaged_bytes),
+        cmocka_unit_test(test_refused_bytes),
         cmocka_unit_test(test_some_of_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
