@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "frame_size.h"
 #include "settings.h"
 #include "site_map.h"
 #include "state.h"
@@ -93,9 +94,19 @@ static uint32_t take_from_last(struct stack_walk *walk, uint32_t frames, uintptr
     return shared;
 }
 
+// May the tables be read that the unwinder reads? Set for each walk.
+static bool may_unwind;
+
+static uint64_t step_by_table(uintptr_t address) {
+    uint64_t step = may_unwind ? frame_size(address) / 8 : 0;
+    if (step) site_map_put(&steps, address, step);
+    return step;
+}
+
 // What is known of the frames from one on: where the next one lies, or that there is none. False: nothing.
 static bool step_from(const struct stack_frame *frame, uintptr_t *next, bool *ends, uint32_t *flags) {
     uint64_t step = site_map_get(&steps, frame->address);
+    if (!step) step = step_by_table(frame->address);
     *ends = step & STEP_ENDS;
     *flags = step & STEP_BROKEN ? HT_SITE_BROKEN : 0;
     *next = frame->cfa + 8 * (step & STEP_UNITS);
@@ -191,8 +202,8 @@ static void unwind(struct stack_walk *walk, uintptr_t cfa, uintptr_t unknown_cfa
                                   .seeks_end = !stack_is_own(cfa) && cfa < own_stack.end};
     struct dl_find_object object;
     walk->flags = walk->frames = walk->shared = 0;
-    walk->unwound = caller < unwinder_start || caller >= unwinder_end;
-    if (walk->unwound) _Unwind_Backtrace(take_frame, &unwinding);
+    walk->unwound = may_unwind;
+    if (may_unwind) _Unwind_Backtrace(take_frame, &unwinding);
     if (!walk->frames || walk->frame[0].address != caller) {
         walk->frame[0] = (struct stack_frame){caller, cfa};
         walk->frames = 1;
@@ -220,7 +231,8 @@ static bool lies_as_found(const struct stack_walk *walk) {
 
 void stack_walk(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max) {
     static uint32_t walks;
-    uintptr_t unknown_cfa = cfa;
+    uintptr_t unknown_cfa = cfa, caller = address_before(cfa);
+    may_unwind = caller < unwinder_start || caller >= unwinder_end;
     walk->number = walks++;
     walk->unwound = false;
     walk->regular = true;

@@ -1,0 +1,16 @@
+// How far up from a return address does the next one lie, by the .eh_frame tables alone? Where the frame is of a fixed size, so
+// that its caller's lies at a known distance from the stack pointer, nothing but the table is needed, and libgcc's unwinder,
+// which takes thousands of instructions for each frame on the way, need not be asked.
+#ifndef HEAPTAPE_FRAME_SIZE_H
+#define HEAPTAPE_FRAME_SIZE_H
+
+#include <stdint.h>
+
+#include "attributes.h"
+
+// The bytes from the end of the frame that was called to that of the function which `address` returns to. 0: only the unwinder
+// knows: the frame has another base than the stack pointer, is the thread's first one or a signal handler's, or there is no
+// table. May take libgcc's lock, where the unwinder would.
+HIDDEN uintptr_t frame_size(uintptr_t address);
+
+#endif
