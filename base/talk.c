@@ -26,11 +26,11 @@ const char *ht_grouped(char text[32], uint64_t number) {
 const char *ht_figures(char text[32], double number, int figures) {
     char rounded[32], digits[32];
     snprintf(rounded, sizeof rounded, "%.*e", figures - 1, number);
-    double size = strtod(rounded, NULL);
-    if (size < 0) size = -size;
+    double value = strtod(rounded, NULL), size = value < 0 ? -value : value;
     if (size >= 1000 && size < 1e18)
-        snprintf(text, 32, "%s%.30s", number < 0 ? "-" : "", ht_grouped(digits, (uint64_t)size));
-    else snprintf(text, 32, "%.*g", figures, number);
+        snprintf(text, 32, "%s%.30s", value < 0 ? "-" : "", ht_grouped(digits, (uint64_t)size));
+    // Fewer digits than stand before the point would get an exponent.
+    else snprintf(text, 32, "%.*g", figures < 3 ? 3 : figures, value);
     return text;
 }
 

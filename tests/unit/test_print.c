@@ -39,6 +39,9 @@ static void figures_have_no_exponent(void **state) {
     assert_string_equal(ht_figures(text, 999.96, 4), "1,000");
     assert_string_equal(ht_figures(text, 12.345, 3), "12.3");
     assert_string_equal(ht_figures(text, 0, 3), "0");
+    assert_string_equal(ht_figures(text, 584, 2), "580");
+    assert_string_equal(ht_figures(text, -96, 1), "-100");
+    assert_string_equal(ht_figures(text, 0.0012345, 2), "0.0012");
     assert_string_equal(ht_figures(text, 71999.6, 4), "72,000");
 }
 
