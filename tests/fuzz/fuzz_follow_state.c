@@ -24,9 +24,14 @@ enum {
 static void append_site(struct raw_log_builder *builder, unsigned stream, unsigned site) {
     const uint64_t module[4] = {1000, 1 + site % 2, 1 | UINT64_C(4) << 32, 0x6f732e61},
                    stack[4] = {1000, 1 + site, (uint64_t)(1 + site % 2) << 48 | (16 + site), 99};
+    const struct ht_site_like shared = {1 + site, 1, 0, 2, 0};
+    uint64_t like[4] = {1000, CALLS + site, 0, 77};
+    memcpy(&like[2], &shared, sizeof shared);
     ht_append_long(builder_cursor(builder, stream), HT_LONG_MODULE, module, 4);
     ht_append_long(builder_cursor(builder, stream), HT_LONG_SITE, stack, 4);
-    ht_append_modifier(builder_room(builder, stream, HT_APPEND_ROOM_BYTES + 16), HT_MODIFIER_SITE, 1 + site);
+    ht_append_long(builder_cursor(builder, stream), HT_LONG_SITE_LIKE, like, 4);
+    ht_append_modifier(builder_room(builder, stream, HT_APPEND_ROOM_BYTES + 16), HT_MODIFIER_SITE,
+                       site % 3 ? 1 + site : CALLS + site);
 }
 
 // A little of everything that a state holds: live blocks, large ones, a realloc under way, free slots, call sites.
