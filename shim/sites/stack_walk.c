@@ -61,23 +61,31 @@ static uintptr_t address_before(uintptr_t cfa) { return ((const uintptr_t *)cfa)
 static struct {
     uintptr_t stack_end;
     uint32_t frames, flags;
+    uint32_t first_steady;  // from this frame on none varies, as far as is known
     uint32_t
-        first_there;  // from this frame on all have their return addresses on the stack that is walked now
+        first_there;  // from this or that one on, all have their return addresses on the stack that is walked now
     struct stack_frame frame[HT_SITE_FRAMES_MAX];
 } last_walk;
 
+// Half a walk is none: a child may be forked meanwhile, by another thread or as one of vfork that is killed in here.
 static void remember_walk(const struct stack_walk *walk) {
+    uint32_t frames = walk->regular ? walk->frames : 0;
+    last_walk.frames = 0;
+    atomic_signal_fence(memory_order_seq_cst);
     last_walk.stack_end = own_stack.end;
     last_walk.flags = walk->flags;
-    last_walk.frames = walk->regular ? walk->frames : 0;
-    memcpy(last_walk.frame, walk->frame, last_walk.frames * sizeof *last_walk.frame);
+    // What was walked by what is known does not vary; of the others it is yet to be learned.
+    last_walk.first_steady = walk->unwound ? frames : 0;
+    memcpy(last_walk.frame, walk->frame, frames * sizeof *last_walk.frame);
+    atomic_signal_fence(memory_order_seq_cst);
+    last_walk.frames = frames;
 }
 
 static uint32_t find_first_there(uintptr_t cfa) {
     uint32_t first = last_walk.frames;
     if (last_walk.stack_end != own_stack.end || !stack_is_own(cfa)) return first;
     const struct stack_frame *frame = &last_walk.frame[first];
-    while (frame > last_walk.frame && frame[-1].cfa >= cfa &&
+    while (frame > &last_walk.frame[last_walk.first_steady] && frame[-1].cfa >= cfa &&
            address_before(frame[-1].cfa) == frame[-1].address)
         frame--;
     return (uint32_t)(frame - last_walk.frame);
@@ -245,15 +253,23 @@ void stack_walk(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max) {
     remember_walk(walk);
 }
 
+// False: from there on it is not the same each time, or cannot be remembered.
+static bool learn_step(uintptr_t address, uint64_t step) {
+    uint64_t known = site_map_get(&steps, address);
+    if (known == step) return true;
+    bool is_kept = site_map_put(&steps, address, known ? STEP_VARIES : step);
+    return is_kept && !known;
+}
+
 void stack_walk_learn(const struct stack_walk *walk, unsigned frames_max) {
     if (!walk->unwound || !walk->regular) return;
+    last_walk.first_steady = 0;
     for (uint32_t i = 0; i < walk->frames; i++) {
-        uint64_t step = STEP_ENDS | (walk->flags & HT_SITE_BROKEN ? STEP_BROKEN : 0),
-                 known = site_map_get(&steps, walk->frame[i].address);
+        uint64_t step = STEP_ENDS | (walk->flags & HT_SITE_BROKEN ? STEP_BROKEN : 0);
         if (i + 1 < walk->frames) step = (walk->frame[i + 1].cfa - walk->frame[i].cfa) / 8;
         else if (walk->frames == frames_max) return;
-        if (!walk->frame[i].address || known == step) continue;
-        site_map_put(&steps, walk->frame[i].address, known ? STEP_VARIES : step);
+        if (walk->frame[i].address && !learn_step(walk->frame[i].address, step))
+            last_walk.first_steady = i + 1;
     }
 }
 

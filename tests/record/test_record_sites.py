@@ -16,7 +16,7 @@ from tool_runner import Argument, Tools, clean_environment, logs_in, run
 from waiting import wait_until
 
 FRAMES = "64"
-KINDS = ("recursion", "alloca", "threads", "signal", "coroutine", "guarded", "plugins")
+KINDS = ("recursion", "alloca", "left_over", "threads", "signal", "coroutine", "guarded", "plugins")
 
 
 @pytest.fixture
@@ -32,8 +32,9 @@ def site_kinds(tools: Tools, kind: str) -> list[Argument]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_right_stacks(tools: Tools, needs_unwinder: None, kind: str) -> None:
-    """Stacks of one depth that differ in a single address, with frames that vary, of threads, handlers and coroutines, also of
-    one below the guard of a thread's stack; code that comes to lie where other code was."""
+    """Stacks of one depth that differ in a single address, with frames that vary, also around what others have left over, of
+    threads, handlers and coroutines, also of one below the guard of a thread's stack; code that comes to lie where other code
+    was."""
     found = record([str(word) for word in site_kinds(tools, kind)], tools.build)
     assert (found["right"], found["unknown"]) == (found["allocations"], 0)
 
@@ -79,6 +80,20 @@ def test_child_forked_within_malloc(tools: Tools, needs_unwinder: None, tmp_path
     for log in logs:
         with read_trace(tools.convert(log, tmp_path / "t.bin", "--no-parent")) as trace:
             require_known(trace)
+
+
+def test_no_memory_for_more(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
+    """New stacks have no site then, and leave nothing in the log. The others keep theirs, in a child's log, too."""
+    done = run([tools.heaptape, "record", "-q", "--sites", "-o", tmp_path, "--", *site_kinds(tools, "no_memory")])
+    assert done.returncode == 0, done.stderr
+    logs, known = logs_in(tmp_path), []
+    assert len(logs) == 2
+    for log in logs:
+        with read_trace(tools.convert(log, tmp_path / "t.bin", "--no-parent")) as trace:
+            known.append(allocations(trace)["site"] > 0)
+        assert log.stat().st_blocks * 512 < (1 << 20) + 16 * known[-1].size
+    assert (known[0][:100]).all() and (known[0][-100:]).all() and not known[0].all()
+    assert known[1].all()
 
 
 def test_resumed_log(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:

@@ -1,17 +1,21 @@
 // Allocations from stacks that are hard to distinguish or to unwind, by the kind asked for:
-//     site_kinds recursion|alloca|threads|signal|coroutine|guarded|plugins LIBRARY...
+//     site_kinds recursion|alloca|left_over|threads|signal|coroutine|guarded|no_memory|plugins LIBRARY...
 // `plugins` opens and closes the libraries in turn, each of which has a function `work`, so that one comes to lie where
 // another was.
 #include <alloca.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 enum { DEPTH = 3000, THREADS = 4, ROUNDS = 50, PLUGIN_CALLS = 20, STACK_BYTES = 64 << 10 };
 // Of `guarded`: how far below what libc knows of a thread frames lie. The second is in the guard of a stack of STACK_BYTES.
@@ -20,6 +24,7 @@ enum {
     LEAF_AT = STACK_BYTES + GUARD_BYTES + (32 << 10),
     FAR_AT = STACK_BYTES + GUARD_BYTES / 2
 };
+enum { PATH_BITS = 11, PATHS_AT_EDGES = 100, BETWEEN_BYTES = 128 };
 enum { CALLS_BEFORE = 34000, CALLS_BETWEEN = 300, TRIES = 8 };
 
 static __thread void *volatile kept[2];  // so that no pair is dropped
@@ -46,6 +51,66 @@ static __attribute__((noinline)) void vary(unsigned depth) {
     free(kept[0]);
     if (depth) vary(depth - 1);
     __asm__ volatile("");
+}
+
+// Only at the end of each path, so that each allocation has a stack of its own.
+static __attribute__((noinline)) void left(unsigned depth, unsigned path);
+static __attribute__((noinline)) void right(unsigned depth, unsigned path) {
+    if (depth) (path & 1 ? right : left)(depth - 1, path >> 1);
+    else free(kept[1] = malloc(1));
+    __asm__ volatile("");
+}
+static void left(unsigned depth, unsigned path) {
+    if (depth) (path & 1 ? right : left)(depth - 1, path >> 1);
+    else free(kept[0] = malloc(2));
+    __asm__ volatile("");
+}
+
+typedef void in_room(unsigned bytes, unsigned path);
+static __attribute__((noinline)) void go_left(unsigned bytes, unsigned path) {
+    char *volatile block = alloca(bytes);
+    block[0] = 1;
+    left(PATH_BITS, path);
+    __asm__ volatile("");
+}
+static __attribute__((noinline)) void go_between(unsigned bytes, unsigned path) {
+    char *volatile block = alloca(BETWEEN_BYTES);
+    block[0] = 1;
+    go_left(bytes, path);
+    __asm__ volatile("");
+}
+static __attribute__((noinline)) void go(in_room *volatile function, unsigned bytes, unsigned path) {
+    function(bytes, path);
+    __asm__ volatile("");
+}
+
+// A frame that sometimes is as large as itself and another one below its caller: its end then lies where it did, and what it
+// has not written has the other one's return address.
+static void leave_over(void) {
+    for (unsigned path = 0; path < 1 << PATH_BITS; path++) {
+        in_room *volatile function = path % 2 ? go_left : go_between;
+        go(function, path % 2 ? 16 + 16 * (path / 2 % 32) : 16, path);
+    }
+}
+
+static void take_address_space(void) {
+    const struct rlimit limit = {1 << 30, 1 << 30};
+    if (setrlimit(RLIMIT_AS, &limit)) abort();
+    for (size_t bytes = 1 << 29; bytes >= 4096; bytes /= 2)
+        while (mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) continue;
+}
+
+// Some stacks, many more once all address space is taken, and the first ones again, in a forked child, too.
+static void run_out_of_memory(void) {
+    pid_t child = 0;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        bool is_edge = round == 0 || round == ROUNDS - 1;
+        if (round == 1) take_address_space();
+        if (round == ROUNDS - 1) child = fork();
+        for (unsigned path = 0; path < (is_edge ? PATHS_AT_EDGES : 1u << PATH_BITS); path++)
+            left(PATH_BITS, path);
+    }
+    if (child < 0 || (child && waitpid(child, NULL, 0) != child)) abort();
 }
 
 static void *work(void *unused) {
@@ -172,6 +237,10 @@ int main(int argc, char **argv) {
     } else if (!strcmp(kind, "alloca")) {
         vary(200);
         vary(180);
+    } else if (!strcmp(kind, "left_over")) {
+        leave_over();
+    } else if (!strcmp(kind, "no_memory")) {
+        run_out_of_memory();
     } else if (!strcmp(kind, "threads")) {
         pthread_t thread[THREADS];
         for (int i = 0; i < THREADS; i++)
