@@ -144,25 +144,28 @@ static bool look_up(struct thread_state *t, const struct stack_walk *walk, uint3
 static bool find_locations(struct thread_state *t, const struct stack_walk *walk, struct ht_site_like *like) {
     bool follows = walk->number == numbered.walk + 1 && numbered.epoch == t->epoch;
     uint32_t shared = follows ? walk->shared : 0, at = shared ? walk->shared_at : walk->frames;
-    bool had_own = numbered.has_own;
+    uint32_t stream = numbered.has_own ? 0 : numbered.stream;
+    // A child of vfork may be killed in here, and goes on as its parent.
     numbered.epoch = EPOCH_NONE;
-    numbered.has_own = shared && had_own;  // perhaps
+    numbered.stream = 0;
+    atomic_signal_fence(memory_order_seq_cst);
+    numbered.has_own = shared && numbered.has_own;  // perhaps
     if (shared)
         memmove(&numbered.location[at], &numbered.location[walk->shared_from],
                 shared * sizeof *numbered.location);
     if (!look_up(t, walk, 0, at) || !look_up(t, walk, at + shared, walk->frames)) return false;
-    bool tells = !had_own && !numbered.has_own && numbered.stream == t->chunk->stream + 1;
-    if (tells && shared)
+    if (shared && !numbered.has_own && stream == t->chunk->stream + 1)
         *like =
             (struct ht_site_like){numbered.number, (uint8_t)at, (uint8_t)walk->shared_from, (uint8_t)shared};
     numbered.walk = walk->number;
+    atomic_signal_fence(memory_order_seq_cst);
     numbered.epoch = t->epoch;
     return true;
 }
 
-static bool write_site(struct thread_state *t, const struct stack_walk *walk,
+static bool write_site(struct thread_state *t, const struct stack_walk *walk, uint32_t number,
                        const struct ht_site_like *like) {
-    uint64_t word[3 + HT_SITE_FRAMES_MAX] = {stamp_now(), numbered.number | (uint64_t)walk->flags << 32};
+    uint64_t word[3 + HT_SITE_FRAMES_MAX] = {stamp_now(), number | (uint64_t)walk->flags << 32};
     unsigned words = like->count ? 3 : 2, kind = like->count ? HT_LONG_SITE_LIKE : HT_LONG_SITE;
     memcpy(&word[2], like, sizeof *like);
     for (uint32_t i = 0; i < walk->frames; i++) {
@@ -170,10 +173,20 @@ static bool write_site(struct thread_state *t, const struct stack_walk *walk,
         if (i < walk->frames && numbered.location[i]) word[words++] = numbered.location[i];
     }
     if (!room_for_words(t, words)) return false;
-    // A chunk is a stream's: in a new one, too, the base is told before.
+    // The next chunk, too, is of the stream that tells the base.
     ht_append_long(&t->cursor, kind, word, words);
+    numbered.number = number;
+    atomic_signal_fence(memory_order_seq_cst);
     numbered.stream = t->chunk->stream + 1;
     return true;
+}
+
+// As one that no log has yet: where there is no memory to remember it, each of its calls would write it again. 0: there is
+// none, or too many stacks.
+static uint32_t new_number(uint64_t hash) {
+    uint32_t number = sites + 1;
+    if (number > HT_SITES_MAX || !site_map_put(&stacks, hash, number)) return 0;
+    return sites = number;
 }
 
 uint32_t site_log_number(struct thread_state *t, const struct stack_walk *walk) {
@@ -183,12 +196,11 @@ uint32_t site_log_number(struct thread_state *t, const struct stack_walk *walk) 
     for (uint32_t i = 0; i < walk->frames; i++)
         if (numbered.location[i]) hash = site_mix(hash, numbered.location[i]);
     uint64_t known = site_map_get(&stacks, hash);
-    numbered.number = (uint32_t)known;
-    numbered.stream = 0;
-    if (known >> 32 == t->epoch) return numbered.number;
-    if (!known) numbered.number = sites < HT_SITES_MAX ? ++sites : 0;
-    if (!numbered.number || !write_site(t, walk, &like)) return 0;
-    return site_map_put(&stacks, hash, (uint64_t)t->epoch << 32 | numbered.number) ? numbered.number : 0;
+    if (known >> 32 == t->epoch) return (uint32_t)known;
+    uint32_t number = known ? (uint32_t)known : new_number(hash);
+    if (!number || !write_site(t, walk, number, &like)) return 0;
+    site_map_put(&stacks, hash, (uint64_t)t->epoch << 32 | number);
+    return number;
 }
 
 bool site_log_is_gone(uint64_t address, uint64_t value) {

@@ -97,15 +97,22 @@ static bool grow(struct site_map *map) {
     return true;
 }
 
-bool site_map_put(struct site_map *map, uint64_t key, uint64_t value) {
-    struct site_slots *slots = map->slots;
-    if ((!slots || 2 * map->count > slots->mask) && !grow(map)) return false;
-    slots = map->slots;
+// Where the key is, or may be put.
+static struct site_slot *slot_for(struct site_slots *slots, uint64_t key) {
     uint64_t i = key >> 1 & slots->mask;
     while (slots->slot[i].key && slots->slot[i].key != key) i = (i + 1) & slots->mask;
-    map->count += slots->slot[i].key == 0;
-    atomic_store_explicit(&slots->slot[i].value, value, memory_order_release);
-    atomic_store_explicit(&slots->slot[i].key, key, memory_order_release);
+    return &slots->slot[i];
+}
+
+bool site_map_put(struct site_map *map, uint64_t key, uint64_t value) {
+    struct site_slot *slot = map->slots ? slot_for(map->slots, key) : NULL;
+    if (!slot || !slot->key) {
+        if ((!slot || 2 * map->count > map->slots->mask) && !grow(map)) return false;
+        slot = slot_for(map->slots, key);
+        map->count++;
+    }
+    atomic_store_explicit(&slot->value, value, memory_order_release);
+    atomic_store_explicit(&slot->key, key, memory_order_release);
     return true;
 }
 

@@ -39,7 +39,7 @@ static inline uint64_t site_map_get(const struct site_map *map, uint64_t key) {
     }
 }
 
-// Sets a key's value. By one thread at a time. False: the map is full, or there is no memory.
+// Sets a key's value. By one thread at a time. False: the key is new, and there is no memory for it.
 HIDDEN bool site_map_put(struct site_map *map, uint64_t key, uint64_t value);
 // Takes out, by value 0, every key of which `goes` says so.
 HIDDEN void site_map_sweep(struct site_map *map, bool (*goes)(uint64_t key, uint64_t value));
