@@ -116,17 +116,33 @@ static void note_change(struct stack_tree *tree, uintptr_t cfa) {
     atomic_fetch_add_explicit(&tree->changes[hash >> (64 - TREE_GROUP_BITS)], 1, memory_order_release);
 }
 
-// Two stacks part at frame i of a slot, which is frame `at` of the new one.
-static void split(struct stack_tree *tree, struct tree_slot *slot, uint32_t i, const struct stack_walk *walk,
-                  uint32_t at, uint32_t site) {
+// The word at a slot's frame i distinguishes stacks from now on: the frames behind lie in a slot of their own.
+static void part_at(struct stack_tree *tree, struct tree_slot *slot, uint32_t i, uint32_t id, uintptr_t cfa) {
     const struct tree_frame *frame = tree_frame_of(slot, i);
-    struct tree_part head = part_of(i, frame->place, ++tree->ids);
-    struct tree_slot rest = rest_of(slot, i, tree_key_behind(head.id, frame->low)), leaf;
-    uint64_t key = tree_key_behind(head.id, (uint32_t)walk->frame[at].address);
-    if (!make_leaf(tree, &leaf, key, walk, at + 1, site)) return;
-    if (!put(tree, &rest) || !put(tree, &leaf)) return;
+    struct tree_part head = part_of(i, frame->place, id);
+    struct tree_slot rest = rest_of(slot, i, tree_key_behind(id, frame->low));
+    if (!put(tree, &rest)) return;
     atomic_store_explicit(&slot->part, head, memory_order_release);
-    note_change(tree, walk->frame[0].cfa);
+    note_change(tree, cfa);
+}
+
+// A stack, of which frame `at` is the first that is not that of a slot, its frame i.
+static void insert_at(struct stack_tree *tree, struct tree_slot *slot, uint32_t i,
+                      const struct stack_walk *walk, uint32_t at, uint32_t site) {
+    uint32_t id = ++tree->ids;
+    // Where it has no return address in that place, what lies there may change. But it is not the slot's.
+    if (at < walk->frames && place_of(walk, at) == tree_frame_of(slot, i)->place) {
+        struct tree_slot leaf;
+        uint64_t key = tree_key_behind(id, (uint32_t)walk->frame[at].address);
+        if (!make_leaf(tree, &leaf, key, walk, at + 1, site) || !put(tree, &leaf)) return;
+    }
+    part_at(tree, slot, i, id, walk->frame[0].cfa);
+}
+
+static bool is_frame_of(const struct tree_slot *slot, uint32_t i, const struct stack_walk *walk, uint32_t at) {
+    const struct tree_frame *frame = tree_frame_of(slot, i);
+    return at < walk->frames && place_of(walk, at) == frame->place &&
+           (uint32_t)walk->frame[at].address == frame->low;
 }
 
 void tree_insert(struct stack_tree *tree, const struct stack_walk *walk, uint32_t site) {
@@ -142,10 +158,8 @@ void tree_insert(struct stack_tree *tree, const struct stack_walk *walk, uint32_
         }
         struct tree_part part = slot->part;
         for (uint32_t i = 0; i < part.frames; i++, at++) {
-            const struct tree_frame *frame = tree_frame_of(slot, i);
-            if (at == walk->frames || place_of(walk, at) != frame->place) return;
-            if ((uint32_t)walk->frame[at].address == frame->low) continue;
-            split(tree, slot, i, walk, at, site);
+            if (is_frame_of(slot, i, walk, at)) continue;
+            insert_at(tree, slot, i, walk, at, site);
             return;
         }
         if (!part.branch || at == walk->frames || place_of(walk, at) != 8 * part.branch) return;

@@ -136,6 +136,40 @@ static void test_all_are_found(void **unused) {
     assert_int_equal(tree_find(&tree, walk.frame[0].cfa, walk.frame[20].cfa, &path), 0);
 }
 
+// Of so many frames, the last ones a few words further up.
+static void lay_out_shifted(struct stack_walk *walk, uint32_t frames, uint32_t words_up) {
+    memset(words, 0xff, sizeof words);
+    *walk = (struct stack_walk){.frames = frames, .regular = true};
+    for (uint32_t i = 0; i < frames; i++) {
+        uintptr_t *cfa = &words[16 + 4 * i + (i > 5 ? words_up : 0)];
+        cfa[-1] = 0x401000 + i;
+        walk->frame[i] = (struct stack_frame){cfa[-1], (uintptr_t)cfa};
+    }
+}
+
+// The addresses of one that is in the tree, but one frame is larger (alloca), or is the last: nothing is found, of the one that
+// was there first itself.
+static void test_frames_elsewhere_are_not_guessed(void **unused) {
+    static const struct {
+        uint32_t frames, words_up;
+    } other[] = {{8, 2}, {5, 0}};
+    (void)unused;
+    for (uint32_t kind = 0; kind < 2; kind++) {
+        struct stack_walk walk;
+        struct tree_path path;
+        struct stack_tree tree = {0};
+        lay_out_shifted(&walk, 8, 0);
+        tree_insert(&tree, &walk, 1);
+        lay_out_shifted(&walk, other[kind].frames, other[kind].words_up);
+        tree_insert(&tree, &walk, 2);
+        uintptr_t cfa = walk.frame[0].cfa;
+        assert_int_equal(tree_find(&tree, cfa, words_end, &path), 0);
+        assert_int_equal(tree_guess(&tree, cfa, words_end, &path), 0);
+        lay_out_shifted(&walk, 8, 0);
+        assert_int_equal(find(&tree, &walk, &path), 1);
+    }
+}
+
 static uint32_t changes_of(const struct stack_tree *tree, const struct tree_path *path) {
     return tree_changes(tree, tree_hash(path->address, path->to_thread));
 }
@@ -294,6 +328,7 @@ int main(void) {
         cmocka_unit_test(test_paths_that_take_turns_use_up_nothing),
         cmocka_unit_test(test_every_find_is_right_or_none),
         cmocka_unit_test(test_all_are_found),
+        cmocka_unit_test(test_frames_elsewhere_are_not_guessed),
         cmocka_unit_test(test_space_given_up),  // the last one: for good
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
