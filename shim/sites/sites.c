@@ -67,7 +67,7 @@ static void find_by_walk(void *argument) {
     find->site = site_log_number(find->t, &walk);
     // The tree is of the log that is written now. A call that began before that, and ended in a forked child or after a
     // resume, has its stack in the log before.
-    if (find->site && walk.regular && find->t->epoch == epoch_now()) tree_insert(&tree, &walk, find->site);
+    if (find->t->epoch == epoch_now()) tree_insert(&tree, &walk, find->site);
 }
 
 // On a stack of our own: that of the caller may be a signal handler's, of the least size. No handler runs meanwhile, which

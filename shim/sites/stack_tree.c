@@ -131,7 +131,7 @@ static void insert_at(struct stack_tree *tree, struct tree_slot *slot, uint32_t 
                       const struct stack_walk *walk, uint32_t at, uint32_t site) {
     uint32_t id = ++tree->ids;
     // Where it has no return address in that place, what lies there may change. But it is not the slot's.
-    if (at < walk->frames && place_of(walk, at) == tree_frame_of(slot, i)->place) {
+    if (site && at < walk->frames && place_of(walk, at) == tree_frame_of(slot, i)->place) {
         struct tree_slot leaf;
         uint64_t key = tree_key_behind(id, (uint32_t)walk->frame[at].address);
         if (!make_leaf(tree, &leaf, key, walk, at + 1, site) || !put(tree, &leaf)) return;
@@ -139,7 +139,8 @@ static void insert_at(struct stack_tree *tree, struct tree_slot *slot, uint32_t 
     part_at(tree, slot, i, id, walk->frame[0].cfa);
 }
 
-static bool is_frame_of(const struct tree_slot *slot, uint32_t i, const struct stack_walk *walk, uint32_t at) {
+static bool is_frame_of(const struct tree_slot *slot, uint32_t i, const struct stack_walk *walk,
+                        uint32_t at) {
     const struct tree_frame *frame = tree_frame_of(slot, i);
     return at < walk->frames && place_of(walk, at) == frame->place &&
            (uint32_t)walk->frame[at].address == frame->low;
@@ -147,13 +148,14 @@ static bool is_frame_of(const struct tree_slot *slot, uint32_t i, const struct s
 
 void tree_insert(struct stack_tree *tree, const struct stack_walk *walk, uint32_t site) {
     enum { SLOTS_MAX = 2 };
-    if (!has_places(walk) || !has_room(tree, SLOTS_MAX)) return;
+    if (!has_room(tree, SLOTS_MAX)) return;
+    if (!walk->regular || !has_places(walk)) site = 0;
     uint64_t key = tree_key(walk->frame[0].cfa);
     uint32_t at = 1;  // frames that the key stands for
     for (;;) {
         struct tree_slot *slot = (struct tree_slot *)tree_slot_of(tree->slots, key), leaf;
         if (!slot) {
-            if (make_leaf(tree, &leaf, key, walk, at, site)) put(tree, &leaf);
+            if (site && make_leaf(tree, &leaf, key, walk, at, site)) put(tree, &leaf);
             return;
         }
         struct tree_part part = slot->part;

@@ -198,9 +198,9 @@ static inline uint32_t tree_guess(const struct stack_tree *tree, uintptr_t cfa, 
     return tree_search(tree, cfa, end, false, path);
 }
 
-// Puts a stack into the tree, by one thread at a time. Not one whose frames lie where those of another with the same
-// addresses do not: no word of the stack distinguishes the two safely. Then the other one is found only by the word that this
-// one lacks, and each call of this one walks.
+// Puts a stack into the tree, by one thread at a time. Not one that has no site or is not regular, and not one whose frames lie
+// where those of another with the same addresses do not: no word of the stack distinguishes the two safely. Then the other one
+// is found only by a word that this one lacks, and each call of this one walks.
 HIDDEN void tree_insert(struct stack_tree *tree, const struct stack_walk *walk, uint32_t site);
 HIDDEN void tree_clear(struct stack_tree *tree);
 

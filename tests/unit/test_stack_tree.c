@@ -147,21 +147,23 @@ static void lay_out_shifted(struct stack_walk *walk, uint32_t frames, uint32_t w
     }
 }
 
-// The addresses of one that is in the tree, but one frame is larger (alloca), or is the last: nothing is found, of the one that
-// was there first itself.
+// The addresses of one that is in the tree, but one frame is larger (alloca, a signal's), or is the last: nothing is found, and
+// of the one that was there first itself.
 static void test_frames_elsewhere_are_not_guessed(void **unused) {
     static const struct {
-        uint32_t frames, words_up;
-    } other[] = {{8, 2}, {5, 0}};
+        uint32_t frames, words_up, site;
+        bool regular;
+    } other[] = {{8, 2, 2, true}, {5, 0, 2, true}, {8, 2, 2, false}, {8, 2, 0, true}};
     (void)unused;
-    for (uint32_t kind = 0; kind < 2; kind++) {
+    for (uint32_t kind = 0; kind < sizeof other / sizeof *other; kind++) {
         struct stack_walk walk;
         struct tree_path path;
         struct stack_tree tree = {0};
         lay_out_shifted(&walk, 8, 0);
         tree_insert(&tree, &walk, 1);
         lay_out_shifted(&walk, other[kind].frames, other[kind].words_up);
-        tree_insert(&tree, &walk, 2);
+        walk.regular = other[kind].regular;
+        tree_insert(&tree, &walk, other[kind].site);
         uintptr_t cfa = walk.frame[0].cfa;
         assert_int_equal(tree_find(&tree, cfa, words_end, &path), 0);
         assert_int_equal(tree_guess(&tree, cfa, words_end, &path), 0);
