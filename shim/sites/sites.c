@@ -21,6 +21,7 @@ enum {
 static __thread struct {
     uint32_t calls_to_compare;       // without comparing all
     uint32_t full_comparisons_left;  // that are made one after the other
+    uint32_t clears;                 // of the tree, until it was last searched
     struct expectation expectation;
 } seen __attribute__((tls_model("initial-exec"))) = {.full_comparisons_left = COMPARED_ALL_AT_FIRST};
 static struct stack_tree tree;
@@ -104,10 +105,21 @@ static void plan_next_comparison(const struct thread_state *t) {
     seen.calls_to_compare = spread(t) % (2 * COMPARED_ALL_EVERY);
 }
 
+// Another thread may have cleared the tree: of the stacks that there were, most are not in it, as at first.
+static bool tree_was_cleared(void) {
+    uint32_t clears = atomic_load_explicit(&tree.clears, memory_order_acquire);
+    if (likely(seen.clears == clears)) return false;
+    seen.clears = clears;
+    seen.full_comparisons_left = COMPARED_ALL_AT_FIRST;
+    seen.calls_to_compare = 0;
+    return true;
+}
+
 // By all of the stack, in the tree or by a walk.
 static uint32_t find_surely(struct thread_state *t) {
     struct tree_path path;
     bool own = stack_is_own(t->stack);
+    tree_was_cleared();
     uint32_t site = own ? tree_find(&tree, t->stack, own_stack.end, &path) : 0;
     if (site) {
         expected_other(&seen.expectation, &path);
@@ -122,7 +134,7 @@ static uint32_t find_surely(struct thread_state *t) {
 // By the words by which stacks part alone. 0: it is not known, or all of it is to be compared.
 static uint32_t find_unexpected(const struct thread_state *t) {
     struct tree_path path;
-    if (spread(t) < UINT32_MAX / COMPARED_ALL_OF_UNEXPECTED) return 0;
+    if (spread(t) < UINT32_MAX / COMPARED_ALL_OF_UNEXPECTED || tree_was_cleared()) return 0;
     uint32_t site = tree_guess(&tree, t->stack, own_stack.end, &path);
     if (site) expected_other(&seen.expectation, &path);
     return site;

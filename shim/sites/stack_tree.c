@@ -171,6 +171,7 @@ void tree_insert(struct stack_tree *tree, const struct stack_walk *walk, uint32_
 
 void tree_clear(struct stack_tree *tree) {
     struct tree_slots *old = tree->slots;
+    atomic_fetch_add_explicit(&tree->clears, 1, memory_order_release);
     atomic_store_explicit(&tree->slots, NULL, memory_order_release);
     for (uint32_t group = 0; group < 1 << TREE_GROUP_BITS; group++)
         atomic_fetch_add_explicit(&tree->changes[group], 1, memory_order_release);

@@ -51,6 +51,7 @@ struct stack_tree {
     size_t taken;
     uint32_t ids;
     bool full;                                       // there is no memory to grow
+    _Atomic uint32_t clears;                         // how often all of it was forgotten
     _Atomic uint32_t changes[1 << TREE_GROUP_BITS];  // of the paths behind a group of keys
 };
 
