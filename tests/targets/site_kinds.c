@@ -1,6 +1,6 @@
 // Allocations from stacks that are hard to distinguish or to unwind, by the kind asked for:
-//     site_kinds recursion|alloca|left_over|threads|signal|coroutine|guarded|no_memory|plugins LIBRARY...
-// `plugins` opens and closes the libraries in turn, each of which has a function `work`, so that one comes to lie where
+//     site_kinds recursion|alloca|left_over|threads|signal|coroutine|guarded|no_memory|plugins|plugin_threads LIBRARY...
+// `plugins` (`plugin_threads`: in threads, for longer) opens and closes the libraries in turn, each of which has a function `work`, so that one comes to lie where
 // another was.
 #include <alloca.h>
 #include <dlfcn.h>
@@ -230,6 +230,18 @@ static void plugins(char **libraries) {
         }
 }
 
+static void *plugins_for_long(void *libraries) {
+    for (int i = 0; i < THREADS; i++) plugins(libraries);
+    return NULL;
+}
+
+static void in_threads(void *(*body)(void *), void *argument) {
+    pthread_t thread[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        if (pthread_create(&thread[i], NULL, body, argument)) abort();
+    for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
+}
+
 int main(int argc, char **argv) {
     const char *kind = argc > 1 ? argv[1] : "";
     if (!strcmp(kind, "recursion")) {
@@ -242,10 +254,7 @@ int main(int argc, char **argv) {
     } else if (!strcmp(kind, "no_memory")) {
         run_out_of_memory();
     } else if (!strcmp(kind, "threads")) {
-        pthread_t thread[THREADS];
-        for (int i = 0; i < THREADS; i++)
-            if (pthread_create(&thread[i], NULL, work, NULL)) abort();
-        for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
+        in_threads(work, NULL);
     } else if (!strcmp(kind, "signal")) {
         signal(SIGUSR1, handle);
         for (int i = 0; i < 10; i++) raise(SIGUSR1);
@@ -255,6 +264,8 @@ int main(int argc, char **argv) {
         guarded();
     } else if (!strcmp(kind, "plugins")) {
         plugins(argv + 2);
+    } else if (!strcmp(kind, "plugin_threads")) {
+        in_threads(plugins_for_long, argv + 2);
     } else {
         return 2;
     }
