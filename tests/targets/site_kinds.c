@@ -105,7 +105,7 @@ static void run_out_of_memory(void) {
     pid_t child = 0;
     for (unsigned round = 0; round < ROUNDS; round++) {
         bool is_edge = round == 0 || round == ROUNDS - 1;
-        if (round == 1) take_address_space();
+        if (round) take_address_space();  // also what the recorder gave back meanwhile
         if (round == ROUNDS - 1) child = fork();
         for (unsigned path = 0; path < (is_edge ? PATHS_AT_EDGES : 1u << PATH_BITS); path++)
             left(PATH_BITS, path);
