@@ -88,7 +88,8 @@ def children_of(pid: int) -> list[int]:
 def test_a_program_that_stops_itself_is_waited_for(tools: Tools, tmp_path: Path, options: list[str], name: str) -> None:
     """As by time(1): whoever continues the program does not know of record, which must not be stopped with it."""
     command = [tools.heaptape, "record", "-q", "-o", tmp_path, *options, "--", "sh", "-c", f"echo $$; kill -{name} $$; exit 7"]
-    with started(command, env=clean_environment(), stdout=subprocess.PIPE) as record:
+    # A group of its own: in one without a parent in another one, the kernel lets SIGTTIN stop nobody.
+    with started(command, env=clean_environment(), stdout=subprocess.PIPE, process_group=0) as record:
         program = int(read_line(record.stdout))
         wait_until(lambda: state_of(program) == "T", "the program stopped")
         assert state_of(record.pid) in "SR" and record.poll() is None
