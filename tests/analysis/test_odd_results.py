@@ -17,6 +17,10 @@ from heaptape.base.errors import HeaptapeError
 from heaptape.fleet.plan import read_plan
 from heaptape.fleet.results import FleetResults
 from heaptape.fleet.summary import notes_of, summarise, summary_text
+from heaptape.results.comparison import experiments
+from heaptape.results.differences import INSTRUCTIONS, differences
+from heaptape.results.reader import read_results
+from heaptape.results.summary import summarise as summary_of
 from quick_tier import quick
 
 ODD: tuple[Any, ...] = ("x", "", "µ\u2028", -1, 0, 1.5, 10**25, 1e308, True, None, [], [None], ["x"], {}, {"a": []}, {"time_ns": "x"},
@@ -188,3 +192,13 @@ def test_a_run_that_is_there_twice_counts_once(tmp_path: Path, capsys: pytest.Ca
         page = tmp_path / "page.html"
         assert main(["report", "-q", *map(str, paths), "-o", str(page)]) == 0
         assert reported in page.read_text() and reported in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lacks", [0, 1])
+def test_classes_that_are_known_of_one_are_no_difference(tmp_path: Path, lacks: int) -> None:
+    """The other's are not 0."""
+    rows = _counted_rows()
+    del rows[lacks]["counts"]["calls_by_size"][1]["instructions"]
+    summary = summary_of(experiments(read_results(results_factory.write(tmp_path / "r.jsonl", rows + _rows())))[0], "glibc")
+    found = differences(summary.experiment.runs, summary.comparison, "glibc")
+    assert found and [change for change in found if change.figure == INSTRUCTIONS] == []

@@ -52,7 +52,9 @@ def _sorted(changes: Iterable[Change]) -> list[Change]:
 
 def _classes(base: dict[str, Any], other: dict[str, Any]) -> list[Change]:
     """The largest, and a line for all others; none where they are not known of both."""
-    old, new = calls_by_class(base) or {}, calls_by_class(other) or {}
+    old, new = calls_by_class(base), calls_by_class(other)
+    if old is None or new is None:
+        return []
     changes = _sorted(Change(INSTRUCTIONS, f"{function}, {_sizes(function, low)}", "", old.get((function, low), 0.0), new.get((function, low), 0.0))
                       for function, low in dict.fromkeys([*old, *new]))
     shown, rest = changes[:_SIZES_MAX], changes[_SIZES_MAX:]
