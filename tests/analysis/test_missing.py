@@ -79,7 +79,7 @@ def test_builds_under_one_name_are_reported(tmp_path: Path) -> None:
     summary = summarise(experiments(frame)[0], None)
     assert len(summary.mixed) == 1 and summary.mixed[0].startswith("jemalloc names 2 builds (5.3.0 ")
     assert comparison_object(summary)["mixed"] == summary.mixed
-    assert summary.mixed[0] in result_warnings(summary.experiment, summary.comparison)
+    assert summary.mixed[0] in result_warnings(summary)
     # Two versions of a trace are two experiments, and have one path.
     others = [row | {"trace": row["trace"] | {"sha256": "ab" * 32}} for row in rows]
     frame = read_results(results_factory.write(tmp_path / "r.jsonl", rows + others))
@@ -97,6 +97,6 @@ def test_every_warning_is_in_the_report(tmp_path: Path) -> None:
         row["trace"]["events"] = 900
         row["machine"] |= {"governor": "powersave", "turbo": True}
     summary = summarise(experiments(read_results(results_factory.write(tmp_path / "r.jsonl", rows)))[0], None)
-    text = " ".join(result_warnings(summary.experiment, summary.comparison))
+    text = " ".join(result_warnings(summary))
     for words in ("Fewer than 6 rounds", "governor is powersave", "Turbo is on", "only 900 calls", "is not resolved against glibc's"):
         assert words in text

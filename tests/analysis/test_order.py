@@ -40,7 +40,7 @@ def test_a_trend_is_in_every_output(tmp_path: Path, by: float, word: str) -> Non
     assert found["p"] < 0.01 and found["correlation"] * by > 0.8 * abs(by)
     line = f"Over the rounds the time in malloc of jemalloc {word} (rank correlation "
     assert line in comparison_markdown(summary)
-    assert any(warning.startswith(line) for warning in result_warnings(summary.experiment, summary.comparison))
+    assert any(warning.startswith(line) for warning in result_warnings(summary))
 
 
 def test_schedules_are_ranked_apart(tmp_path: Path) -> None:

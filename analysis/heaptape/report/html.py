@@ -30,7 +30,7 @@ from ..results.functions import function_table
 from ..results.memory_parts import fragmentation
 from ..results.processors import ProcessorTable, processor_tables
 from ..results.profiles import profiles_of
-from ..results.program_time import NOT_KNOWN, other_costs_lines
+from ..results.program_time import NOT_KNOWN
 from ..results.reader import NULL_ALLOCATOR
 from ..results.summary import Summary, summary_of
 from ..results.use import Use, also_set, no_reason, uses
@@ -109,7 +109,7 @@ def build_chapter(
     curves = memory_curves(
         replayed_curves(runs, allocators), recorded_curves(program) if program else {}, profile.live if profile else None,
         classes)
-    warnings = [f"{sentence}." for sentence in remarks] + provenance.result_warnings(experiment, comparison) + other_costs_lines(runs, summary.baseline)
+    warnings = [f"{sentence}." for sentence in remarks] + provenance.result_warnings(summary)
     if trace:
         warnings = provenance.trace_warnings(trace) + warnings
     else:

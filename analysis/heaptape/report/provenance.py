@@ -20,9 +20,9 @@ from ..results.comparison import (
     control_estimate,
     identical_pairs,
 )
-from ..results.missing import missing_lines, mixed_lines
-from ..results.order import find_trends, order_line
+from ..results.order import order_line
 from ..results.reader import NULL_ALLOCATOR
+from ..results.summary import Summary
 from ..trace.reader import Trace
 from .figures import Table
 
@@ -113,18 +113,18 @@ def allocator_table(runs: pd.DataFrame, allocators: list[str]) -> Table:
                  [[name, *(str(first.loc[name, f"allocator_{key}"]) or "–" for key in keys)] for name in names])
 
 
-def result_warnings(experiment: Experiment, comparison: pd.DataFrame) -> list[str]:
+def result_warnings(summary: Summary) -> list[str]:
     """The reasons to doubt the figures, each with its remedy."""
-    runs = experiment.runs
-    found = [*mixed_lines(runs), *missing_lines(runs)]
+    comparison, runs = summary.comparison, summary.experiment.runs
+    found = [*summary.mixed, *summary.missing]
     few = comparison[(comparison["verdict"] != BASELINE) & (comparison["rounds"] < BOOTSTRAP_ROUNDS_MIN)]
     if len(few):
         found.append(f"Fewer than {BOOTSTRAP_ROUNDS_MIN} rounds: too few to resample, so intervals assume that the ratios "
                      f"scatter log-normally. Replay with --rounds {2 * BOOTSTRAP_ROUNDS_MIN} for better ones.")
     found += _control_warnings(runs, comparison)
-    found += _baseline_warnings(experiment, comparison)
+    found += _baseline_warnings(summary.experiment, comparison)
     if len(comparison):  # or there were passes alone that compare nothing
-        found += filter(None, [order_line(find_trends(experiment.all_runs, str(comparison["baseline"].iloc[0])))])
+        found += filter(None, [order_line(summary.trends)])
     found += _harness_warnings(runs)
     found += _set_up_warnings(runs)
     machines = {repr(_identity(machine)) for machine in runs["machine"] if machine}

@@ -94,12 +94,11 @@ def program_times(runs: pd.DataFrame, baseline: str) -> list[ProgramTime]:
     return [_time_of(name, found[name], base, name == baseline) for name in allocator_order(runs, baseline) if name in found]
 
 
-def other_costs_lines(runs: pd.DataFrame, baseline: str) -> list[str]:
-    """One sentence on the allocators that program_times leaves out, if there are any."""
-    times = program_times(runs, baseline)
+def other_costs_lines(runs: pd.DataFrame, times: Sequence[ProgramTime]) -> list[str]:
+    """One sentence on the allocators that program_times left out, if there are any."""
     names = sorted(_modelled(runs).keys() - {item.allocator for item in times}) if times else []
-    return [f"Your program's time under {listing(names)} is left out: the costs are of another calibration than those of {baseline}. "
-            "Count them in one replay."] if names else []
+    return [f"Your program's time under {listing(names)} is left out: the costs are of another calibration than those of "
+            f"{times[0].allocator}. Count them in one replay."] if names else []
 
 
 def _modelled(runs: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:

@@ -96,10 +96,11 @@ def summary_of(experiment: Experiment, baseline: str | None, seed: int, found: F
     sentences = {"time": time.sentence() if time else "", "rss_peak": memory.sentence() if memory else ""}
     lines = [sentences[standing.measure.name] for standing in standings if sentences[standing.measure.name]]
     about = caution(experiment.runs, trace.totals if trace else None)
+    times = program_times(experiment.runs, base)
+    mixed = [*mixed_lines(experiment.runs), *other_costs_lines(experiment.runs, times)]
     return Summary(
-        experiment, base, seed, comparison, controls, find_trends(experiment.all_runs, base), standings, time, memory,
-        program_times(experiment.runs, base), lines or [why_share_unknown(experiment, found)],
-        missing_lines(experiment.runs), [*mixed_lines(experiment.runs), *other_costs_lines(experiment.runs, base)], cautioned(headline_of(standings), about), about)
+        experiment, base, seed, comparison, controls, find_trends(experiment.all_runs, base), standings, time, memory, times,
+        lines or [why_share_unknown(experiment, found)], missing_lines(experiment.runs), mixed, cautioned(headline_of(standings), about), about)
 
 
 def why_share_unknown(experiment: Experiment, found: FoundTrace) -> str:
