@@ -106,6 +106,7 @@ static __attribute__((noinline)) bool room_and_site(struct thread_state *t) {
 }
 
 bool room_for_call_slowly(struct thread_state *t) {
+    // Without call sites it may be entered before that: a jump out of a handler may have left one of the two addresses behind.
     if (unlikely(t->cursor.at >= t->full_or_probe_at || !settings.site_frames)) return room_and_site(t);
     return sites_append(t);
 }

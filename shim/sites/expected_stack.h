@@ -51,7 +51,7 @@ HIDDEN void expected_other(const struct expectation *expectation, const struct t
 static inline void expected_after(struct expectation *expectation, uint32_t site) {
     uint64_t sites = (uint64_t)expectation->last_site << 32 | site;
     expectation->last_site = site;
-    expectation->mixed = sites * UINT64_C(0x9e3779b97f4a7c15);
+    expectation->mixed = sites * SITE_MULTIPLIER;
     __builtin_prefetch(expected_line(expectation));
 }
 

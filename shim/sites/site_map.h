@@ -22,9 +22,12 @@ struct site_map {
     size_t count;
 };
 
+// Spreads a number's bits over the high ones: 2^64 divided by the golden ratio (Knuth, The Art of Computer Programming 6.4).
+#define SITE_MULTIPLIER UINT64_C(0x9e3779b97f4a7c15)
+
 // Multiplies the bits of both into the high ones, and those back into the low.
 static inline uint64_t site_mix(uint64_t a, uint64_t b) {
-    uint64_t mixed = (a ^ b * UINT64_C(0xc2b2ae3d27d4eb4f)) * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t mixed = (a ^ b * UINT64_C(0xc2b2ae3d27d4eb4f)) * SITE_MULTIPLIER;
     return (mixed ^ mixed >> 32) | 1;
 }
 

@@ -95,9 +95,7 @@ static uint32_t find_slowly(struct thread_state *t) {
 // A stack that is not known may be taken for another until all of it is compared: in a thread's first calls, in some after
 // each stack that was new, as others will be, more often where another stack was expected, and now and then, at distances that
 // have no period.
-static uint32_t spread(const struct thread_state *t) {
-    return (uint32_t)(t->calls * UINT64_C(0x9e3779b97f4a7c15) >> 32);
-}
+static uint32_t spread(const struct thread_state *t) { return (uint32_t)(t->calls * SITE_MULTIPLIER >> 32); }
 
 static void plan_next_comparison(const struct thread_state *t) {
     if (seen.full_comparisons_left && --seen.full_comparisons_left) return;
@@ -167,7 +165,7 @@ bool sites_append(struct thread_state *t) {
     if (unlikely(!seen.calls_to_compare)) return append_after_all(t);
     seen.calls_to_compare--;
     if (unlikely(!stack_is_own(t->stack))) return append_slowly(t, true);
-    uint64_t hash = tree_hash(tree_address(t->stack), tree_to_thread(t->stack));
+    uint64_t hash = tree_hash_at(t->stack);
     const struct tree_path *path = &expected_paths[*expected_number(&seen.expectation, hash)];
     if (unlikely(!tree_has_path(&tree, path, t->stack, hash))) return append_slowly(t, false);
     append(t, path->site);

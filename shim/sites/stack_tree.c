@@ -110,10 +110,9 @@ static struct tree_slot rest_of(const struct tree_slot *slot, uint32_t i, uint64
     return rest;
 }
 
-// Paths behind the hook's key are others from now on.
-static void note_change(struct stack_tree *tree, uintptr_t cfa) {
-    uint64_t hash = tree_hash(tree_address(cfa), tree_to_thread(cfa));
-    atomic_fetch_add_explicit(&tree->changes[hash >> (64 - TREE_GROUP_BITS)], 1, memory_order_release);
+// Paths behind the keys of a group are others from now on.
+static void note_change(struct stack_tree *tree, uint32_t group) {
+    atomic_fetch_add_explicit(&tree->changes[group], 1, memory_order_release);
 }
 
 // The word at a slot's frame i distinguishes stacks from now on: the frames behind lie in a slot of their own.
@@ -123,7 +122,7 @@ static void part_at(struct stack_tree *tree, struct tree_slot *slot, uint32_t i,
     struct tree_slot rest = rest_of(slot, i, tree_key_behind(id, frame->low));
     if (!put(tree, &rest)) return;
     atomic_store_explicit(&slot->part, head, memory_order_release);
-    note_change(tree, cfa);
+    note_change(tree, tree_group(tree_hash_at(cfa)));
 }
 
 // A stack, of which frame `at` is the first that is not that of a slot, its frame i.
@@ -173,8 +172,7 @@ void tree_clear(struct stack_tree *tree) {
     struct tree_slots *old = tree->slots;
     atomic_fetch_add_explicit(&tree->clears, 1, memory_order_release);
     atomic_store_explicit(&tree->slots, NULL, memory_order_release);
-    for (uint32_t group = 0; group < 1 << TREE_GROUP_BITS; group++)
-        atomic_fetch_add_explicit(&tree->changes[group], 1, memory_order_release);
+    for (uint32_t group = 0; group < 1 << TREE_GROUP_BITS; group++) note_change(tree, group);
     tree->taken = 0;
     tree->full = false;
     if (old) site_memory_release(old->slot, old->count * sizeof *old->slot);

@@ -63,11 +63,11 @@ struct tree_path_word {
 // The words by which a search went: as long as no path behind its key changes, a stack that has them ends up at the same slot.
 // A cache line, of which only `changes` may change while others read it.
 struct tree_path {
-    uintptr_t address, to_thread;  // what the key is made of
+    _Alignas(64) uintptr_t address;  // this and the next: what the key is made of
+    uintptr_t to_thread;
     uint32_t site;
     _Atomic uint32_t changes;  // of the key's group, when the search began
     uint32_t count;            // above TREE_PATH_MAX: there are more
-    uint32_t unused;
     struct tree_path_word word[TREE_PATH_MAX];
 };
 _Static_assert(sizeof(struct tree_path) == 64, "a path is a cache line");
@@ -78,7 +78,10 @@ static inline uintptr_t tree_to_thread(uintptr_t cfa) { return (uintptr_t)__buil
 
 // Of what the key is made of, in the high bits.
 static inline uint64_t tree_hash(uintptr_t address, uintptr_t to_thread) {
-    return (address ^ to_thread << 20) * UINT64_C(0x9e3779b97f4a7c15);
+    return (address ^ to_thread << 20) * SITE_MULTIPLIER;
+}
+static inline uint64_t tree_hash_at(uintptr_t cfa) {
+    return tree_hash(tree_address(cfa), tree_to_thread(cfa));
 }
 
 // The key of a hook, whose frame ends at `cfa`.
@@ -91,7 +94,7 @@ static inline uint64_t tree_key_behind(uint32_t id, uint32_t low) { return (uint
 
 // Where a key's search begins. Each level waits for the one before: this is as short as it can be.
 static inline uint64_t tree_start(const struct tree_slots *slots, uint64_t key) {
-    return key * UINT64_C(0x9e3779b97f4a7c15) >> slots->shift;
+    return key * SITE_MULTIPLIER >> slots->shift;
 }
 
 static inline const struct tree_slot *tree_slot_of(const struct tree_slots *slots, uint64_t key) {
@@ -123,9 +126,11 @@ static inline bool tree_slot_matches(const struct tree_slot *slot, uint32_t fram
     return true;
 }
 
+static inline uint32_t tree_group(uint64_t hash) { return (uint32_t)(hash >> (64 - TREE_GROUP_BITS)); }
+
 // Of the keys with such a hash.
 static inline uint32_t tree_changes(const struct stack_tree *tree, uint64_t hash) {
-    return atomic_load_explicit(&tree->changes[hash >> (64 - TREE_GROUP_BITS)], memory_order_acquire);
+    return atomic_load_explicit(&tree->changes[tree_group(hash)], memory_order_acquire);
 }
 
 // Behind the words that there are: a word that each stack of the key has, so that there are always so many to compare.
@@ -134,7 +139,7 @@ static inline void tree_path_begin(struct tree_path *path, const struct stack_tr
     *path = (struct tree_path){
         .address = tree_address(cfa), .to_thread = tree_to_thread(cfa), .word = {own, own, own, own}};
     _Static_assert(TREE_PATH_MAX == 4, "each word has a value");
-    path->changes = tree_changes(tree, tree_hash(path->address, path->to_thread));
+    path->changes = tree_changes(tree, tree_hash_at(cfa));
 }
 
 static inline void tree_path_add(struct tree_path *path, uint32_t place, uint32_t low) {

@@ -1,11 +1,11 @@
 // The return addresses of a stack, innermost first.
 //
-// libgcc's unwinder reads them by the .eh_frame tables: it allocates nothing, and since glibc 2.35 finds the tables without
-// a lock. It takes some hundred nanoseconds a frame. What it found at a return address, how far up the next one lies, mostly
-// holds for ever, so that later walks only add: if every address on the way is known, up to the thread's first frame, they
-// ended where the unwinder would. Where they do not, it is asked again. Most new stacks have their outer frames in common with
-// the last one: where a walk comes to a frame of that, and all its return addresses from there on are still in their places,
-// they are taken over.
+// How far up from a return address the next one lies is read from the .eh_frame tables (frame_size.h), or where the frame is of
+// no fixed size by libgcc's unwinder: it allocates nothing, and since glibc 2.35 finds the tables without a lock, but takes
+// some hundred nanoseconds a frame. It mostly holds for ever, so that later walks only add: if every address on the way is
+// known, up to the thread's first frame, they ended where the unwinder would. Where they do not, it is asked again. Most new
+// stacks have their outer frames in common with the last one: where a walk comes to a frame of that, and all its return
+// addresses from there on are still in their places, they are taken over.
 #ifndef HEAPTAPE_STACK_WALK_H
 #define HEAPTAPE_STACK_WALK_H
 

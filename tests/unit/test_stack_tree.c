@@ -49,9 +49,8 @@ static void lay_out(const struct made *made, struct stack_walk *walk) {
 
 static const uintptr_t words_end = (uintptr_t)&words[WORDS];
 
-static uint64_t hash_of(uintptr_t cfa) { return tree_hash(tree_address(cfa), tree_to_thread(cfa)); }
 static bool has_path(const struct stack_tree *tree, const struct tree_path *path, uintptr_t cfa) {
-    return tree_has_path(tree, path, cfa, hash_of(cfa));
+    return tree_has_path(tree, path, cfa, tree_hash_at(cfa));
 }
 
 // What is found is also guessed, by the same path; a stack that is not there may be taken for one that is.
@@ -238,7 +237,7 @@ static uint32_t turns_expected(struct stack_tree *tree, const struct made *made,
         struct tree_path path;
         lay_out(&made[kinds[turn]], &walk);
         const struct tree_path *next =
-            &expected_paths[*expected_number(&expectation, hash_of(walk.frame[0].cfa))];
+            &expected_paths[*expected_number(&expectation, tree_hash_at(walk.frame[0].cfa))];
         bool is_it = has_path(tree, next, walk.frame[0].cfa);
         assert_int_equal(find(tree, &walk, &path), kinds[turn] + 1);
         if (is_it) assert_int_equal(next->site, kinds[turn] + 1);
