@@ -102,29 +102,30 @@ static inline uint64_t ht_address_step(struct ht_cursor *cursor, uint64_t addres
     return (uint64_t)(distance >> 2) ^ (uint64_t)(distance >> 63);
 }
 
-static inline void ht_append_modifier(struct ht_cursor *cursor, unsigned kind, uint64_t value) {
+// A modifier's record, of a value below 2^48. Returns its bytes.
+static inline uint32_t ht_modifier_of(unsigned kind, uint64_t value, uint64_t *record) {
     unsigned na = ht_field_bits(value);
-    uint64_t head = HT_RAW_MODIFIER | na << 6 | kind << 12;
-    if (na <= 48) {
-        ht_store8(cursor->at, head | value << 16);
-        cursor->at += (16 + na + 7) / 8;
-    } else {
-        ht_append_wide(cursor, HT_RAW_MODIFIER | kind << 12, 0, value, 0, na << 8);
-    }
+    *record = HT_RAW_MODIFIER | na << 6 | kind << 12 | value << 16;
+    return (16 + na + 7) / 8;
 }
 
-// The same, or nothing, by a condition that no processor guesses: small values without a branch.
-HT_ALWAYS_INLINE void ht_append_modifier_if(struct ht_cursor *cursor, bool is_due, unsigned kind,
-                                            uint64_t value) {
-    enum { BITS = 16 };
-    if (__builtin_expect(value >> BITS != 0, 0)) {
-        if (is_due) ht_append_modifier(cursor, kind, value);
+static inline void ht_append_modifier(struct ht_cursor *cursor, unsigned kind, uint64_t value) {
+    if (value >> 48) {
+        ht_append_wide(cursor, HT_RAW_MODIFIER | kind << 12, 0, value, 0, ht_field_bits(value) << 8);
         return;
     }
+    uint64_t record;
+    uint32_t bytes = ht_modifier_of(kind, value, &record);
+    ht_store8(cursor->at, record);
+    cursor->at += bytes;
+}
+
+// Such a record, or nothing, by a condition that no processor guesses: without a branch.
+HT_ALWAYS_INLINE void ht_append_modifier_if(struct ht_cursor *cursor, bool is_due, uint64_t record,
+                                            uint32_t bytes) {
     uint64_t mask = -(uint64_t)is_due;
-    // Nothing: the zeros that are there.
-    ht_store8(cursor->at, mask & (HT_RAW_MODIFIER | BITS << 6 | kind << 12 | value << 16));
-    cursor->at += mask & (2 + BITS / 8);
+    ht_store8(cursor->at, mask & record);  // nothing: the zeros that are there
+    cursor->at += mask & bytes;
 }
 
 // An address's low bits, rarely set, travel as a modifier.

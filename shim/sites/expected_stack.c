@@ -1,7 +1,9 @@
 #include "expected_stack.h"
 
+#include <stddef.h>
 #include <string.h>
 
+#include "raw_append.h"
 #include "site_map.h"
 
 enum { TABLES = 64, PLACES = 1 << 14, PATHS_AT_PLACE = 2, PATHS_MAX = 1 << 16 };
@@ -10,11 +12,11 @@ enum { TABLES = 64, PLACES = 1 << 14, PATHS_AT_PLACE = 2, PATHS_MAX = 1 << 16 };
 static struct memory {
     struct expected_line table[TABLES][1 << EXPECTED_LINE_BITS];
     _Atomic uint16_t last[PLACES][PATHS_AT_PLACE];  // that were kept there
-    struct tree_path path[PATHS_MAX];               // in the order in which they were kept
+    struct expected_path path[PATHS_MAX];           // in the order in which they were kept
 } *memory;
 static _Atomic uint32_t kept = 1;
 
-const struct tree_path *expected_paths;
+const struct expected_path *expected_paths;
 
 void expected_start(void) {
     memory = site_memory_sparse(sizeof *memory);
@@ -24,37 +26,49 @@ void expected_start(void) {
 // Threads may come and go without end. Those that share a table expect the wrong stack more often, and nothing else.
 bool expected_begin(struct expectation *expectation) {
     static _Atomic uint32_t begun;
-    if (memory) expectation->table = memory->table[atomic_fetch_add(&begun, 1) % TABLES];
+    if (memory) {
+        expectation->table = memory->table[atomic_fetch_add(&begun, 1) % TABLES];
+        expectation->line = expectation->table;
+    }
     return memory;
 }
 
-static bool same_words(const struct tree_path *one, const struct tree_path *other) {
-    return one->site == other->site && one->address == other->address && one->to_thread == other->to_thread &&
-           one->count == other->count && !memcmp(one->word, other->word, sizeof one->word);
+static bool same(const struct expected_path *kept_path, const struct tree_found *found) {
+    size_t from = offsetof(struct tree_path, address);
+    return kept_path->site == found->site &&
+           !memcmp((const char *)&kept_path->path + from, (const char *)&found->path + from,
+                   sizeof found->path - from);
+}
+
+static struct expected_path with_record(const struct tree_found *found) {
+    struct expected_path path = {
+        .path = found->path, .mark = expected_mark(found->site), .site = found->site};
+    path.modifier_bytes = ht_modifier_of(HT_MODIFIER_SITE, found->site, &path.modifier);
+    return path;
 }
 
 // The number of the path as it is kept; 0: it is not. A path that others read is never written again, but for its `changes`.
-static uint16_t keep(const struct tree_path *path) {
-    if (path->count > TREE_PATH_MAX) return 0;
+static uint16_t keep(const struct tree_found *found) {
+    if (found->words > TREE_PATH_MAX) return 0;
     // A site has one path for each distance of its stack from what libc knows of the thread. Where several took turns at one
     // place, each turn would use up a path.
-    _Atomic uint16_t *last = memory->last[site_mix(path->site, path->to_thread) / 2 % PLACES];
+    _Atomic uint16_t *last = memory->last[site_mix(found->site, found->path.to_thread) / 2 % PLACES];
     for (unsigned i = 0; i < PATHS_AT_PLACE; i++) {
         uint16_t number = atomic_load_explicit(&last[i], memory_order_acquire);
-        if (!number || !same_words(&memory->path[number], path)) continue;
-        memory->path[number].changes = path->changes;
+        if (!number || !same(&memory->path[number], found)) continue;
+        memory->path[number].path.changes = found->path.changes;
         return number;
     }
     uint32_t at = atomic_load_explicit(&kept, memory_order_relaxed);
     if (at >= PATHS_MAX || !atomic_compare_exchange_strong(&kept, &at, at + 1)) return 0;
-    memcpy(&memory->path[at], path, sizeof *path);
+    memory->path[at] = with_record(found);
     atomic_store_explicit(&last[at % PATHS_AT_PLACE], (uint16_t)at, memory_order_release);
     return (uint16_t)at;
 }
 
-void expected_other(const struct expectation *expectation, const struct tree_path *path) {
-    uint16_t number = expectation->table ? keep(path) : 0;
-    if (number) *expected_number(expectation, tree_hash(path->address, path->to_thread)) = number;
+void expected_other(const struct expectation *expectation, const struct tree_found *found) {
+    uint16_t number = expectation->table ? keep(found) : 0;
+    if (number) *expected_number(expectation, found->hash) = number;
 }
 
 void expected_give_up_space(void) {

@@ -20,12 +20,24 @@ struct expected_line {
 // expected.
 struct expectation {
     struct expected_line *table;  // NULL: the thread does not expect anything
-    uint32_t last_site;
-    uint64_t mixed;  // the last two sites
+    uint64_t last;                // the last site's mark
+    struct expected_line *line;   // by the last two sites
+    uint64_t mixed;               // their marks
 };
 
+// A stack that may be expected, and what its call needs. A cache line, of which only the path's `changes` may change while
+// others read it.
+struct expected_path {
+    _Alignas(64) struct tree_path path;
+    uint64_t mark;      // expected_mark() of the site
+    uint64_t modifier;  // the record of the site
+    uint32_t modifier_bytes;
+    uint32_t site;
+};
+_Static_assert(sizeof(struct expected_path) == 64, "an expected path is a cache line");
+
 // By number. The first one is that of no stack.
-extern HIDDEN const struct tree_path *expected_paths;
+extern HIDDEN const struct expected_path *expected_paths;
 
 // Before the first recording of the process.
 HIDDEN void expected_start(void);
@@ -34,25 +46,25 @@ HIDDEN void expected_give_up_space(void);
 // The calling thread begins to expect stacks. False: there is no memory.
 HIDDEN bool expected_begin(struct expectation *expectation);
 
-static inline struct expected_line *expected_line(const struct expectation *expectation) {
-    return &expectation->table[expectation->mixed >> (64 - EXPECTED_LINE_BITS)];
-}
-
 // Where the number of the path lies that is expected of a hook whose key has such a hash.
 static inline uint16_t *expected_number(const struct expectation *expectation, uint64_t hash) {
-    uint64_t place = (hash + (expectation->mixed << EXPECTED_LINE_BITS)) >> (64 - EXPECTED_PLACE_BITS);
-    return &expected_line(expectation)->path_number[place];
+    return &expectation->line->path_number[(hash ^ expectation->mixed) >> (64 - EXPECTED_PLACE_BITS)];
 }
 
 // It was another one, which is expected next time.
-HIDDEN void expected_other(const struct expectation *expectation, const struct tree_path *path);
+HIDDEN void expected_other(const struct expectation *expectation, const struct tree_found *found);
 
-// What comes next comes after this site. The line that it needs is fetched while the program works.
-static inline void expected_after(struct expectation *expectation, uint32_t site) {
-    uint64_t sites = (uint64_t)expectation->last_site << 32 | site;
-    expectation->last_site = site;
-    expectation->mixed = sites * SITE_MULTIPLIER;
-    __builtin_prefetch(expected_line(expectation));
+// A site's number, its bits spread.
+static inline uint64_t expected_mark(uint32_t site) { return site * SITE_MULTIPLIER; }
+
+// What comes next comes after the site with this mark. The line that it needs is fetched while the program works.
+static inline void expected_after(struct expectation *expectation, uint64_t mark) {
+    uint64_t mixed = mark ^ (expectation->last << 32 | expectation->last >> 32);
+    expectation->last = mark;
+    expectation->mixed = mixed;
+    // By other bits than the place in it.
+    expectation->line = &expectation->table[(uint32_t)mixed >> (32 - EXPECTED_LINE_BITS)];
+    __builtin_prefetch(expectation->line);
 }
 
 #endif

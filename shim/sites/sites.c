@@ -19,7 +19,7 @@ enum {
 
 // Of a thread. With `calls_to_compare` alone the fast path knows whether to compare all of a stack.
 static __thread struct {
-    uint32_t calls_to_compare;       // without comparing all
+    int32_t calls_to_compare;        // without comparing all
     uint32_t full_comparisons_left;  // that are made one after the other
     uint32_t clears;                 // of the tree, until it was last searched
     struct expectation expectation;
@@ -98,9 +98,10 @@ static uint32_t find_slowly(struct thread_state *t) {
 static uint32_t spread(const struct thread_state *t) { return (uint32_t)(t->calls * SITE_MULTIPLIER >> 32); }
 
 static void plan_next_comparison(const struct thread_state *t) {
+    seen.calls_to_compare = 0;
     if (seen.full_comparisons_left && --seen.full_comparisons_left) return;
     if (!seen.expectation.table && !expected_begin(&seen.expectation)) return;
-    seen.calls_to_compare = spread(t) % (2 * COMPARED_ALL_EVERY);
+    seen.calls_to_compare = (int32_t)(spread(t) % (2 * COMPARED_ALL_EVERY));
 }
 
 // Another thread may have cleared the tree: of the stacks that there were, most are not in it, as at first.
@@ -115,12 +116,12 @@ static bool tree_was_cleared(void) {
 
 // By all of the stack, in the tree or by a walk.
 static uint32_t find_surely(struct thread_state *t) {
-    struct tree_path path;
+    struct tree_found found;
     bool own = stack_is_own(t->stack);
     tree_was_cleared();
-    uint32_t site = own ? tree_find(&tree, t->stack, own_stack.end, &path) : 0;
+    uint32_t site = own ? tree_find(&tree, t->stack, own_stack.end, &found) : 0;
     if (site) {
-        expected_other(&seen.expectation, &path);
+        expected_other(&seen.expectation, &found);
         return site;
     }
     if (seen.full_comparisons_left < COMPARED_ALL_AFTER_NEW)
@@ -131,17 +132,24 @@ static uint32_t find_surely(struct thread_state *t) {
 
 // By the words by which stacks part alone. 0: it is not known, or all of it is to be compared.
 static uint32_t find_unexpected(const struct thread_state *t) {
-    struct tree_path path;
+    struct tree_found found;
     if (spread(t) < UINT32_MAX / COMPARED_ALL_OF_UNEXPECTED || tree_was_cleared()) return 0;
-    uint32_t site = tree_guess(&tree, t->stack, own_stack.end, &path);
-    if (site) expected_other(&seen.expectation, &path);
+    uint32_t site = tree_guess(&tree, t->stack, own_stack.end, &found);
+    if (site) expected_other(&seen.expectation, &found);
     return site;
 }
 
-static inline void append(struct thread_state *t, uint32_t site) {
-    expected_after(&seen.expectation, site);
-    ht_append_modifier_if(&t->cursor, site != t->site, HT_MODIFIER_SITE, site);
+static void append(struct thread_state *t, uint32_t site) {
+    expected_after(&seen.expectation, expected_mark(site));
+    if (site != t->site) ht_append_modifier(&t->cursor, HT_MODIFIER_SITE, site);
     t->site = site;
+}
+
+static inline void append_expected(struct thread_state *t, const struct expected_path *expected) {
+    expected_after(&seen.expectation, expected->mark);
+    ht_append_modifier_if(&t->cursor, expected->site != t->site, expected->modifier,
+                          expected->modifier_bytes);
+    t->site = expected->site;
 }
 
 // The whole stack is to be compared, or is not the expected one.
@@ -162,13 +170,12 @@ static __attribute__((noinline)) bool append_after_all(struct thread_state *t) {
 }
 
 bool sites_append(struct thread_state *t) {
-    if (unlikely(!seen.calls_to_compare)) return append_after_all(t);
-    seen.calls_to_compare--;
+    if (unlikely(--seen.calls_to_compare < 0)) return append_after_all(t);
     if (unlikely(!stack_is_own(t->stack))) return append_slowly(t, true);
-    uint64_t hash = tree_hash_at(t->stack);
-    const struct tree_path *path = &expected_paths[*expected_number(&seen.expectation, hash)];
-    if (unlikely(!tree_has_path(&tree, path, t->stack, hash))) return append_slowly(t, false);
-    append(t, path->site);
+    struct tree_hook hook = tree_hook(t->stack);
+    const struct expected_path *expected = &expected_paths[*expected_number(&seen.expectation, hook.hash)];
+    if (unlikely(!tree_has_path(&tree, &expected->path, &hook))) return append_slowly(t, false);
+    append_expected(t, expected);
     return true;
 }
 

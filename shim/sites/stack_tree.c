@@ -122,7 +122,7 @@ static void part_at(struct stack_tree *tree, struct tree_slot *slot, uint32_t i,
     struct tree_slot rest = rest_of(slot, i, tree_key_behind(id, frame->low));
     if (!put(tree, &rest)) return;
     atomic_store_explicit(&slot->part, head, memory_order_release);
-    note_change(tree, tree_group(tree_hash_at(cfa)));
+    note_change(tree, tree_group(tree_hook(cfa).hash));
 }
 
 // A stack, of which frame `at` is the first that is not that of a slot, its frame i.
@@ -149,7 +149,8 @@ void tree_insert(struct stack_tree *tree, const struct stack_walk *walk, uint32_
     enum { SLOTS_MAX = 2 };
     if (!has_room(tree, SLOTS_MAX)) return;
     if (!walk->regular || !has_places(walk)) site = 0;
-    uint64_t key = tree_key(walk->frame[0].cfa);
+    struct tree_hook hook = tree_hook(walk->frame[0].cfa);
+    uint64_t key = tree_key(&hook);
     uint32_t at = 1;  // frames that the key stands for
     for (;;) {
         struct tree_slot *slot = (struct tree_slot *)tree_slot_of(tree->slots, key), leaf;

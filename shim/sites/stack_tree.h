@@ -47,30 +47,29 @@ struct tree_slots {
 };
 
 struct stack_tree {
+    _Atomic uint32_t changes[1 << TREE_GROUP_BITS];  // of the paths behind a group of keys
     struct tree_slots *_Atomic slots;  // where it grows, who still reads the old ones finds nothing
     size_t taken;
     uint32_t ids;
-    bool full;                                       // there is no memory to grow
-    _Atomic uint32_t clears;                         // how often all of it was forgotten
-    _Atomic uint32_t changes[1 << TREE_GROUP_BITS];  // of the paths behind a group of keys
-};
-
-struct tree_path_word {
-    int32_t place;  // from the hook's cfa on
-    uint32_t low;
+    bool full;                // there is no memory to grow
+    _Atomic uint32_t clears;  // how often all of it was forgotten
 };
 
 // The words by which a search went: as long as no path behind its key changes, a stack that has them ends up at the same slot.
-// A cache line, of which only `changes` may change while others read it.
 struct tree_path {
-    _Alignas(64) uintptr_t address;  // this and the next: what the key is made of
-    uintptr_t to_thread;
-    uint32_t site;
-    _Atomic uint32_t changes;  // of the key's group, when the search began
-    uint32_t count;            // above TREE_PATH_MAX: there are more
-    struct tree_path_word word[TREE_PATH_MAX];
+    _Atomic uint32_t changes;       // of the key's group, when the search began
+    uint32_t address;               // the low half of the one that the key is made of
+    uintptr_t to_thread;            // and the rest of the key
+    uint16_t place[TREE_PATH_MAX];  // in units of 8 bytes, from where `address` lies
+    uint32_t low[TREE_PATH_MAX];
 };
-_Static_assert(sizeof(struct tree_path) == 64, "a path is a cache line");
+
+struct tree_found {
+    struct tree_path path;
+    uint64_t hash;   // of the key
+    uint32_t site;   // 0: the stack is not known
+    uint32_t words;  // above TREE_PATH_MAX: the path is a part
+};
 
 static inline uintptr_t tree_address(uintptr_t cfa) { return ((const uintptr_t *)cfa)[-1]; }
 // All threads that libc made have their stack at the same distance from what it knows of them.
@@ -80,13 +79,18 @@ static inline uintptr_t tree_to_thread(uintptr_t cfa) { return (uintptr_t)__buil
 static inline uint64_t tree_hash(uintptr_t address, uintptr_t to_thread) {
     return (address ^ to_thread << 20) * SITE_MULTIPLIER;
 }
-static inline uint64_t tree_hash_at(uintptr_t cfa) {
-    return tree_hash(tree_address(cfa), tree_to_thread(cfa));
-}
 
-// The key of a hook, whose frame ends at `cfa`.
-static inline uint64_t tree_key(uintptr_t cfa) {
-    return site_mix(tree_address(cfa), tree_to_thread(cfa)) | UINT64_C(1) << 63;
+// A hook, whose frame ends at `cfa`: what its key is made of.
+struct tree_hook {
+    uintptr_t cfa, address, to_thread;
+    uint64_t hash;
+};
+static inline struct tree_hook tree_hook(uintptr_t cfa) {
+    uintptr_t address = tree_address(cfa), to_thread = tree_to_thread(cfa);
+    return (struct tree_hook){cfa, address, to_thread, tree_hash(address, to_thread)};
+}
+static inline uint64_t tree_key(const struct tree_hook *hook) {
+    return site_mix(hook->address, hook->to_thread) | UINT64_C(1) << 63;
 }
 
 // That of a slot behind another one.
@@ -110,8 +114,9 @@ static inline const struct tree_frame *tree_frame_of(const struct tree_slot *slo
     return i < TREE_FRAMES_IN_SLOT ? &slot->first[i] : &slot->more[i - TREE_FRAMES_IN_SLOT];
 }
 
-static inline uint32_t tree_word(uintptr_t cfa, int64_t place) {
-    return *(const volatile uint32_t *)(cfa + (uintptr_t)place);
+static inline uint32_t tree_word(uintptr_t cfa, uintptr_t place) {
+    typedef const uint32_t __attribute__((may_alias)) word;
+    return *(word *)(cfa + place);
 }
 
 // Does the stack have so many of the slot's frames?
@@ -133,46 +138,49 @@ static inline uint32_t tree_changes(const struct stack_tree *tree, uint64_t hash
     return atomic_load_explicit(&tree->changes[tree_group(hash)], memory_order_acquire);
 }
 
-// Behind the words that there are: a word that each stack of the key has, so that there are always so many to compare.
-static inline void tree_path_begin(struct tree_path *path, const struct stack_tree *tree, uintptr_t cfa) {
-    const struct tree_path_word own = {-8, (uint32_t)tree_address(cfa)};
-    *path = (struct tree_path){
-        .address = tree_address(cfa), .to_thread = tree_to_thread(cfa), .word = {own, own, own, own}};
+// Behind the words that there are comes the one that each stack of the key has: there are always so many to compare.
+static inline void tree_found_begin(struct tree_found *found, const struct stack_tree *tree,
+                                    const struct tree_hook *hook) {
+    uint32_t own = (uint32_t)hook->address;
+    *found = (struct tree_found){.hash = hook->hash};
+    found->path =
+        (struct tree_path){.address = own, .to_thread = hook->to_thread, .low = {own, own, own, own}};
     _Static_assert(TREE_PATH_MAX == 4, "each word has a value");
-    path->changes = tree_changes(tree, tree_hash_at(cfa));
+    found->path.changes = tree_changes(tree, hook->hash);
 }
 
-static inline void tree_path_add(struct tree_path *path, uint32_t place, uint32_t low) {
-    if (path->count > TREE_PATH_MAX) return;
-    if (path->count < TREE_PATH_MAX) path->word[path->count] = (struct tree_path_word){(int32_t)place, low};
-    path->count++;
+static inline void tree_found_add(struct tree_found *found, uint32_t place, uint32_t low) {
+    uint32_t units = place / 8 + 1, i = found->words;
+    if (units > UINT16_MAX) found->words = TREE_PATH_MAX;
+    if (found->words <= TREE_PATH_MAX) found->words++;
+    if (found->words > TREE_PATH_MAX) return;
+    found->path.place[i] = (uint16_t)units;
+    found->path.low[i] = low;
 }
 
-// Does a search for the stack of the hook whose frame ends at `cfa`, on the thread's own stack, go by these words? All are
-// compared, without a branch: paths of different lengths follow each other, and a branch that is mispredicted takes longer than
-// a word. None lies beyond the stack's end, as none did where the path was found: the end is at the same distance from there.
-// `hash` is that of its key, so that no load waits for the path.
-static inline bool tree_has_path(const struct stack_tree *tree, const struct tree_path *path, uintptr_t cfa,
-                                 uint64_t hash) {
-    uint32_t changes = tree_changes(tree, hash);
-    if (path->address != tree_address(cfa) || path->to_thread != tree_to_thread(cfa) ||
-        path->changes != changes)
-        return false;
-    uint32_t differ = 0;
+// Does a search for the hook's stack, which is the thread's own, go by these words? All are compared, without a branch: paths of
+// different lengths follow each other, and a branch that is mispredicted takes longer than a word. None lies beyond the stack's
+// end, as none did where the path was found: the end is at the same distance from there.
+static inline bool tree_has_path(const struct stack_tree *tree, const struct tree_path *path,
+                                 const struct tree_hook *hook) {
+    uint32_t changes = tree_changes(tree, hook->hash);
+    if (path->to_thread != hook->to_thread || path->changes != changes) return false;
+    uint32_t differ = (uint32_t)hook->address ^ path->address;
 #pragma GCC unroll 4
     for (uint32_t i = 0; i < TREE_PATH_MAX; i++)
-        differ |= tree_word(cfa, path->word[i].place) ^ path->word[i].low;
+        differ |= tree_word(hook->cfa - 8, 8 * (uintptr_t)path->place[i]) ^ path->low[i];
     return !differ;
 }
 
 // Goes by the words by which the known stacks part, and compares all the others too, or none of them.
 static inline __attribute__((always_inline)) uint32_t tree_search(const struct stack_tree *tree,
                                                                   uintptr_t cfa, uintptr_t end, bool compares,
-                                                                  struct tree_path *path) {
-    tree_path_begin(path, tree, cfa);
+                                                                  struct tree_found *found) {
+    struct tree_hook hook = tree_hook(cfa);
+    tree_found_begin(found, tree, &hook);
     const struct tree_slots *slots = atomic_load_explicit(&tree->slots, memory_order_acquire);
     if (unlikely(!slots)) return 0;
-    for (uint64_t key = tree_key(cfa);;) {
+    for (uint64_t key = tree_key(&hook);;) {
         const struct tree_slot *slot = tree_slot_of(slots, key);
         if (unlikely(!slot)) return 0;
         struct tree_part part = atomic_load_explicit(&slot->part, memory_order_acquire);
@@ -182,11 +190,11 @@ static inline __attribute__((always_inline)) uint32_t tree_search(const struct s
         if (!place) {
             // Read last: 0 where the slots became old ones meanwhile.
             atomic_thread_fence(memory_order_acquire);
-            path->site = atomic_load_explicit(&slot->site, memory_order_relaxed);
-            return path->site;
+            found->site = atomic_load_explicit(&slot->site, memory_order_relaxed);
+            return found->site;
         }
         uint32_t low = tree_word(cfa, place);
-        tree_path_add(path, place, low);
+        tree_found_add(found, place, low);
         key = tree_key_behind(part.id, low);
     }
 }
@@ -194,14 +202,14 @@ static inline __attribute__((always_inline)) uint32_t tree_search(const struct s
 // The number of the stack of the hook whose frame ends at `cfa`, on a stack that ends at `end`, and the path to it; 0: it is
 // not in the tree.
 static inline uint32_t tree_find(const struct stack_tree *tree, uintptr_t cfa, uintptr_t end,
-                                 struct tree_path *path) {
-    return tree_search(tree, cfa, end, true, path);
+                                 struct tree_found *found) {
+    return tree_search(tree, cfa, end, true, found);
 }
 
 // The same in less time: a stack that is not known may be taken for another.
 static inline uint32_t tree_guess(const struct stack_tree *tree, uintptr_t cfa, uintptr_t end,
-                                  struct tree_path *path) {
-    return tree_search(tree, cfa, end, false, path);
+                                  struct tree_found *found) {
+    return tree_search(tree, cfa, end, false, found);
 }
 
 // Puts a stack into the tree, by one thread at a time. Not one that has no site or is not regular, and not one whose frames lie

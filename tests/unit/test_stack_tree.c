@@ -50,17 +50,18 @@ static void lay_out(const struct made *made, struct stack_walk *walk) {
 static const uintptr_t words_end = (uintptr_t)&words[WORDS];
 
 static bool has_path(const struct stack_tree *tree, const struct tree_path *path, uintptr_t cfa) {
-    return tree_has_path(tree, path, cfa, tree_hash_at(cfa));
+    struct tree_hook hook = tree_hook(cfa);
+    return tree_has_path(tree, path, &hook);
 }
 
 // What is found is also guessed, by the same path; a stack that is not there may be taken for one that is.
-static uint32_t find(const struct stack_tree *tree, const struct stack_walk *walk, struct tree_path *path) {
+static uint32_t find(const struct stack_tree *tree, const struct stack_walk *walk, struct tree_found *found) {
     uintptr_t cfa = walk->frame[0].cfa;
-    uint32_t found = tree_find(tree, cfa, words_end, path);
-    if (!found) return 0;
-    assert_int_equal(tree_guess(tree, cfa, words_end, path), found);
-    assert_true(path->count > TREE_PATH_MAX || has_path(tree, path, cfa));
-    return found;
+    uint32_t site = tree_find(tree, cfa, words_end, found);
+    if (!site) return 0;
+    assert_int_equal(tree_guess(tree, cfa, words_end, found), site);
+    assert_true(found->words > TREE_PATH_MAX || has_path(tree, &found->path, cfa));
+    return site;
 }
 
 static void make(struct made *made, uint32_t *state) {
@@ -83,34 +84,34 @@ static void test_every_find_is_right_or_none(void **unused) {
     (void)unused;
     static struct made made[STACKS];
     static struct stack_walk walk;
-    struct tree_path path;
+    struct tree_found found;
     struct stack_tree tree = {0};
-    uint32_t state = 20817, found = 0;
+    uint32_t state = 20817, right = 0;
     for (uint32_t n = 0; n < STACKS; n++) {
         make(&made[n], &state);
         lay_out(&made[n], &walk);
         uint32_t site = 1;
         while (site <= n && !same(&made[site - 1], &made[n])) site++;
-        uint32_t before = find(&tree, &walk, &path);
+        uint32_t before = find(&tree, &walk, &found);
         assert_true(before == 0 || before == site);
         if (!before) tree_insert(&tree, &walk, site);
-        uint32_t after = find(&tree, &walk, &path);
+        uint32_t after = find(&tree, &walk, &found);
         assert_true(after == 0 || after == site);
-        found += after == site;
+        right += after == site;
     }
     // Not those where one stack ends, or has a frame elsewhere, while another goes on.
-    assert_true(found > STACKS / 4);
+    assert_true(right > STACKS / 4);
     for (uint32_t n = 0, again = 0; n < STACKS; n++) {
         lay_out(&made[n], &walk);
-        uint32_t site = find(&tree, &walk, &path);
+        uint32_t site = find(&tree, &walk, &found);
         if (site) assert_true(same(&made[site - 1], &made[n]));
         again += site != 0;
-        if (n == STACKS - 1) assert_true(again >= found);
+        if (n == STACKS - 1) assert_true(again >= right);
     }
     tree_clear(&tree);
     for (uint32_t n = 0; n < STACKS; n++) {
         lay_out(&made[n], &walk);
-        assert_int_equal(find(&tree, &walk, &path), 0);
+        assert_int_equal(find(&tree, &walk, &found), 0);
     }
 }
 
@@ -118,7 +119,7 @@ static void test_every_find_is_right_or_none(void **unused) {
 static void test_all_are_found(void **unused) {
     (void)unused;
     static struct stack_walk walk;
-    struct tree_path path;
+    struct tree_found found;
     struct stack_tree tree = {0};
     for (uint32_t n = 0; n < STACKS; n++)
         for (int pass = 0; pass < 2; pass++) {
@@ -128,11 +129,11 @@ static void test_all_are_found(void **unused) {
                 cfa[-1] = 0x401000 + digit;
                 walk.frame[i] = (struct stack_frame){cfa[-1], (uintptr_t)cfa};
             }
-            if (pass) assert_int_equal(find(&tree, &walk, &path), n % 1024 + 1);
-            else if (!find(&tree, &walk, &path)) tree_insert(&tree, &walk, n % 1024 + 1);
+            if (pass) assert_int_equal(find(&tree, &walk, &found), n % 1024 + 1);
+            else if (!find(&tree, &walk, &found)) tree_insert(&tree, &walk, n % 1024 + 1);
         }
     // A stack that ends sooner is none of them, and is not read beyond its end.
-    assert_int_equal(tree_find(&tree, walk.frame[0].cfa, walk.frame[20].cfa, &path), 0);
+    assert_int_equal(tree_find(&tree, walk.frame[0].cfa, walk.frame[20].cfa, &found), 0);
 }
 
 // Of so many frames, the last ones a few words further up.
@@ -156,7 +157,7 @@ static void test_frames_elsewhere_are_not_guessed(void **unused) {
     (void)unused;
     for (uint32_t kind = 0; kind < sizeof other / sizeof *other; kind++) {
         struct stack_walk walk;
-        struct tree_path path;
+        struct tree_found found;
         struct stack_tree tree = {0};
         lay_out_shifted(&walk, 8, 0);
         tree_insert(&tree, &walk, 1);
@@ -164,15 +165,15 @@ static void test_frames_elsewhere_are_not_guessed(void **unused) {
         walk.regular = other[kind].regular;
         tree_insert(&tree, &walk, other[kind].site);
         uintptr_t cfa = walk.frame[0].cfa;
-        assert_int_equal(tree_find(&tree, cfa, words_end, &path), 0);
-        assert_int_equal(tree_guess(&tree, cfa, words_end, &path), 0);
+        assert_int_equal(tree_find(&tree, cfa, words_end, &found), 0);
+        assert_int_equal(tree_guess(&tree, cfa, words_end, &found), 0);
         lay_out_shifted(&walk, 8, 0);
-        assert_int_equal(find(&tree, &walk, &path), 1);
+        assert_int_equal(find(&tree, &walk, &found), 1);
     }
 }
 
-static uint32_t changes_of(const struct stack_tree *tree, const struct tree_path *path) {
-    return tree_changes(tree, tree_hash(path->address, path->to_thread));
+static uint32_t changes_of(const struct stack_tree *tree, const struct tree_found *kept) {
+    return tree_changes(tree, kept->hash);
 }
 
 // Paths that were kept while the tree grew: one that still holds leads where a search does.
@@ -181,48 +182,44 @@ static void test_a_path_that_holds_leads_where_a_search_does(void **unused) {
     enum { KEPT = 300 };
     static struct made made[KEPT];
     static struct stack_walk walk;
-    static struct tree_path kept[KEPT];
-    static uint32_t site_of[KEPT];
+    static struct tree_found kept[KEPT];
     struct stack_tree tree = {0};
     uint32_t state = 20817, paths = 0, held = 0, changed = 0;
     for (uint32_t n = 0; n < KEPT; n++) {
-        struct tree_path path;
+        struct tree_found found;
         make(&made[n], &state);
         lay_out(&made[n], &walk);
-        if (!find(&tree, &walk, &path)) tree_insert(&tree, &walk, n + 1);
-        uint32_t site = find(&tree, &walk, &path);
-        if (site && path.count <= TREE_PATH_MAX) kept[paths] = path, site_of[paths++] = site;
+        if (!find(&tree, &walk, &found)) tree_insert(&tree, &walk, n + 1);
+        uint32_t site = find(&tree, &walk, &found);
+        if (site && found.words <= TREE_PATH_MAX) kept[paths++] = found;
         for (uint32_t m = 0; m <= n; m++) {
             lay_out(&made[m], &walk);
             uintptr_t cfa = walk.frame[0].cfa;
-            uint32_t guess = tree_guess(&tree, cfa, words_end, &path);
+            uint32_t guess = tree_guess(&tree, cfa, words_end, &found);
             for (uint32_t i = 0; i < paths; i++) {
-                if (!has_path(&tree, &kept[i], cfa)) continue;
-                assert_int_equal(guess, site_of[i]);
+                if (!has_path(&tree, &kept[i].path, cfa)) continue;
+                assert_int_equal(guess, kept[i].site);
                 held++;
             }
         }
     }
-    for (uint32_t i = 0; i < paths; i++) changed += kept[i].changes != changes_of(&tree, &kept[i]);
+    for (uint32_t i = 0; i < paths; i++) changed += kept[i].path.changes != changes_of(&tree, &kept[i]);
     assert_true(held > paths && changed > 0 && changed < paths);
     tree_clear(&tree);
-    for (uint32_t i = 0; i < paths; i++) assert_int_not_equal(kept[i].changes, changes_of(&tree, &kept[i]));
+    for (uint32_t i = 0; i < paths; i++)
+        assert_int_not_equal(kept[i].path.changes, changes_of(&tree, &kept[i]));
 }
 
 // So many different stacks, numbered from 1 on.
 static void insert_kinds(struct stack_tree *tree, struct made *made, uint32_t kinds, uint32_t *state) {
     static struct stack_walk walk;
     for (uint32_t n = 0; n < kinds; n++) {
-        struct tree_path path;
+        struct tree_found found;
         do make(&made[n], state), lay_out(&made[n], &walk);
-        while (find(tree, &walk, &path));
+        while (find(tree, &walk, &found));
         tree_insert(tree, &walk, n + 1);
-        assert_int_equal(find(tree, &walk, &path), n + 1);
+        assert_int_equal(find(tree, &walk, &found), n + 1);
     }
-}
-
-static uint16_t *number_of(const struct expectation *expectation, const struct tree_path *path) {
-    return expected_number(expectation, tree_hash(path->address, path->to_thread));
 }
 
 // How often of so many turns was the stack expected? Never was another one.
@@ -234,15 +231,15 @@ static uint32_t turns_expected(struct stack_tree *tree, const struct made *made,
     expected_start();
     assert_true(expected_begin(&expectation));
     for (uint32_t turn = 0; turn < turns; turn++) {
-        struct tree_path path;
+        struct tree_found found;
         lay_out(&made[kinds[turn]], &walk);
-        const struct tree_path *next =
-            &expected_paths[*expected_number(&expectation, tree_hash_at(walk.frame[0].cfa))];
-        bool is_it = has_path(tree, next, walk.frame[0].cfa);
-        assert_int_equal(find(tree, &walk, &path), kinds[turn] + 1);
+        struct tree_hook hook = tree_hook(walk.frame[0].cfa);
+        const struct expected_path *next = &expected_paths[*expected_number(&expectation, hook.hash)];
+        bool is_it = tree_has_path(tree, &next->path, &hook);
+        assert_int_equal(find(tree, &walk, &found), kinds[turn] + 1);
         if (is_it) assert_int_equal(next->site, kinds[turn] + 1);
-        else expected_other(&expectation, &path);
-        expected_after(&expectation, kinds[turn] + 1);
+        else expected_other(&expectation, &found);
+        expected_after(&expectation, expected_mark(kinds[turn] + 1));
         expected += is_it;
     }
     return expected;
@@ -289,34 +286,34 @@ static void test_paths_that_take_turns_use_up_nothing(void **unused) {
     expected_start();
     assert_true(expected_begin(&expectation));
     for (uint32_t turn = 0; turn < TURNS; turn++) {
-        struct tree_path path = {.site = turn % SITES + 1,
-                                 .to_thread = 4096 + 64 * (turn / SITES % DISTANCES)};
-        expected_other(&expectation, &path);
-        expected_after(&expectation, path.site);
+        struct tree_found found = {.site = turn % SITES + 1,
+                                   .path.to_thread = 4096 + 64 * (turn / SITES % DISTANCES)};
+        expected_other(&expectation, &found);
+        expected_after(&expectation, expected_mark(found.site));
     }
     assert_true(expected_begin(&later));
     for (uint32_t turn = 0; turn < 8; turn++) {
-        struct tree_path path = {.site = SITES + 1 + turn % 2, .address = 4096};
-        uint16_t number = *number_of(&later, &path);
-        if (turn >= 6) assert_int_equal(expected_paths[number].site, path.site);
-        expected_other(&later, &path);
-        expected_after(&later, path.site);
+        struct tree_found found = {.site = SITES + 1 + turn % 2, .path.address = 4096};
+        uint16_t number = *expected_number(&later, found.hash);
+        if (turn >= 6) assert_int_equal(expected_paths[number].site, found.site);
+        expected_other(&later, &found);
+        expected_after(&later, expected_mark(found.site));
     }
 }
 
 // Their places are gone: what was kept stays, and nothing is kept any more.
 static void test_space_given_up(void **unused) {
     struct expectation expectation = {0};
-    struct tree_path kept = {.site = 1, .address = 4096}, late = {.site = 2, .address = 8192};
+    struct tree_found kept = {.site = 1, .hash = UINT64_C(1) << 63}, late = {.site = 2};
     (void)unused;
     expected_start();
     assert_true(expected_begin(&expectation));
     expected_other(&expectation, &kept);
-    uint16_t number = *number_of(&expectation, &kept);
+    uint16_t number = *expected_number(&expectation, kept.hash);
     for (int i = 0; i < 2; i++) {
         expected_give_up_space();
         expected_other(&expectation, &late);
-        assert_int_equal(*number_of(&expectation, &late), 0);
+        assert_int_equal(*expected_number(&expectation, late.hash), 0);
         assert_int_equal(expected_paths[number].site, kept.site);
     }
 }
