@@ -93,13 +93,16 @@ def compare(folder: Path, build: Path, log: Path) -> dict[str, Any]:
 
 
 def record(command: Sequence[str], build: Path) -> dict[str, Any]:
-    """Runs the program and compares its main process: that with the longest log. CalledProcessError if it fails."""
+    """Runs the program and compares its main process: that with the longest log. SystemExit if it fails."""
     with tempfile.TemporaryDirectory(prefix="heaptape-truth-") as name:
         folder = Path(name)
         environment = os.environ | {
             "LD_PRELOAD": f"{build}/libmalloc_wrap.so:{build}/bench/libunwind_every_call.so", "MALLOC_WRAP_OUT": name,
             "MALLOC_WRAP_SITES": "64", "MALLOC_WRAP_ONLY": Path(command[0]).name, "UNWIND_OUT": str(folder / "truth")}
-        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+        try:
+            subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise SystemExit(f"sites_truth: {error}") from error
         logs = sorted(folder.glob("*.mraw"), key=lambda path: path.stat().st_size)
         if not logs:
             raise SystemExit(f"{command[0]}: nothing was recorded")
@@ -110,8 +113,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, default=ROOT / "build")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("command", nargs="+", metavar="PROGRAM")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="PROGRAM")
     options = parser.parse_args()
+    options.command = options.command[options.command[:1] == ["--"]:]
+    if not options.command:
+        parser.error("expected a program")
     found = record(options.command, options.build.resolve())
     share = found["right"] / found["allocations"]
     if options.json:
