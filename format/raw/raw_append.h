@@ -109,6 +109,8 @@ static inline uint32_t ht_modifier_of(unsigned kind, uint64_t value, uint64_t *r
     return (16 + na + 7) / 8;
 }
 
+static inline uint64_t ht_modifier_value(uint64_t record) { return record >> 16; }
+
 static inline void ht_append_modifier(struct ht_cursor *cursor, unsigned kind, uint64_t value) {
     if (value >> 48) {
         ht_append_wide(cursor, HT_RAW_MODIFIER | kind << 12, 0, value, 0, ht_field_bits(value) << 8);

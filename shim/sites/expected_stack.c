@@ -3,7 +3,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "raw_append.h"
 #include "site_map.h"
 
 enum { TABLES = 64, PLACES = 1 << 14, PATHS_AT_PLACE = 2, PATHS_MAX = 1 << 16 };
@@ -33,26 +32,19 @@ bool expected_begin(struct expectation *expectation) {
     return memory;
 }
 
-static bool same(const struct expected_path *kept_path, const struct tree_found *found) {
-    size_t from = offsetof(struct tree_path, address);
-    return kept_path->site == found->site &&
-           !memcmp((const char *)&kept_path->path + from, (const char *)&found->path + from,
+static bool same(const struct expected_path *one, const struct tree_found *found) {
+    size_t from = offsetof(struct tree_path, to_end);
+    return expected_site(one) == found->site &&
+           !memcmp((const char *)&one->path + from, (const char *)&found->path + from,
                    sizeof found->path - from);
-}
-
-static struct expected_path with_record(const struct tree_found *found) {
-    struct expected_path path = {
-        .path = found->path, .mark = expected_mark(found->site), .site = found->site};
-    path.modifier_bytes = ht_modifier_of(HT_MODIFIER_SITE, found->site, &path.modifier);
-    return path;
 }
 
 // The number of the path as it is kept; 0: it is not. A path that others read is never written again, but for its `changes`.
 static uint16_t keep(const struct tree_found *found) {
-    if (found->words > TREE_PATH_MAX) return 0;
+    if (found->path.words > TREE_PATH_MAX) return 0;
     // A site has one path for each distance of its stack from what libc knows of the thread. Where several took turns at one
     // place, each turn would use up a path.
-    _Atomic uint16_t *last = memory->last[site_mix(found->site, found->path.to_thread) / 2 % PLACES];
+    _Atomic uint16_t *last = memory->last[site_mix(found->site, found->path.to_end) / 2 % PLACES];
     for (unsigned i = 0; i < PATHS_AT_PLACE; i++) {
         uint16_t number = atomic_load_explicit(&last[i], memory_order_acquire);
         if (!number || !same(&memory->path[number], found)) continue;
@@ -61,7 +53,9 @@ static uint16_t keep(const struct tree_found *found) {
     }
     uint32_t at = atomic_load_explicit(&kept, memory_order_relaxed);
     if (at >= PATHS_MAX || !atomic_compare_exchange_strong(&kept, &at, at + 1)) return 0;
-    memory->path[at] = with_record(found);
+    struct expected_path *path = &memory->path[at];
+    path->path = found->path;
+    path->modifier_bytes = ht_modifier_of(HT_MODIFIER_SITE, found->site, &path->modifier);
     atomic_store_explicit(&last[at % PATHS_AT_PLACE], (uint16_t)at, memory_order_release);
     return (uint16_t)at;
 }

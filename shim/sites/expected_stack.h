@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "attributes.h"
+#include "raw_append.h"
 #include "stack_tree.h"
 
 // A thread's table: lines by the sites, places in each by the key.
@@ -20,21 +21,23 @@ struct expected_line {
 // expected.
 struct expectation {
     struct expected_line *table;  // NULL: the thread does not expect anything
-    uint64_t last;                // the last site's mark
+    uint64_t last;                // the last site, its bits spread
     struct expected_line *line;   // by the last two sites
-    uint64_t mixed;               // their marks
+    uint64_t mixed;               // both, their bits spread
 };
 
-// A stack that may be expected, and what its call needs. A cache line, of which only the path's `changes` may change while
-// others read it.
+// A stack that may be expected, and the record of its site. Half a cache line, of which only the path's `changes` may change
+// while others read it.
 struct expected_path {
-    _Alignas(64) struct tree_path path;
-    uint64_t mark;      // expected_mark() of the site
-    uint64_t modifier;  // the record of the site
+    _Alignas(32) struct tree_path path;
     uint32_t modifier_bytes;
-    uint32_t site;
+    uint64_t modifier;
 };
-_Static_assert(sizeof(struct expected_path) == 64, "an expected path is a cache line");
+_Static_assert(sizeof(struct expected_path) == 32, "two paths are a cache line");
+
+static inline uint32_t expected_site(const struct expected_path *path) {
+    return (uint32_t)ht_modifier_value(path->modifier);
+}
 
 // By number. The first one is that of no stack.
 extern HIDDEN const struct expected_path *expected_paths;
@@ -54,11 +57,9 @@ static inline uint16_t *expected_number(const struct expectation *expectation, u
 // It was another one, which is expected next time.
 HIDDEN void expected_other(const struct expectation *expectation, const struct tree_found *found);
 
-// A site's number, its bits spread.
-static inline uint64_t expected_mark(uint32_t site) { return site * SITE_MULTIPLIER; }
-
-// What comes next comes after the site with this mark. The line that it needs is fetched while the program works.
-static inline void expected_after(struct expectation *expectation, uint64_t mark) {
+// What comes next comes after this site. The line that it needs is fetched while the program works.
+static inline void expected_after(struct expectation *expectation, uint32_t site) {
+    uint64_t mark = site * SITE_MULTIPLIER;
     uint64_t mixed = mark ^ (expectation->last << 32 | expectation->last >> 32);
     expectation->last = mark;
     expectation->mixed = mixed;

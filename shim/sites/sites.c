@@ -68,7 +68,8 @@ static void find_by_walk(void *argument) {
     find->site = site_log_number(find->t, &walk);
     // The tree is of the log that is written now. A call that began before that, and ended in a forked child or after a
     // resume, has its stack in the log before.
-    if (find->t->epoch == epoch_now()) tree_insert(&tree, &walk, find->site);
+    struct tree_hook hook = tree_hook(find->t->stack, own_stack.end);
+    if (find->t->epoch == epoch_now()) tree_insert(&tree, &hook, &walk, find->site);
 }
 
 // On a stack of our own: that of the caller may be a signal handler's, of the least size. No handler runs meanwhile, which
@@ -117,9 +118,9 @@ static bool tree_was_cleared(void) {
 // By all of the stack, in the tree or by a walk.
 static uint32_t find_surely(struct thread_state *t) {
     struct tree_found found;
-    bool own = stack_is_own(t->stack);
+    struct tree_hook hook = tree_hook(t->stack, own_stack.end);
     tree_was_cleared();
-    uint32_t site = own ? tree_find(&tree, t->stack, own_stack.end, &found) : 0;
+    uint32_t site = stack_is_own(t->stack) ? tree_find(&tree, &hook, &found) : 0;
     if (site) {
         expected_other(&seen.expectation, &found);
         return site;
@@ -133,23 +134,24 @@ static uint32_t find_surely(struct thread_state *t) {
 // By the words by which stacks part alone. 0: it is not known, or all of it is to be compared.
 static uint32_t find_unexpected(const struct thread_state *t) {
     struct tree_found found;
+    struct tree_hook hook = tree_hook(t->stack, own_stack.end);
     if (spread(t) < UINT32_MAX / COMPARED_ALL_OF_UNEXPECTED || tree_was_cleared()) return 0;
-    uint32_t site = tree_guess(&tree, t->stack, own_stack.end, &found);
+    uint32_t site = tree_guess(&tree, &hook, &found);
     if (site) expected_other(&seen.expectation, &found);
     return site;
 }
 
 static void append(struct thread_state *t, uint32_t site) {
-    expected_after(&seen.expectation, expected_mark(site));
+    expected_after(&seen.expectation, site);
     if (site != t->site) ht_append_modifier(&t->cursor, HT_MODIFIER_SITE, site);
     t->site = site;
 }
 
 static inline void append_expected(struct thread_state *t, const struct expected_path *expected) {
-    expected_after(&seen.expectation, expected->mark);
-    ht_append_modifier_if(&t->cursor, expected->site != t->site, expected->modifier,
-                          expected->modifier_bytes);
-    t->site = expected->site;
+    uint32_t site = expected_site(expected);
+    expected_after(&seen.expectation, site);
+    ht_append_modifier_if(&t->cursor, site != t->site, expected->modifier, expected->modifier_bytes);
+    t->site = site;
 }
 
 // The whole stack is to be compared, or is not the expected one.
@@ -172,7 +174,7 @@ static __attribute__((noinline)) bool append_after_all(struct thread_state *t) {
 bool sites_append(struct thread_state *t) {
     if (unlikely(--seen.calls_to_compare < 0)) return append_after_all(t);
     if (unlikely(!stack_is_own(t->stack))) return append_slowly(t, true);
-    struct tree_hook hook = tree_hook(t->stack);
+    struct tree_hook hook = tree_hook(t->stack, own_stack.end);
     const struct expected_path *expected = &expected_paths[*expected_number(&seen.expectation, hook.hash)];
     if (unlikely(!tree_has_path(&tree, &expected->path, &hook))) return append_slowly(t, false);
     append_expected(t, expected);

@@ -116,18 +116,18 @@ static void note_change(struct stack_tree *tree, uint32_t group) {
 }
 
 // The word at a slot's frame i distinguishes stacks from now on: the frames behind lie in a slot of their own.
-static void part_at(struct stack_tree *tree, struct tree_slot *slot, uint32_t i, uint32_t id, uintptr_t cfa) {
+static void part_at(struct stack_tree *tree, struct tree_slot *slot, uint32_t i, uint32_t id, uint64_t hash) {
     const struct tree_frame *frame = tree_frame_of(slot, i);
     struct tree_part head = part_of(i, frame->place, id);
     struct tree_slot rest = rest_of(slot, i, tree_key_behind(id, frame->low));
     if (!put(tree, &rest)) return;
     atomic_store_explicit(&slot->part, head, memory_order_release);
-    note_change(tree, tree_group(tree_hook(cfa).hash));
+    note_change(tree, tree_group(hash));
 }
 
 // A stack, of which frame `at` is the first that is not that of a slot, its frame i.
 static void insert_at(struct stack_tree *tree, struct tree_slot *slot, uint32_t i,
-                      const struct stack_walk *walk, uint32_t at, uint32_t site) {
+                      const struct stack_walk *walk, uint32_t at, uint32_t site, uint64_t hash) {
     uint32_t id = ++tree->ids;
     // Where it has no return address in that place, what lies there may change. But it is not the slot's.
     if (site && at < walk->frames && place_of(walk, at) == tree_frame_of(slot, i)->place) {
@@ -135,7 +135,7 @@ static void insert_at(struct stack_tree *tree, struct tree_slot *slot, uint32_t 
         uint64_t key = tree_key_behind(id, (uint32_t)walk->frame[at].address);
         if (!make_leaf(tree, &leaf, key, walk, at + 1, site) || !put(tree, &leaf)) return;
     }
-    part_at(tree, slot, i, id, walk->frame[0].cfa);
+    part_at(tree, slot, i, id, hash);
 }
 
 static bool is_frame_of(const struct tree_slot *slot, uint32_t i, const struct stack_walk *walk,
@@ -145,12 +145,12 @@ static bool is_frame_of(const struct tree_slot *slot, uint32_t i, const struct s
            (uint32_t)walk->frame[at].address == frame->low;
 }
 
-void tree_insert(struct stack_tree *tree, const struct stack_walk *walk, uint32_t site) {
+void tree_insert(struct stack_tree *tree, const struct tree_hook *hook, const struct stack_walk *walk,
+                 uint32_t site) {
     enum { SLOTS_MAX = 2 };
     if (!has_room(tree, SLOTS_MAX)) return;
     if (!walk->regular || !has_places(walk)) site = 0;
-    struct tree_hook hook = tree_hook(walk->frame[0].cfa);
-    uint64_t key = tree_key(&hook);
+    uint64_t key = tree_key(hook);
     uint32_t at = 1;  // frames that the key stands for
     for (;;) {
         struct tree_slot *slot = (struct tree_slot *)tree_slot_of(tree->slots, key), leaf;
@@ -161,7 +161,7 @@ void tree_insert(struct stack_tree *tree, const struct stack_walk *walk, uint32_
         struct tree_part part = slot->part;
         for (uint32_t i = 0; i < part.frames; i++, at++) {
             if (is_frame_of(slot, i, walk, at)) continue;
-            insert_at(tree, slot, i, walk, at, site);
+            insert_at(tree, slot, i, walk, at, site, hook->hash);
             return;
         }
         if (!part.branch || at == walk->frames || place_of(walk, at) != 8 * part.branch) return;

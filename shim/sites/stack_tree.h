@@ -16,7 +16,7 @@
 #include "site_map.h"
 #include "stack_walk.h"
 
-enum { TREE_FRAMES_IN_SLOT = 4, TREE_BRANCH_BITS = 24, TREE_PATH_MAX = 4, TREE_GROUP_BITS = 10 };
+enum { TREE_FRAMES_IN_SLOT = 4, TREE_BRANCH_BITS = 24, TREE_PATH_MAX = 3, TREE_GROUP_BITS = 10 };
 
 struct tree_frame {
     uint32_t place, low;  // where a return address lies, from the hook's cfa on, and its low half
@@ -55,42 +55,35 @@ struct stack_tree {
     _Atomic uint32_t clears;  // how often all of it was forgotten
 };
 
+// A hook, whose frame ends at `cfa`. Its key is made of its return address and the distance to the stack's end: threads that
+// libc made and that call the same functions have the same ones.
+struct tree_hook {
+    uintptr_t cfa, address, to_end;
+    uint64_t hash;  // of the key
+};
+
 // The words by which a search went: as long as no path behind its key changes, a stack that has them ends up at the same slot.
 struct tree_path {
     _Atomic uint32_t changes;       // of the key's group, when the search began
-    uint32_t address;               // the low half of the one that the key is made of
-    uintptr_t to_thread;            // and the rest of the key
-    uint16_t place[TREE_PATH_MAX];  // in units of 8 bytes, from where `address` lies
-    uint32_t low[TREE_PATH_MAX];
+    uint32_t to_end;                // the key's
+    uint32_t sum;                   // of the key's address and the words: tree_sum_of()
+    uint16_t place[TREE_PATH_MAX];  // in units of 8 bytes, from the key's address on
+    uint16_t words;                 // above TREE_PATH_MAX: there are more
 };
 
 struct tree_found {
     struct tree_path path;
-    uint64_t hash;   // of the key
-    uint32_t site;   // 0: the stack is not known
-    uint32_t words;  // above TREE_PATH_MAX: the path is a part
+    uint32_t site;  // 0: the stack is not known
+    uint64_t hash;  // of the key
 };
 
-static inline uintptr_t tree_address(uintptr_t cfa) { return ((const uintptr_t *)cfa)[-1]; }
-// All threads that libc made have their stack at the same distance from what it knows of them.
-static inline uintptr_t tree_to_thread(uintptr_t cfa) { return (uintptr_t)__builtin_thread_pointer() - cfa; }
-
-// Of what the key is made of, in the high bits.
-static inline uint64_t tree_hash(uintptr_t address, uintptr_t to_thread) {
-    return (address ^ to_thread << 20) * SITE_MULTIPLIER;
-}
-
-// A hook, whose frame ends at `cfa`: what its key is made of.
-struct tree_hook {
-    uintptr_t cfa, address, to_thread;
-    uint64_t hash;
-};
-static inline struct tree_hook tree_hook(uintptr_t cfa) {
-    uintptr_t address = tree_address(cfa), to_thread = tree_to_thread(cfa);
-    return (struct tree_hook){cfa, address, to_thread, tree_hash(address, to_thread)};
+static inline struct tree_hook tree_hook(uintptr_t cfa, uintptr_t end) {
+    uintptr_t address = ((const uintptr_t *)cfa)[-1], to_end = end - cfa;
+    // The hash is in the high bits.
+    return (struct tree_hook){cfa, address, to_end, (address ^ to_end << 20) * SITE_MULTIPLIER};
 }
 static inline uint64_t tree_key(const struct tree_hook *hook) {
-    return site_mix(hook->address, hook->to_thread) | UINT64_C(1) << 63;
+    return site_mix(hook->address, hook->to_end) | UINT64_C(1) << 63;
 }
 
 // That of a slot behind another one.
@@ -138,84 +131,83 @@ static inline uint32_t tree_changes(const struct stack_tree *tree, uint64_t hash
     return atomic_load_explicit(&tree->changes[tree_group(hash)], memory_order_acquire);
 }
 
-// Behind the words that there are comes the one that each stack of the key has: there are always so many to compare.
-static inline void tree_found_begin(struct tree_found *found, const struct stack_tree *tree,
-                                    const struct tree_hook *hook) {
-    uint32_t own = (uint32_t)hook->address;
-    *found = (struct tree_found){.hash = hook->hash};
-    found->path =
-        (struct tree_path){.address = own, .to_thread = hook->to_thread, .low = {own, own, own, own}};
-    _Static_assert(TREE_PATH_MAX == 4, "each word has a value");
-    found->path.changes = tree_changes(tree, hook->hash);
+// Adds the low half of word i. By odd multipliers (primes of xxHash's), so that changes of several words do not cancel out.
+static inline uint32_t tree_sum(uint32_t sum, uint32_t word, uint32_t i) {
+    static const uint32_t multiplier[] = {0x9e3779b1, 0x85ebca77, 0xc2b2ae3d};
+    _Static_assert(sizeof multiplier / sizeof *multiplier == TREE_PATH_MAX, "each word has one");
+    return sum + word * multiplier[i];
 }
 
-static inline void tree_found_add(struct tree_found *found, uint32_t place, uint32_t low) {
-    uint32_t units = place / 8 + 1, i = found->words;
-    if (units > UINT16_MAX) found->words = TREE_PATH_MAX;
-    if (found->words <= TREE_PATH_MAX) found->words++;
-    if (found->words > TREE_PATH_MAX) return;
-    found->path.place[i] = (uint16_t)units;
-    found->path.low[i] = low;
+// Of the key's address and the words. Where a path has fewer, the address takes their places (place 0).
+static inline uint32_t tree_sum_of(const struct tree_path *path, const struct tree_hook *hook) {
+    uint32_t sum = (uint32_t)hook->address;
+#pragma GCC unroll 4
+    for (uint32_t i = 0; i < TREE_PATH_MAX; i++)
+        sum = tree_sum(sum, tree_word(hook->cfa, 8 * (uintptr_t)path->place[i] - 8), i);
+    return sum;
 }
 
-// Does a search for the hook's stack, which is the thread's own, go by these words? All are compared, without a branch: paths of
+static inline void tree_path_add(struct tree_path *path, uint32_t place) {
+    uint32_t units = place / 8 + 1;
+    if (units > UINT16_MAX) path->words = TREE_PATH_MAX;
+    if (path->words < TREE_PATH_MAX) path->place[path->words] = (uint16_t)units;
+    if (path->words <= TREE_PATH_MAX) path->words++;
+}
+
+// Does a search for the hook's stack, which is the thread's own, go by these words? All are read, without a branch: paths of
 // different lengths follow each other, and a branch that is mispredicted takes longer than a word. None lies beyond the stack's
 // end, as none did where the path was found: the end is at the same distance from there.
 static inline bool tree_has_path(const struct stack_tree *tree, const struct tree_path *path,
                                  const struct tree_hook *hook) {
     uint32_t changes = tree_changes(tree, hook->hash);
-    if (path->to_thread != hook->to_thread || path->changes != changes) return false;
-    uint32_t differ = (uint32_t)hook->address ^ path->address;
-#pragma GCC unroll 4
-    for (uint32_t i = 0; i < TREE_PATH_MAX; i++)
-        differ |= tree_word(hook->cfa - 8, 8 * (uintptr_t)path->place[i]) ^ path->low[i];
-    return !differ;
+    return path->to_end == (uint32_t)hook->to_end && path->changes == changes &&
+           path->sum == tree_sum_of(path, hook);
 }
 
 // Goes by the words by which the known stacks part, and compares all the others too, or none of them.
 static inline __attribute__((always_inline)) uint32_t tree_search(const struct stack_tree *tree,
-                                                                  uintptr_t cfa, uintptr_t end, bool compares,
+                                                                  const struct tree_hook *hook, bool compares,
                                                                   struct tree_found *found) {
-    struct tree_hook hook = tree_hook(cfa);
-    tree_found_begin(found, tree, &hook);
+    *found = (struct tree_found){.path.to_end = (uint32_t)hook->to_end, .hash = hook->hash};
+    found->path.changes = tree_changes(tree, hook->hash);
     const struct tree_slots *slots = atomic_load_explicit(&tree->slots, memory_order_acquire);
     if (unlikely(!slots)) return 0;
-    for (uint64_t key = tree_key(&hook);;) {
+    for (uint64_t key = tree_key(hook);;) {
         const struct tree_slot *slot = tree_slot_of(slots, key);
         if (unlikely(!slot)) return 0;
         struct tree_part part = atomic_load_explicit(&slot->part, memory_order_acquire);
         uint32_t place = 8 * part.branch, reach = place ? place + 8 : compares ? slot->reach : 0;
-        if (unlikely(reach > end - cfa)) return 0;
-        if (compares && !tree_slot_matches(slot, part.frames, cfa)) return 0;
+        if (unlikely(reach > hook->to_end)) return 0;
+        if (compares && !tree_slot_matches(slot, part.frames, hook->cfa)) return 0;
         if (!place) {
             // Read last: 0 where the slots became old ones meanwhile.
             atomic_thread_fence(memory_order_acquire);
             found->site = atomic_load_explicit(&slot->site, memory_order_relaxed);
+            found->path.sum = tree_sum_of(&found->path, hook);
             return found->site;
         }
-        uint32_t low = tree_word(cfa, place);
-        tree_found_add(found, place, low);
-        key = tree_key_behind(part.id, low);
+        tree_path_add(&found->path, place);
+        key = tree_key_behind(part.id, tree_word(hook->cfa, place));
     }
 }
 
-// The number of the stack of the hook whose frame ends at `cfa`, on a stack that ends at `end`, and the path to it; 0: it is
-// not in the tree.
-static inline uint32_t tree_find(const struct stack_tree *tree, uintptr_t cfa, uintptr_t end,
+// The number of the hook's stack, and the path to it; 0: it is not in the tree.
+static inline uint32_t tree_find(const struct stack_tree *tree, const struct tree_hook *hook,
                                  struct tree_found *found) {
-    return tree_search(tree, cfa, end, true, found);
+    return tree_search(tree, hook, true, found);
 }
 
 // The same in less time: a stack that is not known may be taken for another.
-static inline uint32_t tree_guess(const struct stack_tree *tree, uintptr_t cfa, uintptr_t end,
+static inline uint32_t tree_guess(const struct stack_tree *tree, const struct tree_hook *hook,
                                   struct tree_found *found) {
-    return tree_search(tree, cfa, end, false, found);
+    return tree_search(tree, hook, false, found);
 }
 
 // Puts a stack into the tree, by one thread at a time. Not one that has no site or is not regular, and not one whose frames lie
 // where those of another with the same addresses do not: no word of the stack distinguishes the two safely. Then the other one
 // is found only by a word that this one lacks, and each call of this one walks.
-HIDDEN void tree_insert(struct stack_tree *tree, const struct stack_walk *walk, uint32_t site);
+HIDDEN void tree_insert(struct stack_tree *tree, const struct tree_hook *hook, const struct stack_walk *walk,
+                        uint32_t site);
 HIDDEN void tree_clear(struct stack_tree *tree);
 
 #endif

@@ -47,12 +47,12 @@ void stack_walk_new_thread(void) {
     if (own_stack.end) return;
     // Of a thread of libc's making all that is known is that its stack ends where libc has its own of it. To ask libc for the
     // rest takes a lock, which the thread may hold while it makes its first call.
-    own_stack.end = own_stack.start = (uintptr_t)__builtin_thread_pointer();
+    own_stack.end = (uintptr_t)__builtin_thread_pointer();
     if (sys_gettid() != sys_getpid()) return;
     uint64_t bytes = sys_limit(RLIMIT_STACK);
     // The kernel puts the executable's name above the first frame.
     own_stack.end = getauxval(AT_EXECFN) & ~(uintptr_t)7;
-    own_stack.start = own_stack.end - (bytes < MAIN_STACK_BYTES_MAX ? bytes : MAIN_STACK_BYTES_MAX);
+    own_stack.bytes = bytes < MAIN_STACK_BYTES_MAX ? bytes : MAIN_STACK_BYTES_MAX;
 }
 
 static uintptr_t address_before(uintptr_t cfa) { return ((const uintptr_t *)cfa)[-1]; }
@@ -182,7 +182,7 @@ static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *arg
         return _URC_NO_REASON;
     }
     walk->flags = HT_SITE_CUT;
-    bool goes_on = unwinding->seeks_end && !unwinding->gap && cfa < own_stack.start;
+    bool goes_on = unwinding->seeks_end && !unwinding->gap && cfa < own_stack.end - own_stack.bytes;
     return goes_on ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 
@@ -192,11 +192,11 @@ static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *arg
 static void extend_own_stack(const struct unwinding *unwinding) {
     uintptr_t first = unwinding->cfa, last = unwinding->last_cfa, end = own_stack.end;
     if (unwinding->gap || first >= end || last >= end || last < first) return;
-    if (last < own_stack.start && end - last > THREAD_BYTES_MAX) return;
-    uintptr_t page = settings.page_bytes, start = own_stack.start,
+    uintptr_t page = settings.page_bytes, start = end - own_stack.bytes,
               lowest = first > BELOW_BYTES ? first - BELOW_BYTES : 0;
+    if (last < start && end - last > THREAD_BYTES_MAX) return;
     for (uintptr_t at = (start - 1) & ~(page - 1); start > lowest && sys_can_read(at); at -= page) start = at;
-    if (start <= first) own_stack.start = start;
+    if (start <= first && end - start <= OWN_STACK_BYTES_MAX) own_stack.bytes = end - start;
 }
 
 // By libgcc. Where it finds nothing, the caller alone.

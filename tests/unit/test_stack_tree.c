@@ -49,18 +49,28 @@ static void lay_out(const struct made *made, struct stack_walk *walk) {
 
 static const uintptr_t words_end = (uintptr_t)&words[WORDS];
 
-static bool has_path(const struct stack_tree *tree, const struct tree_path *path, uintptr_t cfa) {
-    struct tree_hook hook = tree_hook(cfa);
+static struct tree_hook hook_of(const struct stack_walk *walk) {
+    return tree_hook(walk->frame[0].cfa, words_end);
+}
+
+static bool has_path(const struct stack_tree *tree, const struct tree_path *path,
+                     const struct stack_walk *walk) {
+    struct tree_hook hook = hook_of(walk);
     return tree_has_path(tree, path, &hook);
+}
+
+static void insert(struct stack_tree *tree, const struct stack_walk *walk, uint32_t site) {
+    struct tree_hook hook = hook_of(walk);
+    tree_insert(tree, &hook, walk, site);
 }
 
 // What is found is also guessed, by the same path; a stack that is not there may be taken for one that is.
 static uint32_t find(const struct stack_tree *tree, const struct stack_walk *walk, struct tree_found *found) {
-    uintptr_t cfa = walk->frame[0].cfa;
-    uint32_t site = tree_find(tree, cfa, words_end, found);
+    struct tree_hook hook = hook_of(walk);
+    uint32_t site = tree_find(tree, &hook, found);
     if (!site) return 0;
-    assert_int_equal(tree_guess(tree, cfa, words_end, found), site);
-    assert_true(found->words > TREE_PATH_MAX || has_path(tree, &found->path, cfa));
+    assert_int_equal(tree_guess(tree, &hook, found), site);
+    assert_true(found->path.words > TREE_PATH_MAX || has_path(tree, &found->path, walk));
     return site;
 }
 
@@ -94,7 +104,7 @@ static void test_every_find_is_right_or_none(void **unused) {
         while (site <= n && !same(&made[site - 1], &made[n])) site++;
         uint32_t before = find(&tree, &walk, &found);
         assert_true(before == 0 || before == site);
-        if (!before) tree_insert(&tree, &walk, site);
+        if (!before) insert(&tree, &walk, site);
         uint32_t after = find(&tree, &walk, &found);
         assert_true(after == 0 || after == site);
         right += after == site;
@@ -130,10 +140,11 @@ static void test_all_are_found(void **unused) {
                 walk.frame[i] = (struct stack_frame){cfa[-1], (uintptr_t)cfa};
             }
             if (pass) assert_int_equal(find(&tree, &walk, &found), n % 1024 + 1);
-            else if (!find(&tree, &walk, &found)) tree_insert(&tree, &walk, n % 1024 + 1);
+            else if (!find(&tree, &walk, &found)) insert(&tree, &walk, n % 1024 + 1);
         }
     // A stack that ends sooner is none of them, and is not read beyond its end.
-    assert_int_equal(tree_find(&tree, walk.frame[0].cfa, walk.frame[20].cfa, &found), 0);
+    struct tree_hook hook = tree_hook(walk.frame[0].cfa, walk.frame[20].cfa);
+    assert_int_equal(tree_find(&tree, &hook, &found), 0);
 }
 
 // Of so many frames, the last ones a few words further up.
@@ -160,13 +171,13 @@ static void test_frames_elsewhere_are_not_guessed(void **unused) {
         struct tree_found found;
         struct stack_tree tree = {0};
         lay_out_shifted(&walk, 8, 0);
-        tree_insert(&tree, &walk, 1);
+        insert(&tree, &walk, 1);
         lay_out_shifted(&walk, other[kind].frames, other[kind].words_up);
         walk.regular = other[kind].regular;
-        tree_insert(&tree, &walk, other[kind].site);
-        uintptr_t cfa = walk.frame[0].cfa;
-        assert_int_equal(tree_find(&tree, cfa, words_end, &found), 0);
-        assert_int_equal(tree_guess(&tree, cfa, words_end, &found), 0);
+        insert(&tree, &walk, other[kind].site);
+        struct tree_hook hook = hook_of(&walk);
+        assert_int_equal(tree_find(&tree, &hook, &found), 0);
+        assert_int_equal(tree_guess(&tree, &hook, &found), 0);
         lay_out_shifted(&walk, 8, 0);
         assert_int_equal(find(&tree, &walk, &found), 1);
     }
@@ -189,15 +200,15 @@ static void test_a_path_that_holds_leads_where_a_search_does(void **unused) {
         struct tree_found found;
         make(&made[n], &state);
         lay_out(&made[n], &walk);
-        if (!find(&tree, &walk, &found)) tree_insert(&tree, &walk, n + 1);
+        if (!find(&tree, &walk, &found)) insert(&tree, &walk, n + 1);
         uint32_t site = find(&tree, &walk, &found);
-        if (site && found.words <= TREE_PATH_MAX) kept[paths++] = found;
+        if (site && found.path.words <= TREE_PATH_MAX) kept[paths++] = found;
         for (uint32_t m = 0; m <= n; m++) {
             lay_out(&made[m], &walk);
-            uintptr_t cfa = walk.frame[0].cfa;
-            uint32_t guess = tree_guess(&tree, cfa, words_end, &found);
+            struct tree_hook hook = hook_of(&walk);
+            uint32_t guess = tree_guess(&tree, &hook, &found);
             for (uint32_t i = 0; i < paths; i++) {
-                if (!has_path(&tree, &kept[i].path, cfa)) continue;
+                if (!tree_has_path(&tree, &kept[i].path, &hook)) continue;
                 assert_int_equal(guess, kept[i].site);
                 held++;
             }
@@ -217,7 +228,7 @@ static void insert_kinds(struct stack_tree *tree, struct made *made, uint32_t ki
         struct tree_found found;
         do make(&made[n], state), lay_out(&made[n], &walk);
         while (find(tree, &walk, &found));
-        tree_insert(tree, &walk, n + 1);
+        insert(tree, &walk, n + 1);
         assert_int_equal(find(tree, &walk, &found), n + 1);
     }
 }
@@ -233,13 +244,13 @@ static uint32_t turns_expected(struct stack_tree *tree, const struct made *made,
     for (uint32_t turn = 0; turn < turns; turn++) {
         struct tree_found found;
         lay_out(&made[kinds[turn]], &walk);
-        struct tree_hook hook = tree_hook(walk.frame[0].cfa);
+        struct tree_hook hook = hook_of(&walk);
         const struct expected_path *next = &expected_paths[*expected_number(&expectation, hook.hash)];
         bool is_it = tree_has_path(tree, &next->path, &hook);
         assert_int_equal(find(tree, &walk, &found), kinds[turn] + 1);
-        if (is_it) assert_int_equal(next->site, kinds[turn] + 1);
+        if (is_it) assert_int_equal(expected_site(next), kinds[turn] + 1);
         else expected_other(&expectation, &found);
-        expected_after(&expectation, expected_mark(kinds[turn] + 1));
+        expected_after(&expectation, kinds[turn] + 1);
         expected += is_it;
     }
     return expected;
@@ -271,7 +282,7 @@ static void test_a_key_tells_the_stack(void **unused) {
         do make(&made[n], &state);
         while (made[n].key != n);
         lay_out(&made[n], &walk);
-        tree_insert(&tree, &walk, n + 1);
+        insert(&tree, &walk, n + 1);
     }
     for (uint32_t turn = 0; turn < TURNS; turn++) kinds[turn] = random_below(&state, KEYS);
     assert_true(turns_expected(&tree, made, kinds, TURNS) > TURNS * 3 / 4);
@@ -287,17 +298,17 @@ static void test_paths_that_take_turns_use_up_nothing(void **unused) {
     assert_true(expected_begin(&expectation));
     for (uint32_t turn = 0; turn < TURNS; turn++) {
         struct tree_found found = {.site = turn % SITES + 1,
-                                   .path.to_thread = 4096 + 64 * (turn / SITES % DISTANCES)};
+                                   .path.to_end = 4096 + 64 * (turn / SITES % DISTANCES)};
         expected_other(&expectation, &found);
-        expected_after(&expectation, expected_mark(found.site));
+        expected_after(&expectation, found.site);
     }
     assert_true(expected_begin(&later));
     for (uint32_t turn = 0; turn < 8; turn++) {
-        struct tree_found found = {.site = SITES + 1 + turn % 2, .path.address = 4096};
+        struct tree_found found = {.site = SITES + 1 + turn % 2, .path.sum = 4096};
         uint16_t number = *expected_number(&later, found.hash);
-        if (turn >= 6) assert_int_equal(expected_paths[number].site, found.site);
+        if (turn >= 6) assert_int_equal(expected_site(&expected_paths[number]), found.site);
         expected_other(&later, &found);
-        expected_after(&later, expected_mark(found.site));
+        expected_after(&later, found.site);
     }
 }
 
@@ -314,7 +325,7 @@ static void test_space_given_up(void **unused) {
         expected_give_up_space();
         expected_other(&expectation, &late);
         assert_int_equal(*expected_number(&expectation, late.hash), 0);
-        assert_int_equal(expected_paths[number].site, kept.site);
+        assert_int_equal(expected_site(&expected_paths[number]), kept.site);
     }
 }
 
