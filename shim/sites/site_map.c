@@ -15,11 +15,18 @@ enum {
 // Of address space, of that what has not been given back, and what is not sparse.
 static size_t address_bytes, mapped_bytes, dense_bytes;
 
+// The address space is the program's: where it is limited we take a small part. What was given back counts, too.
+static bool is_within_limits(size_t bytes) {
+    enum { PART = 32 };
+    uint64_t space = sys_limit(RLIMIT_AS), data = sys_limit(RLIMIT_DATA), limit = space < data ? space : data;
+    return limit == RLIM_INFINITY || address_bytes + bytes <= limit / PART;
+}
+
 static void *map_memory(size_t bytes, bool is_sparse) {
     if (bytes > BYTES_MAX - mapped_bytes || bytes > ADDRESS_BYTES_MAX - address_bytes || !recorder_may_call())
         return NULL;
     bool is_real = !is_sparse && dense_bytes >= UNSURE_BYTES_MAX;
-    void *at = is_real ? sys_map_real_memory(bytes) : sys_map_memory(bytes);
+    void *at = !is_within_limits(bytes) ? NULL : is_real ? sys_map_real_memory(bytes) : sys_map_memory(bytes);
     if (at) {
         own_map((uintptr_t)at, bytes);
         mapped_bytes += bytes;
@@ -76,6 +83,7 @@ void *site_memory(size_t bytes) {
     return at - bytes;
 }
 
+// False: there is no memory.
 static bool grow(struct site_map *map) {
     struct site_slots *old = map->slots;
     uint64_t room = SLOTS_MIN, live = 0;
@@ -97,6 +105,13 @@ static bool grow(struct site_map *map) {
     return true;
 }
 
+// To find out takes time, so that it is tried ever more seldom.
+static bool can_grow(struct site_map *map) {
+    bool is_tried = !(map->refused & (map->refused - 1)), grows = is_tried && grow(map);
+    map->refused = grows ? 0 : map->refused + 1;
+    return grows;
+}
+
 // Where the key is, or may be put.
 static struct site_slot *slot_for(struct site_slots *slots, uint64_t key) {
     uint64_t i = key >> 1 & slots->mask;
@@ -107,7 +122,7 @@ static struct site_slot *slot_for(struct site_slots *slots, uint64_t key) {
 bool site_map_put(struct site_map *map, uint64_t key, uint64_t value) {
     struct site_slot *slot = map->slots ? slot_for(map->slots, key) : NULL;
     if (!slot || !slot->key) {
-        if ((!slot || 2 * map->count > map->slots->mask) && !grow(map)) return false;
+        if ((!slot || 2 * map->count > map->slots->mask) && !can_grow(map)) return false;
         slot = slot_for(map->slots, key);
         map->count++;
     }

@@ -14,7 +14,8 @@ enum {
     COMPARED_ALL_EVERY = 256,
     COMPARED_ALL_OF_UNEXPECTED = 8,
     COMPARED_ALL_AFTER_NEW = 32,
-    COMPARED_ALL_AT_FIRST = 1 << 12
+    COMPARED_ALL_AT_FIRST = 1 << 12,
+    UNKNOWN_LEFT_MAX = 255
 };
 
 // Of a thread. With `calls_to_compare` alone the fast path knows whether to compare all of a stack.
@@ -22,6 +23,7 @@ static __thread struct {
     int32_t calls_to_compare;        // without comparing all
     uint32_t full_comparisons_left;  // that are made one after the other
     uint32_t clears;                 // of the tree, until it was last searched
+    uint32_t unknown, unknown_left;  // calls in a row that are not looked into, and how many of them are left
     struct expectation expectation;
 } seen __attribute__((tls_model("initial-exec"))) = {.full_comparisons_left = COMPARED_ALL_AT_FIRST};
 static struct stack_tree tree;
@@ -57,12 +59,14 @@ static void unlock(void) {
 
 struct slow_find {
     struct thread_state *t;
+    bool walked;
     uint32_t site;
 };
 
 static void find_by_walk(void *argument) {
     struct slow_find *find = argument;
     struct stack_walk walk;
+    find->walked = true;
     stack_walk(&walk, find->t->stack, settings.site_frames);
     stack_walk_learn(&walk, settings.site_frames);
     find->site = site_log_number(find->t, &walk);
@@ -74,11 +78,11 @@ static void find_by_walk(void *argument) {
 
 // On a stack of our own: that of the caller may be a signal handler's, of the least size. No handler runs meanwhile, which
 // would find no more of it than we leave.
-static uint32_t find_slowly(struct thread_state *t) {
+static struct slow_find find_slowly(struct thread_state *t) {
     enum { STACK_BYTES = 128 << 10 };
     static char *stack;
-    struct slow_find find = {t, 0};
-    if (!recorder_may_call()) return 0;
+    struct slow_find find = {.t = t};
+    if (!recorder_may_call()) return find;
     int saved = errno;
     uint64_t signals = sys_block_signals();
     if (lock(t)) {
@@ -90,7 +94,7 @@ static uint32_t find_slowly(struct thread_state *t) {
     sys_restore_signals(signals);
     recorder_has_called();
     errno = saved;
-    return find.site;
+    return find;
 }
 
 // A stack that is not known may be taken for another until all of it is compared: in a thread's first calls, in some after
@@ -110,9 +114,28 @@ static bool tree_was_cleared(void) {
     uint32_t clears = atomic_load_explicit(&tree.clears, memory_order_acquire);
     if (likely(seen.clears == clears)) return false;
     seen.clears = clears;
+    seen.unknown = seen.unknown_left = 0;
     seen.full_comparisons_left = COMPARED_ALL_AT_FIRST;
     seen.calls_to_compare = 0;
     return true;
+}
+
+// By a walk. Where there is no memory for more stacks, or too many, all that are not known would be walked at each call: then
+// most are not looked into any more.
+static uint32_t find_new(struct thread_state *t) {
+    if (seen.unknown_left) {
+        seen.unknown_left--;
+        return 0;
+    }
+    if (seen.full_comparisons_left < COMPARED_ALL_AFTER_NEW)
+        seen.full_comparisons_left = COMPARED_ALL_AFTER_NEW;
+    seen.calls_to_compare = 0;
+    struct slow_find find = find_slowly(t);
+    if (!find.walked) return 0;
+    uint32_t more = 2 * seen.unknown + 1;
+    seen.unknown = find.site ? 0 : more < UNKNOWN_LEFT_MAX ? more : UNKNOWN_LEFT_MAX;
+    seen.unknown_left = seen.unknown;
+    return find.site;
 }
 
 // By all of the stack, in the tree or by a walk.
@@ -125,10 +148,7 @@ static uint32_t find_surely(struct thread_state *t) {
         expected_other(&seen.expectation, &found);
         return site;
     }
-    if (seen.full_comparisons_left < COMPARED_ALL_AFTER_NEW)
-        seen.full_comparisons_left = COMPARED_ALL_AFTER_NEW;
-    seen.calls_to_compare = 0;
-    return find_slowly(t);
+    return find_new(t);
 }
 
 // By the words by which stacks part alone. 0: it is not known, or all of it is to be compared.

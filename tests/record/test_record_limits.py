@@ -94,6 +94,17 @@ def test_memory_limit(tools: Tools, tmp_path: Path, limit: str) -> None:
     assert recorded >= 0.9 * alone
 
 
+@pytest.mark.parametrize("limit", [f"--as={600 * MIB}", f"--data={300 * MIB}"])
+def test_memory_limit_with_call_sites(tools: Tools, tmp_path: Path, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor do a hundred thousand stacks take more of it than a small part."""
+    monkeypatch.setenv("MALLOC_WRAP_SITES", "64")
+    compared = compare(tools, tmp_path, limited(tools, tmp_path, limit, "many_stacks"))
+    assert compared.recording.outcome.status == 72
+    compared.assert_whole()
+    alone, recorded = reports(compared, tmp_path)
+    assert recorded >= 0.9 * alone
+
+
 @pytest.mark.parametrize("mode", quick(["mlockall_by_number"], ["mlockall", "mlockall_by_number"]))
 def test_locked_memory(tools: Tools, tmp_path: Path, mode: str) -> None:
     """A program that may lock 64 MiB locks all it has, and all it will have, by the C library or by

@@ -69,6 +69,25 @@ static int use_all_memory(char *path) {
     return 72;
 }
 
+static void allocate_by_right(int depth);
+static __attribute__((noinline)) void allocate_by_left(int depth) {
+    if (depth) {
+        allocate_by_left(depth - 1);
+        allocate_by_right(depth - 1);
+    }
+    if (!depth) free(tally_malloc(SIZE_BEFORE));
+}
+static __attribute__((noinline)) void allocate_by_right(int depth) {
+    allocate_by_left(depth);
+    __asm__ volatile("");  // no jump into it
+}
+
+// The same after a hundred thousand allocations, each from a stack of its own.
+static int use_all_memory_after_many_stacks(char *path) {
+    allocate_by_left(17);
+    return use_all_memory(path);
+}
+
 static long long memory_field_kib(const char *name) {
     static char text[8192];
     int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
@@ -167,6 +186,7 @@ int main(int argc, char **argv) {
     static const struct target_mode modes[] = {{"fsize", write_to_the_limit},
                                                {"fsize_later", write_nothing_more},
                                                {"memory", use_all_memory},
+                                               {"many_stacks", use_all_memory_after_many_stacks},
                                                {"mlockall", lock_all},
                                                {"mlockall_by_number", lock_all_by_number},
                                                {"little_stacks", little_stacks},
