@@ -25,10 +25,7 @@ void expected_start(void) {
 // Threads may come and go without end. Those that share a table expect the wrong stack more often, and nothing else.
 bool expected_begin(struct expectation *expectation) {
     static _Atomic uint32_t begun;
-    if (memory) {
-        expectation->table = memory->table[atomic_fetch_add(&begun, 1) % TABLES];
-        expectation->line = expectation->table;
-    }
+    if (memory) expectation->table = memory->table[atomic_fetch_add(&begun, 1) % TABLES];
     return memory;
 }
 

@@ -22,8 +22,8 @@ struct expected_line {
 struct expectation {
     struct expected_line *table;  // NULL: the thread does not expect anything
     uint64_t last;                // the last site, its bits spread
-    struct expected_line *line;   // by the last two sites
-    uint64_t mixed;               // both, their bits spread
+    uint64_t mixed;               // the last two, their bits spread
+    uint32_t line;                // by them: a number, which is right for any table
 };
 
 // A stack that may be expected, and the record of its site. Half a cache line, of which only the path's `changes` may change
@@ -51,7 +51,8 @@ HIDDEN bool expected_begin(struct expectation *expectation);
 
 // Where the number of the path lies that is expected of a hook whose key has such a hash.
 static inline uint16_t *expected_number(const struct expectation *expectation, uint64_t hash) {
-    return &expectation->line->path_number[(hash ^ expectation->mixed) >> (64 - EXPECTED_PLACE_BITS)];
+    uint64_t place = (hash ^ expectation->mixed) >> (64 - EXPECTED_PLACE_BITS);
+    return &expectation->table[expectation->line].path_number[place];
 }
 
 // It was another one, which is expected next time.
@@ -64,8 +65,8 @@ static inline void expected_after(struct expectation *expectation, uint32_t site
     expectation->last = mark;
     expectation->mixed = mixed;
     // By other bits than the place in it.
-    expectation->line = &expectation->table[(uint32_t)mixed >> (32 - EXPECTED_LINE_BITS)];
-    __builtin_prefetch(expectation->line);
+    expectation->line = (uint32_t)mixed >> (32 - EXPECTED_LINE_BITS);
+    if (likely(expectation->table != NULL)) __builtin_prefetch(&expectation->table[expectation->line]);
 }
 
 #endif

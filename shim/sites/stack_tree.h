@@ -66,7 +66,7 @@ struct tree_hook {
 struct tree_path {
     _Atomic uint32_t changes;       // of the key's group, when the search began
     uint32_t to_end;                // the key's
-    uint32_t sum;                   // of the key's address and the words: tree_sum_of()
+    uint32_t sum;                   // of the key and the words: tree_sum_of()
     uint16_t place[TREE_PATH_MAX];  // in units of 8 bytes, from the key's address on
     uint16_t words;                 // above TREE_PATH_MAX: there are more
 };
@@ -138,9 +138,9 @@ static inline uint32_t tree_sum(uint32_t sum, uint32_t word, uint32_t i) {
     return sum + word * multiplier[i];
 }
 
-// Of the key's address and the words. Where a path has fewer, the address takes their places (place 0).
+// Of the key and the words. Where a path has fewer, the key's address takes their places (place 0).
 static inline uint32_t tree_sum_of(const struct tree_path *path, const struct tree_hook *hook) {
-    uint32_t sum = (uint32_t)hook->address;
+    uint32_t sum = (uint32_t)(hook->hash >> 32);
 #pragma GCC unroll 4
     for (uint32_t i = 0; i < TREE_PATH_MAX; i++)
         sum = tree_sum(sum, tree_word(hook->cfa, 8 * (uintptr_t)path->place[i] - 8), i);

@@ -1,0 +1,64 @@
+// A signal handler that allocates between any two instructions of the recorder: an allocation is stepped through by the trap
+// flag, in one child for each step. Ends with the number of children that did not end well. Usage: stepped
+#include <dlfcn.h>
+#include <link.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+enum { STEPS = 320, BEFORE = 4000, IN_HANDLER = 600, AFTER = 300, TRAP_FLAG = 0x100 };
+
+static uintptr_t recorder_start, recorder_end;
+static volatile int steps_left;
+
+static int find_recorder(struct dl_phdr_info *info, size_t size, void *unused) {
+    (void)size, (void)unused;
+    for (int i = 0; strstr(info->dlpi_name, "libmalloc_wrap") && i < info->dlpi_phnum; i++) {
+        if (info->dlpi_phdr[i].p_type != PT_LOAD || !(info->dlpi_phdr[i].p_flags & PF_X)) continue;
+        recorder_start = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+        recorder_end = recorder_start + info->dlpi_phdr[i].p_memsz;
+    }
+    return 0;
+}
+
+static __attribute__((noinline)) void allocate(size_t bytes) { free(malloc(bytes)); }
+
+static void step(int number, siginfo_t *unused, void *context) {
+    greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
+    uintptr_t at = (uintptr_t)registers[REG_RIP];
+    (void)number, (void)unused;
+    if (at < recorder_start || at >= recorder_end || steps_left--) return;
+    for (int i = 0; i < IN_HANDLER; i++) allocate(24);
+    registers[REG_EFL] &= ~TRAP_FLAG;
+}
+
+static void step_through_one(int steps) {
+    struct sigaction action = {.sa_sigaction = step, .sa_flags = SA_SIGINFO | SA_NODEFER};
+    steps_left = steps;
+    sigaction(SIGTRAP, &action, NULL);
+    for (int i = 0; i < BEFORE; i++) allocate(32);
+    __asm__ volatile("pushfq; orq %0, (%%rsp); popfq" ::"i"(TRAP_FLAG) : "memory", "cc");
+    allocate(32);
+    __asm__ volatile("pushfq; andq %0, (%%rsp); popfq" ::"i"(~TRAP_FLAG) : "memory", "cc");
+    for (int i = 0; i < AFTER; i++) allocate(24), allocate(32);
+}
+
+int main(void) {
+    int failed = 0;
+    dl_iterate_phdr(find_recorder, NULL);
+    for (int steps = 0; steps < STEPS; steps++) {
+        pid_t pid = fork();
+        if (!pid) {
+            step_through_one(steps);
+            _exit(0);
+        }
+        int status;
+        failed += waitpid(pid, &status, 0) != pid || status;
+    }
+    return failed < 100 ? failed : 100;
+}
