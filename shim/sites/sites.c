@@ -15,7 +15,7 @@ enum {
     COMPARED_ALL_OF_UNEXPECTED = 8,
     COMPARED_ALL_AFTER_NEW = 32,
     COMPARED_ALL_AT_FIRST = 1 << 12,
-    UNKNOWN_LEFT_MAX = 255
+    UNKNOWN_LEFT_MAX = UINT8_MAX
 };
 
 // Of a thread. With `calls_to_compare` alone the fast path knows whether to compare all of a stack.
@@ -23,7 +23,9 @@ static __thread struct {
     int32_t calls_to_compare;        // without comparing all
     uint32_t full_comparisons_left;  // that are made one after the other
     uint32_t clears;                 // of the tree, until it was last searched
-    uint32_t unknown, unknown_left;  // calls in a row that are not looked into, and how many of them are left
+    // Calls in a row that are not looked into, and how many of them are left. A byte: where a handler makes it wrap, it is soon
+    // used up.
+    uint8_t unknown, unknown_left;
     struct expectation expectation;
 } seen __attribute__((tls_model("initial-exec"))) = {.full_comparisons_left = COMPARED_ALL_AT_FIRST};
 static struct stack_tree tree;
@@ -120,8 +122,8 @@ static bool tree_was_cleared(void) {
     return true;
 }
 
-// By a walk. Where there is no memory for more stacks, or too many, all that are not known would be walked at each call: then
-// most are not looked into any more.
+// By a walk. Where there is no memory for more stacks, or there are too many, each call from one without a number would walk in
+// vain: after each that did, twice as many calls are not looked into.
 static uint32_t find_new(struct thread_state *t) {
     if (seen.unknown_left) {
         seen.unknown_left--;
@@ -132,8 +134,8 @@ static uint32_t find_new(struct thread_state *t) {
     seen.calls_to_compare = 0;
     struct slow_find find = find_slowly(t);
     if (!find.walked) return 0;
-    uint32_t more = 2 * seen.unknown + 1;
-    seen.unknown = find.site ? 0 : more < UNKNOWN_LEFT_MAX ? more : UNKNOWN_LEFT_MAX;
+    unsigned more = 2u * seen.unknown + 1;
+    seen.unknown = (uint8_t)(find.site ? 0 : more < UNKNOWN_LEFT_MAX ? more : UNKNOWN_LEFT_MAX);
     seen.unknown_left = seen.unknown;
     return find.site;
 }
