@@ -122,8 +122,8 @@ static bool tree_was_cleared(void) {
     return true;
 }
 
-// By a walk. Where there is no memory for more stacks, or there are too many, each call from one without a number would walk in
-// vain: after each that did, twice as many calls are not looked into.
+// By a walk. Where there is no memory for more stacks, or there are too many, calls from new ones
+// walk in vain: after each that did, twice as many as before are skipped, whatever stack they come from.
 static uint32_t find_new(struct thread_state *t) {
     if (seen.unknown_left) {
         seen.unknown_left--;

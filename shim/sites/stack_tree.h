@@ -131,7 +131,7 @@ static inline uint32_t tree_changes(const struct stack_tree *tree, uint64_t hash
     return atomic_load_explicit(&tree->changes[tree_group(hash)], memory_order_acquire);
 }
 
-// Adds the low half of word i. By odd multipliers (primes of xxHash's), so that changes of several words do not cancel out.
+// Adds the low half of word i. By odd multipliers (primes of xxHash's): a change of one word always shows, changes of several cancel out by a chance of 2^-32.
 static inline uint32_t tree_sum(uint32_t sum, uint32_t word, uint32_t i) {
     static const uint32_t multiplier[] = {0x9e3779b1, 0x85ebca77, 0xc2b2ae3d};
     _Static_assert(sizeof multiplier / sizeof *multiplier == TREE_PATH_MAX, "each word has one");

@@ -1,5 +1,5 @@
-// A signal handler that allocates between any two instructions of the recorder: an allocation is stepped through by the trap
-// flag, in one child for each step. Ends with the number of children that did not end well. Usage: stepped
+// A signal handler that allocates at one of the first STEPS instructions that the recorder executes for an allocation: a child
+// for each, stepped by the trap flag. Exits with the number of children that failed, at most 100. Usage: stepped
 #include <dlfcn.h>
 #include <link.h>
 #include <signal.h>
@@ -45,12 +45,15 @@ static void step_through_one(int steps) {
     __asm__ volatile("pushfq; orq %0, (%%rsp); popfq" ::"i"(TRAP_FLAG) : "memory", "cc");
     allocate(32);
     __asm__ volatile("pushfq; andq %0, (%%rsp); popfq" ::"i"(~TRAP_FLAG) : "memory", "cc");
+    // The first steps are there in any build: a handler that never ran would show nothing.
+    if (steps < 20 && steps_left >= 0) _exit(1);
     for (int i = 0; i < AFTER; i++) allocate(24), allocate(32);
 }
 
 int main(void) {
     int failed = 0;
     dl_iterate_phdr(find_recorder, NULL);
+    if (!recorder_start) return 101;
     for (int steps = 0; steps < STEPS; steps++) {
         pid_t pid = fork();
         if (!pid) {

@@ -21,7 +21,7 @@ void own_map(uintptr_t start, size_t bytes) {
 
 void own_unmap(uintptr_t start, size_t bytes) { own_map(start, bytes); }
 
-// A stack that grows down, its end last; nothing else lies there, so that the distance to the thread pointer is fixed.
+// A stack that grows down, its end last; nothing else lies there, so that the distance to the end is fixed.
 static uintptr_t words[WORDS];
 
 struct made {
