@@ -105,12 +105,13 @@ def record(command: Sequence[str], build: Path) -> dict[str, Any]:
             raise SystemExit(f"sites_truth: {error}") from error
         logs = sorted(folder.glob("*.mraw"), key=lambda path: path.stat().st_size)
         if not logs:
-            raise SystemExit(f"{command[0]}: nothing was recorded")
+            raise SystemExit(f"sites_truth: {command[0]}: nothing was recorded")
         return compare(folder, build, logs[-1])
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0],
+                                     usage="%(prog)s [--build B] [--json] [--] PROGRAM [ARGUMENT...]")
     parser.add_argument("--build", type=Path, default=ROOT / "build")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="PROGRAM")

@@ -102,13 +102,14 @@ static inline uint64_t ht_address_step(struct ht_cursor *cursor, uint64_t addres
     return (uint64_t)(distance >> 2) ^ (uint64_t)(distance >> 63);
 }
 
-// A modifier's record, of a value below 2^48. Returns its bytes.
-static inline uint32_t ht_modifier_of(unsigned kind, uint64_t value, uint64_t *record) {
+// A modifier's record, of a value below 2^48, ready to be stored. Returns its length in bytes.
+static inline uint32_t ht_encode_modifier(unsigned kind, uint64_t value, uint64_t *record) {
     unsigned na = ht_field_bits(value);
     *record = HT_RAW_MODIFIER | na << 6 | kind << 12 | value << 16;
     return (16 + na + 7) / 8;
 }
 
+// The value that such a record was encoded of.
 static inline uint64_t ht_modifier_value(uint64_t record) { return record >> 16; }
 
 static inline void ht_append_modifier(struct ht_cursor *cursor, unsigned kind, uint64_t value) {
@@ -117,12 +118,12 @@ static inline void ht_append_modifier(struct ht_cursor *cursor, unsigned kind, u
         return;
     }
     uint64_t record;
-    uint32_t bytes = ht_modifier_of(kind, value, &record);
+    uint32_t bytes = ht_encode_modifier(kind, value, &record);
     ht_store8(cursor->at, record);
     cursor->at += bytes;
 }
 
-// Such a record, or nothing, by a condition that no processor guesses: without a branch.
+// Appends such a record if it is due. Without a branch, which would often be mispredicted.
 HT_ALWAYS_INLINE void ht_append_modifier_if(struct ht_cursor *cursor, bool is_due, uint64_t record,
                                             uint32_t bytes) {
     uint64_t mask = -(uint64_t)is_due;

@@ -39,8 +39,8 @@ static bool same(const struct expected_path *one, const struct tree_found *found
 // The number of the path as it is kept; 0: it is not. A path that others read is never written again, but for its `changes`.
 static uint16_t keep(const struct tree_found *found) {
     if (found->path.words > TREE_PATH_MAX) return 0;
-    // A site has one path for each distance of its stack from what libc knows of the thread. Where several took turns at one
-    // place, each turn would use up a path.
+    // A site has one path for each distance to the stack's end. Where several took turns at one place, each turn would use up a
+    // path.
     _Atomic uint16_t *last = memory->last[site_mix(found->site, found->path.to_end) / 2 % PLACES];
     for (unsigned i = 0; i < PATHS_AT_PLACE; i++) {
         uint16_t number = atomic_load_explicit(&last[i], memory_order_acquire);
@@ -52,7 +52,7 @@ static uint16_t keep(const struct tree_found *found) {
     if (at >= PATHS_MAX || !atomic_compare_exchange_strong(&kept, &at, at + 1)) return 0;
     struct expected_path *path = &memory->path[at];
     path->path = found->path;
-    path->modifier_bytes = ht_modifier_of(HT_MODIFIER_SITE, found->site, &path->modifier);
+    path->modifier_bytes = ht_encode_modifier(HT_MODIFIER_SITE, found->site, &path->modifier);
     atomic_store_explicit(&last[at % PATHS_AT_PLACE], (uint16_t)at, memory_order_release);
     return (uint16_t)at;
 }

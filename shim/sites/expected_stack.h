@@ -1,6 +1,6 @@
 // Which stack does an allocation come from? Programs allocate in sequences: a hook with the same key mostly comes, after the
 // same two sites, from the same stack (CPython's JSON work: 98.8 %). So a thread has a table of them; the stack that is
-// expected is compared with the one at hand by the words by which the tree (stack_tree.h) would have gone.
+// expected is compared with the one at hand by a sum of the words by which the tree (stack_tree.h) would have gone.
 #ifndef HEAPTAPE_EXPECTED_STACK_H
 #define HEAPTAPE_EXPECTED_STACK_H
 
@@ -21,9 +21,9 @@ struct expected_line {
 // expected.
 struct expectation {
     struct expected_line *table;  // NULL: the thread does not expect anything
-    uint64_t last;                // the last site, its bits spread
-    uint64_t mixed;               // the last two, their bits spread
-    uint32_t line;                // by them: a number, which is right for any table
+    uint64_t last_hash;           // of the last site
+    uint64_t pair_hash;           // of the last two
+    uint32_t line;                // by them: a number, because a handler may set the table meanwhile
 };
 
 // A stack that may be expected, and the record of its site. Half a cache line, of which only the path's `changes` may change
@@ -51,22 +51,25 @@ HIDDEN bool expected_begin(struct expectation *expectation);
 
 // Where the number of the path lies that is expected of a hook whose key has such a hash.
 static inline uint16_t *expected_number(const struct expectation *expectation, uint64_t hash) {
-    uint64_t place = (hash ^ expectation->mixed) >> (64 - EXPECTED_PLACE_BITS);
+    uint64_t place = (hash ^ expectation->pair_hash) >> (64 - EXPECTED_PLACE_BITS);
     return &expectation->table[expectation->line].path_number[place];
 }
 
 // It was another one, which is expected next time.
 HIDDEN void expected_other(const struct expectation *expectation, const struct tree_found *found);
 
-// What comes next comes after this site. The line that it needs is fetched while the program works.
+// What comes next comes after this site.
 static inline void expected_after(struct expectation *expectation, uint32_t site) {
-    uint64_t mark = site * SITE_MULTIPLIER;
-    uint64_t mixed = mark ^ (expectation->last << 32 | expectation->last >> 32);
-    expectation->last = mark;
-    expectation->mixed = mixed;
-    // By other bits than the place in it.
-    expectation->line = (uint32_t)mixed >> (32 - EXPECTED_LINE_BITS);
-    if (likely(expectation->table != NULL)) __builtin_prefetch(&expectation->table[expectation->line]);
+    uint64_t hash = site * SITE_MULTIPLIER, last = expectation->last_hash;
+    expectation->last_hash = hash;
+    expectation->pair_hash = hash ^ (last << 32 | last >> 32);
+    // By other bits of it than the place in the line.
+    expectation->line = (uint32_t)expectation->pair_hash >> (32 - EXPECTED_LINE_BITS);
+}
+
+// Where there is a table: the line that the next call needs is fetched while the program works.
+static inline void expected_fetch(const struct expectation *expectation) {
+    __builtin_prefetch(&expectation->table[expectation->line]);
 }
 
 #endif

@@ -15,7 +15,7 @@ enum {
 // Of address space, of that what has not been given back, and what is not sparse.
 static size_t address_bytes, mapped_bytes, dense_bytes;
 
-// The address space is the program's: where it is limited we take a small part. What was given back counts, too.
+// The address space is the program's: where it is limited we take a small part. Pages that were given back still occupy it.
 static bool is_within_limits(size_t bytes) {
     enum { PART = 32 };
     uint64_t space = sys_limit(RLIMIT_AS), data = sys_limit(RLIMIT_DATA), limit = space < data ? space : data;
@@ -105,8 +105,8 @@ static bool grow(struct site_map *map) {
     return true;
 }
 
-// To find out takes time, so that it is tried ever more seldom.
-static bool can_grow(struct site_map *map) {
+// A try takes as long as the map is large: where one was refused, only the 1st, 2nd, 4th, 8th ... key after it tries again.
+static bool try_grow(struct site_map *map) {
     bool is_tried = !(map->refused & (map->refused - 1)), grows = is_tried && grow(map);
     map->refused = grows ? 0 : map->refused + 1;
     return grows;
@@ -122,7 +122,7 @@ static struct site_slot *slot_for(struct site_slots *slots, uint64_t key) {
 bool site_map_put(struct site_map *map, uint64_t key, uint64_t value) {
     struct site_slot *slot = map->slots ? slot_for(map->slots, key) : NULL;
     if (!slot || !slot->key) {
-        if ((!slot || 2 * map->count > map->slots->mask) && !can_grow(map)) return false;
+        if ((!slot || 2 * map->count > map->slots->mask) && !try_grow(map)) return false;
         slot = slot_for(map->slots, key);
         map->count++;
     }

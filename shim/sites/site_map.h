@@ -20,7 +20,7 @@ struct site_slots {
 struct site_map {
     struct site_slots *_Atomic slots;
     size_t count;
-    uint32_t refused;  // how many keys since it last grew, because there was no memory
+    uint32_t refused;  // keys since it last grew, for want of memory
 };
 
 // Spreads a number's bits over the high ones: 2^64 divided by the golden ratio (Knuth, The Art of Computer Programming 6.4).

@@ -15,17 +15,17 @@ enum {
     COMPARED_ALL_OF_UNEXPECTED = 8,
     COMPARED_ALL_AFTER_NEW = 32,
     COMPARED_ALL_AT_FIRST = 1 << 12,
-    UNKNOWN_LEFT_MAX = UINT8_MAX
+    SKIPS_MAX = UINT8_MAX
 };
 
 // Of a thread. With `calls_to_compare` alone the fast path knows whether to compare all of a stack.
 static __thread struct {
-    int32_t calls_to_compare;        // without comparing all
+    int32_t calls_to_compare;        // without comparing all; negative: that is due
     uint32_t full_comparisons_left;  // that are made one after the other
     uint32_t clears;                 // of the tree, until it was last searched
-    // Calls in a row that are not looked into, and how many of them are left. A byte: where a handler makes it wrap, it is soon
-    // used up.
-    uint8_t unknown, unknown_left;
+    // How many calls from unknown stacks are skipped after a walk in vain, and how many of these are left. A byte: if a handler
+    // makes it wrap, it is soon used up.
+    uint8_t skips, skips_left;
     struct expectation expectation;
 } seen __attribute__((tls_model("initial-exec"))) = {.full_comparisons_left = COMPARED_ALL_AT_FIRST};
 static struct stack_tree tree;
@@ -59,6 +59,8 @@ static void unlock(void) {
     atomic_flag_clear_explicit(&busy, memory_order_release);
 }
 
+static struct tree_hook hook_of(const struct thread_state *t) { return tree_hook(t->stack, own_stack.end); }
+
 struct slow_find {
     struct thread_state *t;
     bool walked;
@@ -74,7 +76,7 @@ static void find_by_walk(void *argument) {
     find->site = site_log_number(find->t, &walk);
     // The tree is of the log that is written now. A call that began before that, and ended in a forked child or after a
     // resume, has its stack in the log before.
-    struct tree_hook hook = tree_hook(find->t->stack, own_stack.end);
+    struct tree_hook hook = hook_of(find->t);
     if (find->t->epoch == epoch_now()) tree_insert(&tree, &hook, &walk, find->site);
 }
 
@@ -116,17 +118,17 @@ static bool tree_was_cleared(void) {
     uint32_t clears = atomic_load_explicit(&tree.clears, memory_order_acquire);
     if (likely(seen.clears == clears)) return false;
     seen.clears = clears;
-    seen.unknown = seen.unknown_left = 0;
+    seen.skips = seen.skips_left = 0;
     seen.full_comparisons_left = COMPARED_ALL_AT_FIRST;
     seen.calls_to_compare = 0;
     return true;
 }
 
-// By a walk. Where there is no memory for more stacks, or there are too many, calls from new ones
-// walk in vain: after each that did, twice as many as before are skipped, whatever stack they come from.
+// By a walk. Where there is no memory for more stacks, or there are too many, calls from new ones walk in vain: after each that
+// did, about twice as many as before are skipped, whatever unknown stack they come from.
 static uint32_t find_new(struct thread_state *t) {
-    if (seen.unknown_left) {
-        seen.unknown_left--;
+    if (seen.skips_left) {
+        seen.skips_left--;
         return 0;
     }
     if (seen.full_comparisons_left < COMPARED_ALL_AFTER_NEW)
@@ -134,16 +136,16 @@ static uint32_t find_new(struct thread_state *t) {
     seen.calls_to_compare = 0;
     struct slow_find find = find_slowly(t);
     if (!find.walked) return 0;
-    unsigned more = 2u * seen.unknown + 1;
-    seen.unknown = (uint8_t)(find.site ? 0 : more < UNKNOWN_LEFT_MAX ? more : UNKNOWN_LEFT_MAX);
-    seen.unknown_left = seen.unknown;
+    unsigned more = 2u * seen.skips + 1;
+    seen.skips = (uint8_t)(find.site ? 0 : more < SKIPS_MAX ? more : SKIPS_MAX);
+    seen.skips_left = seen.skips;
     return find.site;
 }
 
 // By all of the stack, in the tree or by a walk.
 static uint32_t find_surely(struct thread_state *t) {
     struct tree_found found;
-    struct tree_hook hook = tree_hook(t->stack, own_stack.end);
+    struct tree_hook hook = hook_of(t);
     tree_was_cleared();
     uint32_t site = stack_is_own(t->stack) ? tree_find(&tree, &hook, &found) : 0;
     if (site) {
@@ -156,7 +158,7 @@ static uint32_t find_surely(struct thread_state *t) {
 // By the words by which stacks part alone. 0: it is not known, or all of it is to be compared.
 static uint32_t find_unexpected(const struct thread_state *t) {
     struct tree_found found;
-    struct tree_hook hook = tree_hook(t->stack, own_stack.end);
+    struct tree_hook hook = hook_of(t);
     if (spread(t) < UINT32_MAX / COMPARED_ALL_OF_UNEXPECTED || tree_was_cleared()) return 0;
     uint32_t site = tree_guess(&tree, &hook, &found);
     if (site) expected_other(&seen.expectation, &found);
@@ -165,6 +167,7 @@ static uint32_t find_unexpected(const struct thread_state *t) {
 
 static void append(struct thread_state *t, uint32_t site) {
     expected_after(&seen.expectation, site);
+    if (seen.expectation.table) expected_fetch(&seen.expectation);
     if (site != t->site) ht_append_modifier(&t->cursor, HT_MODIFIER_SITE, site);
     t->site = site;
 }
@@ -172,6 +175,7 @@ static void append(struct thread_state *t, uint32_t site) {
 static inline void append_expected(struct thread_state *t, const struct expected_path *expected) {
     uint32_t site = expected_site(expected);
     expected_after(&seen.expectation, site);
+    expected_fetch(&seen.expectation);
     ht_append_modifier_if(&t->cursor, site != t->site, expected->modifier, expected->modifier_bytes);
     t->site = site;
 }
@@ -196,7 +200,7 @@ static __attribute__((noinline)) bool append_after_all(struct thread_state *t) {
 bool sites_append(struct thread_state *t) {
     if (unlikely(--seen.calls_to_compare < 0)) return append_after_all(t);
     if (unlikely(!stack_is_own(t->stack))) return append_slowly(t, true);
-    struct tree_hook hook = tree_hook(t->stack, own_stack.end);
+    struct tree_hook hook = hook_of(t);
     const struct expected_path *expected = &expected_paths[*expected_number(&seen.expectation, hook.hash)];
     if (unlikely(!tree_has_path(&tree, &expected->path, &hook))) return append_slowly(t, false);
     append_expected(t, expected);

@@ -68,7 +68,7 @@ struct tree_path {
     uint32_t to_end;                // the key's
     uint32_t sum;                   // of the key and the words: tree_sum_of()
     uint16_t place[TREE_PATH_MAX];  // in units of 8 bytes, from the key's address on
-    uint16_t words;                 // above TREE_PATH_MAX: there are more
+    uint16_t words;                 // above TREE_PATH_MAX: there are more, or one lies too far away
 };
 
 struct tree_found {
@@ -131,7 +131,8 @@ static inline uint32_t tree_changes(const struct stack_tree *tree, uint64_t hash
     return atomic_load_explicit(&tree->changes[tree_group(hash)], memory_order_acquire);
 }
 
-// Adds the low half of word i. By odd multipliers (primes of xxHash's): a change of one word always shows, changes of several cancel out by a chance of 2^-32.
+// Adds the low half of word i. The multipliers are odd (primes of xxHash's): a change of one word always shows, and changes of
+// several cancel out with a chance of 2^-32.
 static inline uint32_t tree_sum(uint32_t sum, uint32_t word, uint32_t i) {
     static const uint32_t multiplier[] = {0x9e3779b1, 0x85ebca77, 0xc2b2ae3d};
     _Static_assert(sizeof multiplier / sizeof *multiplier == TREE_PATH_MAX, "each word has one");
@@ -141,7 +142,7 @@ static inline uint32_t tree_sum(uint32_t sum, uint32_t word, uint32_t i) {
 // Of the key and the words. Where a path has fewer, the key's address takes their places (place 0).
 static inline uint32_t tree_sum_of(const struct tree_path *path, const struct tree_hook *hook) {
     uint32_t sum = (uint32_t)(hook->hash >> 32);
-#pragma GCC unroll 4
+#pragma GCC unroll 3
     for (uint32_t i = 0; i < TREE_PATH_MAX; i++)
         sum = tree_sum(sum, tree_word(hook->cfa, 8 * (uintptr_t)path->place[i] - 8), i);
     return sum;
@@ -154,9 +155,9 @@ static inline void tree_path_add(struct tree_path *path, uint32_t place) {
     if (path->words <= TREE_PATH_MAX) path->words++;
 }
 
-// Does a search for the hook's stack, which is the thread's own, go by these words? All are read, without a branch: paths of
-// different lengths follow each other, and a branch that is mispredicted takes longer than a word. None lies beyond the stack's
-// end, as none did where the path was found: the end is at the same distance from there.
+// Does a search for the hook's stack, which is the thread's own, go by these words? The distance to the end is compared first:
+// then none lies beyond the end, as none did where the path was found. All are read, without a branch: paths of different
+// lengths follow each other, and a branch that is mispredicted takes longer than a word.
 static inline bool tree_has_path(const struct stack_tree *tree, const struct tree_path *path,
                                  const struct tree_hook *hook) {
     uint32_t changes = tree_changes(tree, hook->hash);

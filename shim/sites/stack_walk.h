@@ -40,10 +40,10 @@ HIDDEN bool stack_walk_start(void);
 HIDDEN void stack_walk_new_thread(void);
 
 // The stack that the calling thread began on, as far as it is known; end 0: it is not.
-#define OWN_STACK_BYTES_MAX UINT32_MAX  // a path has 32 bits for a distance to the end
 struct own_stack {
     uintptr_t end, bytes;
 };
+#define OWN_STACK_BYTES_MAX UINT32_MAX  // a tree_path has 32 bits for a distance to the end
 extern HIDDEN __thread struct own_stack own_stack __attribute__((tls_model("initial-exec")));
 
 static inline bool stack_is_own(uintptr_t cfa) { return own_stack.end - cfa <= own_stack.bytes; }

@@ -102,7 +102,7 @@ def test_no_memory_for_more(tools: Tools, needs_unwinder: None, tmp_path: Path) 
     assert known[0][:100].all() and known[0][-100:].all() and known[1].all()
 
 
-def test_handler_between_any_two_instructions(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
+def test_handler_at_each_instruction(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
     """A signal handler that allocates may change all that a thread knows of its stacks while a call uses it. One frame, so that
     the handler's stacks are regular."""
     done = run([tools.heaptape, "record", "-q", "--sites=1", "-o", tmp_path, "--", tools.target("stepped")])

@@ -1,15 +1,10 @@
 // A signal handler that allocates at one of the first STEPS instructions that the recorder executes for an allocation: a child
-// for each, stepped by the trap flag. Exits with the number of children that failed, at most 100. Usage: stepped
-#include <dlfcn.h>
+// for each, stepped by the trap flag. Usage: stepped
 #include <link.h>
 #include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
 #include <ucontext.h>
-#include <unistd.h>
+
+#include "target_modes.h"
 
 enum { STEPS = 320, BEFORE = 4000, IN_HANDLER = 600, AFTER = 300, TRAP_FLAG = 0x100 };
 
@@ -51,17 +46,15 @@ static void step_through_one(int steps) {
 }
 
 int main(void) {
-    int failed = 0;
     dl_iterate_phdr(find_recorder, NULL);
-    if (!recorder_start) return 101;
+    if (!recorder_start) target_fail("there is no recorder");
     for (int steps = 0; steps < STEPS; steps++) {
         pid_t pid = fork();
         if (!pid) {
             step_through_one(steps);
             _exit(0);
         }
-        int status;
-        failed += waitpid(pid, &status, 0) != pid || status;
+        if (child_status(pid)) target_fail("the handler did not run");
     }
-    return failed < 100 ? failed : 100;
+    return 0;
 }
