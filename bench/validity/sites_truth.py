@@ -31,6 +31,7 @@ from heaptape.trace.reader import Trace, read_trace  # noqa: E402
 
 FRAMES_MAX = 62
 RIGHT_SHARE_MIN = 0.95
+REALLOCARRAY = next(function for function, name in ops.FUNCTIONS.items() if name == "reallocarray")
 RECORD = np.dtype([("size", "<u8"), ("hash", "<u8"), ("tid", "<u4"), ("frames", "<u4")])
 MASK = (1 << 64) - 1
 
@@ -67,10 +68,12 @@ def hashes(trace: Trace) -> NDArray[np.uint64]:
 
 
 def allocations(trace: Trace) -> dict[str, NDArray[Any]]:
-    """Site, size and thread of every allocation, in the trace's order."""
+    """Site, size and thread of every allocation, in the trace's order. The recorder asks the allocator of a reallocarray for a
+    realloc of all its elements."""
     names = ("site", "size", "thread")
     parts: dict[str, list[NDArray[Any]]] = {name: [] for name in names}
-    for arrays in trace.event_arrays(("op", *names)):
+    for arrays in trace.event_arrays(("op", "function", "extra", *names)):
+        arrays["size"] = np.where(arrays["function"] == REALLOCARRAY, arrays["size"] * arrays["extra"], arrays["size"])
         for name in names:
             parts[name].append(arrays[name][ops.OP_HAS_SITE[arrays["op"]]])
     return {name: np.concatenate(values) for name, values in parts.items()}

@@ -107,15 +107,6 @@ void *realloc(void *block, size_t size) {
     note(size);
     return next.realloc(block, size);
 }
-// The C library's would come back by realloc, with a frame of its own and the product of both.
-void *reallocarray(void *block, size_t count, size_t size) {
-    size_t bytes;
-    if (!next_known()) return NULL;
-    note(size);
-    if (!__builtin_mul_overflow(count, size, &bytes)) return next.realloc(block, bytes);
-    errno = ENOMEM;
-    return NULL;
-}
 void free(void *block) {
     if (next_known()) next.free(block);
 }
