@@ -16,8 +16,12 @@ enum {
     LOCK_TRIES_MAX = 1 << 14,
     // Counting the program's own pages may take at most one part in this many of the run. What was not used
     // may be used later, up to a limit, which is also what a run begins with. Counting what moves, which is its mappings
-    // and stacks without its data, may take as much again.
+    // and stacks without its data, may take as much again. While the last whole count found nothing new in the rest
+    // and no thread is new, whole counts may take less, if the kernel can count what moves.
     OWN_COST_SHARE = 100,
+    STILL_COST_SHARE = 800,
+    // A smaller change of the rest than one part in this many of RssAnon is none.
+    STILL_SHARE = 1000,
     // They are counted again when RssAnon has changed by one part in this many.
     OWN_CHANGE_SHARE = 200
 };
@@ -64,6 +68,7 @@ static struct {
     uint64_t static_bytes;  // what is none of that and was there before the first allocation: the loader's
     uint64_t last_bytes, last_anonymous_bytes, last_stamp, asked_stamp;
     uint64_t last_elsewhere_bytes;  // of last_bytes: what a count of what moves does not see
+    bool elsewhere_is_still;        // it did not change between the last two whole counts
     int64_t credit_stamps, moving_credit_stamps;
     int64_t moving_cost_stamps;  // of the last count of what moves
     bool any;                    // the rest has been counted
@@ -339,7 +344,9 @@ static bool measure(void) {
 // such as Python's or Ruby's, takes and returns megabytes between two calls of malloc, and the stacks of its threads, where
 // the last whole count found them. Only where the kernel searches: else the time depends on the address space.
 static bool measure_moving(void) {
-    if (!measured.pages.searches || !copy_tables() || !pages_open(&measured.pages)) return false;
+    if (!measured.pages.searches || !copy_tables()) return false;
+    if (!measured.ranges && !measured.found_stacks) return !recorder_sealed;
+    if (!pages_open(&measured.pages)) return false;
     size_t range = 0, stack = 0;
     uintptr_t counted_to = 0;  // a program may map a stack for itself: it is in both tables
     while ((range < measured.ranges || stack < measured.found_stacks) && !recorder_sealed) {
@@ -362,10 +369,11 @@ void own_start(void) {
     measured.static_bytes = anonymous_bytes > measured.bytes ? anonymous_bytes - measured.bytes : 0;
 }
 
+static uint64_t difference(uint64_t a, uint64_t b) { return a > b ? a - b : b - a; }
+
 // Is it useful, and cheap enough?
 static bool is_time(uint64_t stamp, uint64_t anonymous_bytes) {
-    uint64_t last = measured.last_anonymous_bytes;
-    uint64_t change = anonymous_bytes > last ? anonymous_bytes - last : last - anonymous_bytes;
+    uint64_t last = measured.last_anonymous_bytes, change = difference(anonymous_bytes, last);
     return measured.credit_stamps > 0 &&
            (change >= last / OWN_CHANGE_SHARE || stamp - measured.last_stamp >= STAMPS_PER_S);
 }
@@ -373,7 +381,8 @@ static bool is_time(uint64_t stamp, uint64_t anonymous_bytes) {
 static void earn_credit(uint64_t stamp) {
     int64_t passed = (int64_t)(stamp - measured.asked_stamp), most = (int64_t)CREDIT_STAMPS_MAX;
     measured.asked_stamp = stamp;
-    measured.credit_stamps += passed / OWN_COST_SHARE;
+    bool is_still = measured.elsewhere_is_still && own.stacks == measured.stacks_then;
+    measured.credit_stamps += passed / (is_still ? STILL_COST_SHARE : OWN_COST_SHARE);
     measured.moving_credit_stamps += passed / OWN_COST_SHARE;
     if (measured.credit_stamps > most) measured.credit_stamps = most;
     if (measured.moving_credit_stamps > most) measured.moving_credit_stamps = most;
@@ -388,7 +397,11 @@ static bool measure_all(uint64_t stamp, uint64_t anonymous_bytes) {
     uint64_t started_ns = clock_thread_cpu_ns();
     bool fresh = measure();
     if (fresh) {
-        measured.last_elsewhere_bytes = measured.static_bytes + measured.bytes - measured.moving_bytes;
+        uint64_t elsewhere = measured.static_bytes + measured.bytes - measured.moving_bytes;
+        uint64_t change = difference(elsewhere, measured.last_elsewhere_bytes);
+        measured.elsewhere_is_still =
+            measured.any && measured.pages.searches && change <= anonymous_bytes / STILL_SHARE;
+        measured.last_elsewhere_bytes = elsewhere;
         measured.last_bytes = measured.last_elsewhere_bytes + measured.moving_bytes;
         measured.any = true;
     }
