@@ -285,16 +285,20 @@ static int find_directory(const struct options *options, char directory[PATH_MAX
     struct statfs status;
     struct stat folder;
     const char *wanted = options->directory ? options->directory : getenv("MALLOC_WRAP_OUT"), *unfit;
-    if (!wanted || !*wanted)
+    // In the environment an empty name is as none; one that was asked for can't be made.
+    if (!wanted || (!*wanted && !options->directory))
         wanted = !options->any_folder && !statfs(LOG_FOLDER_FIRST, &status) && file_system_unfit(&status)
                      ? LOG_FOLDER_SECOND
                      : LOG_FOLDER_FIRST;
     bool made = options->directory && !mkdir(wanted, 0777);
+    int not_made = errno;
     bool found = realpath(wanted, directory) && !stat(directory, &folder);
+    if (!found && options->directory && !made && errno == ENOENT) errno = not_made;
     // Of a file access() says that it may not be run.
     if (found && !S_ISDIR(folder.st_mode)) errno = ENOTDIR;
     if (!found || !S_ISDIR(folder.st_mode) || access(directory, W_OK | X_OK)) {
-        ht_print(stderr, "heaptape record: cannot write logs into %s: %s\n", wanted, strerror(errno));
+        ht_print(stderr, "heaptape record: cannot write logs into %s: %s\n", *wanted ? wanted : "''",
+                 strerror(errno));
         return EXIT_RECORD_FAILED;
     }
     if (!options->any_folder && !statfs(directory, &status) && (unfit = file_system_unfit(&status))) {

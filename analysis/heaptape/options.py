@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .base.arguments import BOOTSTRAP_SEED, bootstrap_seed
+from .base.arguments import BOOTSTRAP_SEED, bootstrap_seed, output_name
 from .base.verb_parser import USUAL_STATUSES, VerbParser
 
 FEEDS = ("bencher", "github-action", "hyperfine", "perfetto")
@@ -38,7 +38,7 @@ def compare_parser() -> VerbParser:
     printed.add_argument("--csv", action="store_true", help="Print a row for each measure and allocator")
     printed.add_argument("--markdown", action="store_true", help="Print Markdown for issues and pull requests")
     printed.add_argument("--to", choices=FEEDS, metavar="|".join(FEEDS), help="Write the figures in this format, and print no table (default: none)")
-    compare.add_argument("-o", "--output", metavar="FILE", help="Write to FILE what --to asks for (default: none)")
+    compare.add_argument("-o", "--output", type=output_name, metavar="FILE", help="Write to FILE what --to asks for (default: none)")
     compare.add_argument("--snapshots", metavar="FOLDER", help="With --to perfetto: show what RSS consists of, too, by the snapshots that heaptape replay "
                          "--snapshots wrote into FOLDER (default: none)")
     return compare
@@ -53,7 +53,7 @@ def report_parser() -> VerbParser:
         see_also=["replay", "compare"],
         examples=[("heaptape report results.jsonl --trace app.bin -o report.html", "Write a page")])
     _add_common(report)
-    report.add_argument("-o", "--output", default="report.html", metavar="FILE", help="Write the page to FILE (default: report.html)")
+    report.add_argument("-o", "--output", type=output_name, default="report.html", metavar="FILE", help="Write the page to FILE (default: report.html)")
     report.add_argument("--snapshots", metavar="FOLDER", help="Show the heaps, too, of which heaptape replay --snapshots wrote snapshots into FOLDER "
                         "(default: none)")
     report.add_argument("-q", "--quiet", action="store_true", help="Print only what went wrong")
@@ -70,7 +70,7 @@ def export_parser() -> VerbParser:
         see_also=["convert", "dump"],
         examples=[("heaptape export app.bin -o tables", "Write tables")])
     export.add_argument("trace", metavar="TRACE")
-    export.add_argument("-o", "--output", metavar="DIR", help="Write the tables into DIR (default: beside the trace, named .parquet)")
+    export.add_argument("-o", "--output", type=output_name, metavar="DIR", help="Write the tables into DIR (default: beside the trace, named .parquet)")
     export.add_argument("-q", "--quiet", action="store_true", help="Print only what went wrong")
     return export
 

@@ -77,6 +77,15 @@ def test_an_empty_name_is_refused_at_once(tools: Tools, trace: Path, kind: str) 
     assert done.stderr.endswith(b": cannot create: No such file or directory\n")
 
 
+@pytest.mark.parametrize("words", [["compare", "--to", "bencher", "-o", "", "x"], ["explain", "--html", "", "x"], ["export", "-o", "", "x"],
+                                   ["fleet", "-o", "", "x"], ["sites", "--to", "collapsed", "-o", "", "x"], ["try", "-o", "", "x"]],
+                         ids=lambda words: words[0])
+def test_an_empty_name_is_not_taken_for_none(tools: Tools, tmp_path: Path, words: list[str]) -> None:
+    done = run([tools.heaptape, *words], cwd=tmp_path)
+    assert done.returncode == 2 and b"expected a name, found ''" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("content", ["trace", "raw log"])
 def test_a_file_named_dash_is_not_standard_input(tools: Tools, trace: Path, tmp_path: Path,
                                                  content: str) -> None:

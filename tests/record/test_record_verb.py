@@ -73,6 +73,15 @@ def test_folder_is_made(tools: Tools, tmp_path: Path) -> None:
     assert again.returncode == 3 and "made the folder" not in again.stderr.decode()
 
 
+@pytest.mark.parametrize(("folder", "said"), [("", "'': No such file or directory"), ("a/b", "a/b: No such file or directory"),
+                                              ("/proc/new", "/proc/new: No such file or directory"),
+                                              ("/dev/null/new", "/dev/null/new: Not a directory")])
+def test_folders_that_cannot_be_made(tools: Tools, tmp_path: Path, folder: str, said: str) -> None:
+    done = record(tools, "-o", folder, "--", "true", cwd=tmp_path)
+    assert done.returncode == FAILED and done.stderr.decode() == f"heaptape record: cannot write logs into {said}\n"
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(("size", "bytes_most"), [("64k", 64 << 10), ("1M", 1 << 20), ("1MB", 1000000)])
 def test_sizes_are_what_they_are_elsewhere(tools: Tools, tmp_path: Path, size: str, bytes_most: int) -> None:
     if not shutil.which("perl"):

@@ -14,6 +14,13 @@ def positive(text: str) -> int:
     return value
 
 
+def output_name(text: str) -> str:
+    """A file or folder to write: an empty name would be taken for none."""
+    if not text:
+        raise argparse.ArgumentTypeError("expected a name, found ''")
+    return text
+
+
 def several(text: str) -> int:
     """A number of rounds."""
     value = int(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..base.arguments import duration, duration_ns
+from ..base.arguments import duration, duration_ns, output_name
 from ..base.verb_parser import USUAL_STATUSES, VerbParser
 
 
@@ -43,7 +43,7 @@ def parser() -> VerbParser:
     explain.add_argument("--budget", type=_budget, default=30.0, metavar="TIME",
                          help="Try cures for TIME, such as 5m; 0: try none (default: 30s)")
     explain.add_argument("--snapshots", metavar="FOLDER", help="Keep the files of snapshots in FOLDER (default: keep none)")
-    explain.add_argument("--html", metavar="FILE", help="Write a page with maps of the heap to FILE, too (default: none)")
+    explain.add_argument("--html", type=output_name, metavar="FILE", help="Write a page with maps of the heap to FILE, too (default: none)")
     explain.add_argument("--json", action="store_true", help="Print JSON: of several allocators a list")
     explain.add_argument("-q", "--quiet", action="store_true", help="Print only the answer, and what went wrong")
     return explain

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..base.arguments import positive
+from ..base.arguments import output_name, positive
 from ..base.verb_parser import USUAL_STATUSES, VerbParser
 
 
@@ -20,7 +20,7 @@ def parser() -> VerbParser:
         statuses=[*USUAL_STATUSES, ("4", "A condition of --fail-if holds"),
                   ("5", "A condition stayed undecided, and none holds")])
     fleet.add_argument("plan", metavar="PLAN")
-    fleet.add_argument("-o", "--output", metavar="FILE",
+    fleet.add_argument("-o", "--output", type=output_name, metavar="FILE",
                        help="Append lines of results to FILE, and skip the rounds that it has (default: PLAN's name and .results.jsonl)")
     fleet.add_argument("--workers", type=positive, metavar="N",
                        help="Run N replays side by side on this machine (default: 1, since several disturb each other's times)")

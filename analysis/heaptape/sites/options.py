@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from ..base.arguments import output_name
 from ..base.verb_parser import VerbParser
 
 FORMATS = ("pprof", "collapsed", "speedscope", "dhat")
@@ -40,7 +41,7 @@ def sites_parser() -> VerbParser:
     printed.add_argument("--tree", action="store_true", help="Print a call tree, with shares")
     sites.add_argument("--json", action="store_true", help="Print JSON: all call sites, or with --tree the whole tree")
     printed.add_argument("--to", choices=FORMATS, metavar="|".join(FORMATS), help="Write the stacks in this format (default: none)")
-    sites.add_argument("-o", "--output", metavar="FILE", help="Write to FILE what --to asks for (default: none)")
+    sites.add_argument("-o", "--output", type=output_name, metavar="FILE", help="Write to FILE what --to asks for (default: none)")
     return sites
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..base.arguments import duration, positive
+from ..base.arguments import duration, output_name, positive
 from ..base.verb_parser import VerbParser
 
 
@@ -31,7 +31,7 @@ def parser() -> VerbParser:
                        help="End the program by SIGTERM after TIME, for servers (default: it ends by itself, or by Ctrl-C)")
     trial.add_argument("--process", metavar="NAME",
                        help="Of several processes, take that of the executable NAME (default: the one with the most calls; those of a shell count a tenth)")
-    trial.add_argument("-o", "--output", metavar="DIR",
+    trial.add_argument("-o", "--output", type=output_name, metavar="DIR",
                        help="Make the folder DIR for trace, results and report (default: heaptape-COMMAND, numbered if it exists)")
     trial.add_argument("-q", "--quiet", action="store_true", help="Print only the answer, and what went wrong")
     return trial

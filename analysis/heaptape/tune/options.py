@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..base.arguments import duration, positive, seed_number, several
+from ..base.arguments import duration, output_name, positive, seed_number, several
 from ..base.verb_parser import VerbParser
 
 MEASURES_BY_OBJECTIVE = {"time": "time", "rss": "rss_mean", "rss_peak": "rss_peak", "rss_end": "rss_end"}
@@ -57,6 +57,6 @@ def parser() -> VerbParser:
                       help="Search by this sampler of Optuna (default: tpe)")
     tune.add_argument("--seed", type=seed_number, metavar="N", help="Repeat an earlier search (default: random, and printed)")
     tune.add_argument("--json", action="store_true", help="Print JSON")
-    tune.add_argument("-o", "--output", metavar="FILE", help="Append a line of JSON for each run of the replayer to FILE")
+    tune.add_argument("-o", "--output", type=output_name, metavar="FILE", help="Append a line of JSON for each run of the replayer to FILE")
     tune.add_argument("-q", "--quiet", action="store_true", help="Show no progress")
     return tune

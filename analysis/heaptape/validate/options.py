@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..base.arguments import duration, positive, seed_number, several
+from ..base.arguments import duration, output_name, positive, seed_number, several
 from ..base.verb_parser import VerbParser
 
 ROUNDS = 8
@@ -48,7 +48,7 @@ def parser() -> VerbParser:
                                "(default: no limit)")
     validate.add_argument("--seed", type=seed_number, metavar="N", help="Repeat an order of runs (default: random, and printed)")
     validate.add_argument("--keep", metavar="DIR", help="Keep the trace and the replay's results in DIR")
-    validate.add_argument("-o", "--output", metavar="FILE", help="Write a line of JSON for each curve of memory to FILE")
+    validate.add_argument("-o", "--output", type=output_name, metavar="FILE", help="Write a line of JSON for each curve of memory to FILE")
     validate.add_argument("--json", action="store_true", help="Print JSON")
     talk = validate.add_mutually_exclusive_group()
     talk.add_argument("-q", "--quiet", action="store_true", help="Show no progress")
