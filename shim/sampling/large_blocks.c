@@ -134,14 +134,18 @@ uint32_t large_spanned_pages(const void *block, size_t bytes) {
     return pages < UINT32_MAX ? (uint32_t)pages : UINT32_MAX;
 }
 
+// The first two passes, and every fourth: most blocks that stay as they are for so long are never filled.
+static bool is_turn(uint32_t passes) { return passes <= 2 || passes % 4 == 0; }
+
 size_t large_unfilled(size_t *place, struct large_copy *copy, size_t room) {
     size_t count = 0, i = *place;
     *place = 0;
     if (!lock()) return 0;
     for (size_t end = i + SEARCHED_MAX; i < table.room && i < end && count < room; i++) {
-        const struct entry *entry = &table.entry[i];
+        struct entry *entry = &table.entry[i];
         const void *block = (const void *)entry->block;
-        if (block && entry->large.reported < large_spanned_pages(block, entry->large.bytes))
+        if (block && entry->large.reported < large_spanned_pages(block, entry->large.bytes) &&
+            is_turn(++entry->large.passes))
             copy[count++] = (struct large_copy){block, entry->large};
     }
     if (i < table.room) *place = i;
@@ -157,7 +161,10 @@ bool large_report(const struct large_copy *copy, uint32_t pages) {
     struct large_block *large = &table.entry[i].large;
     bool same =
         table.entry[i].block && large->bytes == copy->large.bytes && large->reported == copy->large.reported;
-    if (same) large->reported = pages;
+    if (same) {
+        large->reported = pages;
+        large->passes = 0;
+    }
     unlock();
     return same;
 }

@@ -16,6 +16,7 @@ struct large_block {
     size_t bytes;
     uint32_t resident;  // pages of it that were resident when it was allocated, plus one; 0: unknown
     uint32_t reported;  // resident pages that the log has last been given
+    uint32_t passes;    // of large_unfilled over it since then
 };
 HIDDEN void large_add(const void *block, struct large_block large);
 // Takes a block out; one of no bytes if it is not there.
@@ -24,7 +25,7 @@ HIDDEN struct large_block large_remove(const void *block);
 HIDDEN uint32_t large_spanned_pages(const void *block, size_t bytes);
 HIDDEN void large_after_fork(void);
 // Copies some of the blocks that are not full by what was recorded, from a place in the table on, and moves
-// the place on: to 0 at the table's end.
+// the place on: to 0 at the table's end. One that has not been reported for a while is left out three times of four.
 struct large_copy {
     const void *block;
     struct large_block large;

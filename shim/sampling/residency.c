@@ -122,6 +122,8 @@ static void put_pages(struct thread_state *t, const void *block, const struct pa
 
 uint32_t residency_at_end(struct thread_state *t, const void *block, size_t bytes, uint32_t recorded) {
     struct pages_seen seen;
+    // All of it was touched; what was given back since makes that no less.
+    if (recorded >= large_spanned_pages(block, bytes)) return recorded + 1;
     if (!see_block(&seen, block, bytes)) return 0;
     if (seen.pages > recorded && !fills_from_start(&seen)) put_pages(t, block, &seen);
     return seen.pages + 1;
