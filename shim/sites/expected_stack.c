@@ -9,11 +9,14 @@ enum { TABLES = 64, PLACES = 1 << 14, PATHS_AT_PLACE = 2, PATHS_MAX = 1 << 16 };
 
 // One mapping, of which what is used becomes real.
 static struct memory {
-    struct expected_line table[TABLES][1 << EXPECTED_LINE_BITS];
     _Atomic uint16_t last[PLACES][PATHS_AT_PLACE];  // that were kept there
     struct expected_path path[PATHS_MAX];           // in the order in which they were kept
 } *memory;
 static _Atomic uint32_t kept = 1;
+typedef struct expected_line table_lines[1 << EXPECTED_LINE_BITS];
+// Of threads, each made as one begins.
+static struct expected_line *_Atomic tables[TABLES];
+static _Atomic bool has_all_tables;
 
 const struct expected_path *expected_paths;
 
@@ -22,11 +25,23 @@ void expected_start(void) {
     if (memory) expected_paths = memory->path;
 }
 
-// Threads may come and go without end. Those that share a table expect the wrong stack more often, and nothing else.
+static struct expected_line *make_table(struct expected_line *_Atomic *place) {
+    struct expected_line *fresh = site_memory_sparse(sizeof(table_lines)), *other = NULL;
+    if (!fresh || atomic_compare_exchange_strong(place, &other, fresh)) return fresh;
+    site_memory_unmap(fresh, sizeof(table_lines));
+    return other;
+}
+
+// Threads may come and go without end. Those that share a table, as all new ones do where there is no memory for more, expect
+// the wrong stack more often, and nothing else. A handler may begin meanwhile: what it has set never becomes NULL.
 bool expected_begin(struct expectation *expectation) {
     static _Atomic uint32_t begun;
-    if (memory) expectation->table = memory->table[atomic_fetch_add(&begun, 1) % TABLES];
-    return memory;
+    struct expected_line *_Atomic *place = &tables[atomic_fetch_add(&begun, 1) % TABLES];
+    struct expected_line *table = memory ? *place : NULL;
+    if (memory && !table && !has_all_tables) table = make_table(place);
+    if (!table) table = tables[0];
+    if (table) expectation->table = table;
+    return table;
 }
 
 static bool same(const struct expected_path *one, const struct tree_found *found) {
@@ -63,6 +78,7 @@ void expected_other(const struct expectation *expectation, const struct tree_fou
 }
 
 void expected_give_up_space(void) {
+    has_all_tables = true;
     // From now on none is kept behind those that have a place.
     uint32_t end = memory ? atomic_exchange(&kept, PATHS_MAX) : PATHS_MAX;
     if (end < PATHS_MAX) site_memory_unmap(&memory->path[end], (PATHS_MAX - end) * sizeof *memory->path);

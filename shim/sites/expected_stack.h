@@ -12,7 +12,7 @@
 #include "stack_tree.h"
 
 // A thread's table: lines by the sites, places in each by the key.
-enum { EXPECTED_LINE_BITS = 8, EXPECTED_PLACE_BITS = 5 };
+enum { EXPECTED_LINE_BITS = 11, EXPECTED_PLACE_BITS = 5 };
 struct expected_line {
     _Alignas(64) uint16_t path_number[1 << EXPECTED_PLACE_BITS];
 };
@@ -44,7 +44,7 @@ extern HIDDEN const struct expected_path *expected_paths;
 
 // Before the first recording of the process.
 HIDDEN void expected_start(void);
-// Address space that is reserved for more paths goes back.
+// Address space that is reserved for more paths goes back, and there are no more tables.
 HIDDEN void expected_give_up_space(void);
 // The calling thread begins to expect stacks. False: there is no memory.
 HIDDEN bool expected_begin(struct expectation *expectation);
