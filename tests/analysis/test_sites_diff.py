@@ -102,3 +102,68 @@ def test_damaged_and_cut_traces(tmp_path: Path, damage: Callable[[bytes], bytes]
     for arguments in (["diff", good, "new.bin"], ["sites", "new.bin"]):
         done = run_here(*arguments, cwd=tmp_path)
         assert done.returncode == 3 and done.stdout == "" and re.match(rf"heaptape {arguments[0]}: new.bin: {said}", done.stderr), done.stderr
+
+
+def test_other_folders_are_the_same_program(tmp_path: Path) -> None:
+    """A checkout beside another: files of the same name in several folders are told apart."""
+    paths = []
+    for number, folder in enumerate(("/home/a/main", "/home/b/feature/x")):
+        stacks = [[f"load@{folder}/orders/load.c:3", "main@main.c:1"], [f"load@{folder}/users/load.c:3", "main@main.c:1"], [f"save@{folder}/save.c:9", "main@main.c:1"]]
+        events = [Event(MALLOC, 0, 0, i, i, 10 + 10 * (i % 3) + 20 * number * (i % 3 == 2), site=1 + i % 3) for i in range(1, 300)]
+        paths.append(tmp_path / f"{number}.bin")
+        paths[-1].write_bytes(naive_writer.build(TraceSpec(events, sites=sites_of(stacks)))[0])
+    found = json.loads(run_here("diff", *paths, "--json", cwd=tmp_path).stdout)
+    assert found["compared"] == 3 and [(row["frames"][0]["function"], row["changes"][0]) for row in found["differences"]] == [("save", "larger blocks")]
+
+
+def _of_threads(path: Path, seed: int, jobs: list[tuple[str, list[int]]], names: list[str], program: str = "job", share: float = 0.0) -> Path:
+    """Functions that are called by these threads, which take turns at random; threads begin in any order."""
+    rnd, numbers = random.Random(seed), list(range(1, len(names)))
+    rnd.shuffle(numbers)
+    number = dict(enumerate([0, *numbers]))
+    weights = [1 + share * rnd.random() for _ in names]
+    events = []
+    for i in range(1, 4000):
+        site, threads = rnd.choice(list(enumerate((of for _, of in jobs), start=1)))
+        thread = number[rnd.choices(threads, [weights[one] for one in threads])[0]]
+        events += [Event(MALLOC, 0, thread, 10 * i, 1, 64, site=site), Event(FREE, 0, thread, 10 * i, 1)]
+    rows = sorted((number[i], (7 + number[i], 0, 0, 0, 0, 0, name)) for i, name in enumerate(names))
+    sites = sites_of([[f"{function}@job.c:{10 * n}", "main@job.c:90"] for n, (function, _) in enumerate(jobs)])
+    context = {"command": program, "executable": f"/bin/{program}", "page_bytes": 4096, "pid": 7}
+    path.write_bytes(naive_writer.build(TraceSpec(events, context=context, sites=sites, threads=[row for _, row in rows]))[0])
+    return path
+
+
+POOL = [("start", [0]), ("alfa", [1]), ("bravo", [2]), ("work", [3, 4, 5, 6])]
+
+
+@pytest.mark.parametrize("seed", quick([0, 1, 2], range(20)))
+@pytest.mark.parametrize(("old", "new", "moved"), [(1, 1, False), (1, 2, True)], ids=["none", "moved"])
+@pytest.mark.parametrize("names", [["job"] * 7, ["job", "alfa", "bravo", *(f"worker-{n}" for n in range(4))]], ids=["unnamed", "named"])
+def test_threads_are_known_by_what_they_do(tmp_path: Path, names: list[str], old: int, new: int, moved: bool, seed: int) -> None:
+    """Their numbers follow a race, a pool shares its work by chance, and a program that is copied gives its threads another name."""
+    paths = [_of_threads(tmp_path / f"{which}.bin", 100 * which + seed, [*POOL, ("charlie", [thread])],
+                         [name.replace("job", program) for name in names], program, share=4.0)
+             for which, (thread, program) in enumerate([(old, "job"), (new, "job-2")])]
+    found = json.loads(run_here("diff", *paths, "--json", cwd=tmp_path).stdout)["differences"]
+    assert [(row["frames"][0]["function"], row["changes"]) for row in found] == [("charlie", ["other threads"])] * moved
+
+
+def test_a_page_of_live_bytes_and_milliseconds_of_life_are_no_difference(tmp_path: Path) -> None:
+    paths = []
+    for which, (blocks, life_ns) in enumerate([(1, 500_000), (9, 4_000_000)]):
+        events = [Event(MALLOC, 0, 0, 0, 900 + i, 100, site=1) for i in range(9)] + [Event(FREE, 0, 0, 0, 900 + i) for i in range(blocks, 9)]
+        for i in range(200):
+            events += [Event(MALLOC, 0, 0, 10_000_000 * (i + 1), 1, 64, site=2), Event(FREE, 0, 0, 10_000_000 * (i + 1) + life_ns, 1)]
+        paths.append(tmp_path / f"{which}.bin")
+        paths[-1].write_bytes(naive_writer.build(TraceSpec(events, sites=sites_of([["keep@a.c:1"], ["use@a.c:2"]])))[0])
+    done = run_here("diff", *paths, cwd=tmp_path)
+    assert "use" not in done.stdout and "live" not in done.stdout.replace("live at peak", "").replace("live at end", ""), done.stdout
+
+
+@pytest.mark.parametrize("verb", ["diff", "sites"])
+def test_a_trace_that_is_cut_short_is_said_to_be(tmp_path: Path, verb: str) -> None:
+    whole = _trace(tmp_path / "old.bin", USES, 1)
+    (tmp_path / "cut.bin").write_bytes(whole.read_bytes()[:-30])
+    done = run_here(verb, *[whole][: verb == "diff"], "cut.bin", cwd=tmp_path)
+    assert done.returncode == 3 and "cut.bin: cut short after" in done.stderr and done.stdout

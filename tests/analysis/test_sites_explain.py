@@ -51,6 +51,21 @@ def test_the_culprits_are_named(tmp_path: Path) -> None:
     assert shown and [frame["function"] for frame in shown["leak"]["frames"]] == ["xmalloc", "leak"] and shown["churn"]["calls"] == 305
 
 
+@pytest.mark.parametrize(("births", "named"), [([150], False), ([*range(100, 130)], False), ([*range(50, 60), *range(200, 210)], False),
+                                               ([*range(0, 300, 5)], True), ([*range(200, 300, 2)], True)],
+                         ids=["one block", "a burst", "two bursts", "a leak", "a leak from two thirds on"])
+def test_a_burst_is_no_leak(tmp_path: Path, births: list[int], named: bool) -> None:
+    events = [Event(MALLOC, 0, 0, 0, 1, 5000, site=1)]
+    for number in range(300):
+        events += [Event(MALLOC, 0, 0, number, 2, 8, site=4), Event(FREE, 0, 0, number, 2)]
+        events += [Event(MALLOC, 0, 0, number, 10 + number, 30_000 // len(births), site=3)] * (number in births)
+    (tmp_path / "t.bin").write_bytes(naive_writer.build(TraceSpec(events, sites=sites_of(STACKS), block=128))[0])
+    with read_trace(tmp_path / "t.bin") as trace:
+        found = call_sites(trace, births_of(trace, trace.records, pd.Series([1]).to_numpy()).assign(slot=[1], requested_bytes=10, holes_bytes=[0.0]))
+    assert found and bool(found.leak) == named
+    assert any("leak (job.c:3) allocates" in line for line in site_sentences(found)) == named
+
+
 def test_calls_that_leave_no_block_are_no_churn(tmp_path: Path) -> None:
     """All of that site fail; none has a life that could be short."""
     path = tmp_path / "t.bin"

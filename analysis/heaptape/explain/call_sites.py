@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ..base.units import byte_count, nanoseconds, null_unless_known, percent
-from ..sites.figures import SiteFigures, site_figures
+from ..sites.figures import PARTS, SiteFigures, site_figures
 from ..sites.frames import Frame, Stacks, place_text
 from ..sites.table import SUMMED, Node, by_place, call_tree
 from ..trace.reader import Trace
@@ -19,6 +19,9 @@ _ROWS, _HELD_MIN = 5, 0.01
 _KEPT, _GROWING, _LEAK_MIN = 0.5, 0.75, 0.05
 """A leak: so much of what a site allocated is live at the end; it was allocated along the trace, not at its beginning, or its mean
 age would be the whole; and of the bytes at the live peak it has so much."""
+
+_PARTS_MIN, _PART_MOST = 5, 0.6
+"""What is left of a leak was allocated in so many parts of the trace, and at most so much of it in one: else it was a burst or two."""
 
 _CHURN_CALLS, _CHURN_LIFE = 0.1, 100
 """Churn: a site makes a tenth of all calls, of blocks that live for so many events or fewer."""
@@ -44,7 +47,7 @@ class CallSites:
     places: pd.DataFrame
     tree: Node
     holders: list[SiteHolder]
-    leak: tuple[Place, int, int] | None
+    leak: tuple[Place, int, int, int] | None
     churn: tuple[Place, int, float, float] | None
 
 
@@ -57,14 +60,16 @@ def _holders(blocks: pd.DataFrame, stacks: Stacks) -> list[SiteHolder]:
             for number, row in zip(rows.index[:_ROWS], rows.head(_ROWS).itertuples(), strict=True) if row.holes_bytes >= least]
 
 
-def _leak(places: pd.DataFrame, figures: SiteFigures) -> tuple[Place, int, int] | None:
+def _leak(places: pd.DataFrame, figures: SiteFigures) -> tuple[Place, int, int, int] | None:
     kept = places["end_blocks"] >= _KEPT * places["blocks"]
     grown = places["life_events"] <= _GROWING * figures.events * places["blocks"]
-    found = places[kept & grown & (places["end_bytes"] >= max(_LEAK_MIN * figures.peak_bytes, 1))]
+    parts = (places[PARTS] > 0).sum(axis=1)
+    spread = (parts >= _PARTS_MIN) & (places[PARTS].max(axis=1) <= _PART_MOST * places["end_bytes"])
+    found = places[kept & grown & spread & (places["end_bytes"] >= max(_LEAK_MIN * figures.peak_bytes, 1))]
     if found.empty:
         return None
     worst = found.loc[found["end_bytes"].idxmax()]
-    return worst["place"], int(worst["end_bytes"]), int(worst["end_blocks"])
+    return worst["place"], int(worst["end_bytes"]), int(worst["end_blocks"]), int(parts[worst.name])
 
 
 def _churn(places: pd.DataFrame) -> tuple[Place, int, float, float] | None:
@@ -94,8 +99,9 @@ def site_sentences(found: CallSites | None) -> list[str]:
         return []
     lines = []
     if found.leak:
-        place, bytes_, blocks = found.leak
-        lines.append(f"Growth: {place_text(place)} allocates along the whole trace and keeps {byte_count(bytes_)} in {blocks:,} blocks until the end.")
+        place, bytes_, blocks, parts = found.leak
+        along = "along the whole trace" if parts == len(PARTS) else f"in {parts} of {len(PARTS)} parts of the trace"
+        lines.append(f"Growth: {place_text(place)} allocates {along} and keeps {byte_count(bytes_)} in {blocks:,} blocks until the end.")
     if found.churn:
         place, calls, share, life = found.churn
         lines.append(f"Churn: {place_text(place)} makes {calls:,} of the calls ({percent(share)}), of blocks that live for {nanoseconds(life)}.")

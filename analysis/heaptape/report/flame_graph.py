@@ -19,14 +19,20 @@ def _shown(name: str, value: float) -> str:
     return count(value) if name == "calls" else byte_count(value)
 
 
-def _cells(node: Node, name: str, total: int, depth: int = 0, left: float = 0.0) -> Iterator[Cell]:
-    frame, width = node.frame, node.figures[name] / total
-    yield Cell(depth, left, width, frame.label, f"{frame.text}: {_shown(name, node.figures[name])}, {percent(width)}", colour_of(frame.module or frame.label))
-    for child in node.sorted_children(name):
-        if child.figures[name] / total < SHARE_MIN:
-            return
-        yield from _cells(child, name, total, depth + 1, left)
-        left += child.figures[name] / total
+def _cells(root: Node, name: str, total: int) -> Iterator[Cell]:
+    """From the left, callers before their callees. Stacks may be deeper than Python's own."""
+    left: list[tuple[Node, int, float]] = [(root, 0, 0.0)]
+    while left:
+        node, depth, at = left.pop()
+        frame, width = node.frame, node.figures[name] / total
+        yield Cell(depth, at, width, frame.label, f"{frame.text}: {_shown(name, node.figures[name])}, {percent(width)}", colour_of(frame.module or frame.label))
+        children = []
+        for child in node.sorted_children(name):
+            if child.figures[name] / total < SHARE_MIN:
+                break
+            children.append((child, depth + 1, at))
+            at += child.figures[name] / total
+        left += reversed(children)
 
 
 def _graphs(root: Node, names: list[str]) -> Iterator[tuple[str, str]]:

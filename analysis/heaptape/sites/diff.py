@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import nan, sqrt
-from typing import Any
+from pathlib import PurePath
+from typing import Any, TypeVar
 
 from ..base.printable import printable
 from ..base.units import byte_count, count, nanoseconds, null_unless_known
@@ -15,7 +16,8 @@ from ..trace.reader import Trace, read_trace
 from .figures import SiteFigures, site_figures
 from .frames import Frame, Stacks, place_text
 from .table import by_place
-from .verb import require_sites
+from .threads import Threads, roles
+from .verb import require_sites, say_cut_short
 
 _DEVIATIONS = 4
 """Standard deviations of a sum of so many independent calls."""
@@ -29,8 +31,21 @@ _CALLS_CHANGE, _SIZE_CHANGE, _LIVE_CHANGE = 0.02, 0.02, 0.05
 _LIVE_SHARE = 0.2
 """Of all live bytes: so much is a difference even of one block."""
 
+_LIVE_MIN = 4096
+"""Less than a page is no difference of live bytes."""
+
 _LIFE_FACTORS = {"events": 1.25, "ns": 2.0}
 """A life must change by this much, and as a share of the whole trace, too. Times differ from run to run."""
+
+_LIFE_NS_MIN, _LIFE_SHARE = 10e6, 0.01
+"""In time alone, a life must change by this much, and by this share of the whole trace: a program that loses the processor waits for
+some milliseconds, and times are only known to a tick."""
+
+_NAME_BYTES = 15
+"""Of a thread: the kernel keeps no more."""
+
+_PATH_PARTS_MAX = 4
+"""Parts of a path, from its end, by which files in different folders are the same."""
 
 _THREADS_CHANGE = 0.1
 """Of the calls, those that other threads make."""
@@ -39,32 +54,32 @@ _SUMS = ("calls", "blocks", "bytes", "square_bytes", "life_ns", "square_life_ns"
          "peak_bytes", "end_blocks", "end_bytes")
 
 Key = tuple[tuple[str, str], ...]
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
 class Recording:
-    """sites: sums by place; totals: of all, but of what is live at the end, too, all that is live at the peak; threads: calls by place and thread, by the threads' numbers and by their names."""
+    """sites: sums by place; totals: of all, but of what is live at the end, too, all that is live at the peak; calls: by place and thread."""
 
     path: str
     figures: SiteFigures
     sites: dict[Key, dict[str, float]]
     totals: dict[str, float]
     frames: dict[Key, tuple[Frame, ...]]
-    threads: dict[Key, dict[int, int]]
-    roles: dict[int, str]
+    threads: Threads
 
     def of(self, key: Key) -> dict[str, float]:
         """The sums of a place; zeros where it is not there."""
         return self.sites.get(key, dict.fromkeys(_SUMS, 0.0))
 
-    def share_of_calls(self, key: Key, by_name: bool) -> dict[object, float]:
-        """By thread."""
-        calls = self.threads.get(key, {})
+    def share_of_calls(self, key: Key, roles: dict[int, str]) -> dict[str, float]:
+        """By the roles of threads."""
+        calls = self.threads.calls.get(key, {})
         total = sum(calls.values())
-        shares: dict[object, float] = {}
+        shares: dict[str, float] = {}
         for thread, of_thread in calls.items():
-            name = self.roles.get(thread, "") if by_name else thread
-            shares[name] = shares.get(name, 0) + of_thread / total
+            role = roles.get(thread, "")
+            shares[role] = shares.get(role, 0) + of_thread / total
         return shares
 
 
@@ -94,11 +109,38 @@ def recording(trace: Trace) -> Recording:
     for key, row in zip(keys, places[list(_SUMS)].to_dict("records"), strict=True):
         before = sums.get(key, dict.fromkeys(_SUMS, 0.0))
         sums[key] = {name: before[name] + float(row[name]) for name in _SUMS}
-    main = trace.context.get("pid")
-    roles = {int(thread): "" if tid == main else f"thread {name}" for thread, (tid, name) in
-             enumerate(zip(trace.threads["tid"], trace.threads["name"], strict=True))}
     totals = {name: float(figures.sites[name].sum()) for name in _SUMS} | dict.fromkeys(("peak_bytes", "end_bytes"), float(figures.peak_bytes))
-    return Recording(str(trace.path), figures, sums, totals, dict(zip(keys, places["place"], strict=True)), threads, roles)
+    return Recording(str(trace.path), figures, sums, totals, dict(zip(keys, places["place"], strict=True)), _threads(trace, threads))
+
+
+def _threads(trace: Trace, calls: dict[Key, dict[int, int]]) -> Threads:
+    """A thread that nobody has named has the name of the process."""
+    tids, names = list(trace.threads["tid"]), [str(name) for name in trace.threads["name"]]
+    pid, program = trace.context.get("pid"), PurePath(str(trace.context.get("executable") or "")).name[:_NAME_BYTES]
+    main = tids.index(pid) if pid in tids else None
+    unnamed = {"", program} | ({names[main]} if main is not None else set(names[:1]))
+    return Threads(main, {number: "" if name in unnamed else name for number, name in enumerate(names)}, calls)
+
+
+def _elsewhere(old: Recording, new: Recording) -> Recording:
+    """The new recording with the old one's keys where a call site differs in its files' folders alone: of another checkout."""
+    lost, came = ([key for key in one.frames if key not in other.frames] for one, other in ((old, new), (new, old)))
+    renamed: dict[Key, Key] = {}
+    for parts in range(_PATH_PARTS_MAX, 0, -1):
+        by_end: list[dict[Key, list[Key]]] = [{}, {}]
+        for keys, found in zip((lost, came), by_end, strict=True):
+            for key in keys:
+                found.setdefault(tuple((function, "/".join(PurePath(file).parts[-parts:])) for function, file in key), []).append(key)
+        for end, keys in by_end[1].items():
+            if len(keys) == len(by_end[0].get(end, [])) == 1:
+                renamed[keys[0]] = by_end[0][end][0]
+        lost, came = [key for key in lost if key not in renamed.values()], [key for key in came if key not in renamed]
+
+    def moved(of: dict[Key, _Value]) -> dict[Key, _Value]:
+        return {renamed.get(key, key): value for key, value in of.items()}
+
+    threads = replace(new.threads, calls={renamed.get(key, key): calls for key, calls in new.threads.calls.items()})
+    return replace(new, sites=moved(new.sites), frames=moved(new.frames), threads=threads)
 
 
 def _counts_differ(old: float, new: float, least: float) -> bool:
@@ -115,8 +157,8 @@ def _mean(of: dict[str, float], name: str, rows: str) -> tuple[float, float]:
 class _Judge:
     """What is different at one place."""
 
-    def __init__(self, old: Recording, new: Recording, key: Key) -> None:
-        self.recordings, self.key = (old, new), key
+    def __init__(self, old: Recording, new: Recording, roles: tuple[dict[int, str], dict[int, str]], key: Key) -> None:
+        self.recordings, self.roles, self.key = (old, new), roles, key
         self.old, self.new = old.of(key), new.of(key)
         self.words: list[str] = []
         self.weight = 0.0
@@ -158,7 +200,8 @@ class _Judge:
             whole = [max(one.figures.events if unit == "events" else one.figures.end_ns, 1) for one in self.recordings]
             absolute, relative = (new + 1) / (old + 1), (new + 1) / (old + 1) * whole[0] / whole[1]
             longer, shorter = min(absolute, relative) > factor, max(absolute, relative) < 1 / factor
-            if (longer or shorter) and abs(new - old) > _DEVIATIONS * sqrt(old_error + new_error):
+            matters = unit == "events" or abs(new - old) >= max(_LIFE_NS_MIN, _LIFE_SHARE * max(whole))
+            if matters and (longer or shorter) and abs(new - old) > _DEVIATIONS * sqrt(old_error + new_error):
                 share = min(one["calls"] / max(of.totals["calls"], 1) for one, of in zip((self.old, self.new), self.recordings, strict=True))
                 self._found("longer life" if longer else "shorter life", share * (1 - 1 / max(absolute, 1 / absolute)))
                 return
@@ -169,45 +212,32 @@ class _Judge:
             share, (old, new) = self._share(f"{when}_bytes"), (one[f"{when}_bytes"] for one in (self.old, self.new))
             chance = sqrt(sum(one[f"{when}_bytes"] ** 2 / max(one[f"{when}_blocks"], 1) for one in (self.old, self.new)))
             clear = abs(new - old) > max(_DEVIATIONS * chance, _LIVE_CHANGE * max(old, new))
-            if share >= _LIVE_SHARE or (clear and share >= _SHARE_MIN):
+            if abs(new - old) >= _LIVE_MIN and (share >= _LIVE_SHARE or (clear and share >= _SHARE_MIN)):
                 more = new > old
                 self._found(f"{'more' if more else 'less'} live at {'the peak' if when == 'peak' else 'the end'}", share)
 
-    def moved(self, by_name: bool) -> float:
-        """The share of the calls that other threads make now; 0 where that may be chance."""
-        if self.few:
-            return 0
-        old, new = (one.share_of_calls(self.key, by_name) for one in self.recordings)
-        distance = sum(abs(old.get(name, 0) - new.get(name, 0)) for name in {*old, *new}) / 2
-        chance = _DEVIATIONS * sqrt(len({*old, *new}) / min(self.old["calls"], self.new["calls"])) / 2
-        return distance if distance > max(_THREADS_CHANGE, chance) else 0
-
-    def threads(self, numbers_mean_something: bool) -> None:
+    def threads(self) -> None:
         """Who calls."""
-        distance = self.moved(True) or (self.moved(False) if numbers_mean_something else 0)
-        if distance:
+        if self.few:
+            return
+        old, new = (one.share_of_calls(self.key, roles) for one, roles in zip(self.recordings, self.roles, strict=True))
+        distance = sum(abs(old.get(role, 0) - new.get(role, 0)) for role in {*old, *new}) / 2
+        chance = _DEVIATIONS * sqrt(len({*old, *new}) / min(self.old["calls"], self.new["calls"])) / 2
+        if distance > max(_THREADS_CHANGE, chance):
             share = max(one["calls"] / max(of.totals["calls"], 1) for one, of in zip((self.old, self.new), self.recordings, strict=True))
             self._found("other threads", distance * share)
 
 
-def _numbers_mean_something(judges: list[_Judge]) -> bool:
-    """Whether most sites are called by threads of the same numbers in both recordings: not so where threads of one kind take what
-    work there is."""
-    of_threads = [judge for judge in judges if not judge.few and any({*one.threads.get(judge.key, {})} - {0} for one in judge.recordings)]
-    stable = sum(not judge.moved(False) for judge in of_threads)
-    return 2 * (stable + 1) >= len(of_threads) + 1
-
-
 def changes(old: Recording, new: Recording) -> list[Change]:
-    """What differs, by weight."""
-    judges = [_Judge(old, new, key) for key in {**old.frames, **new.frames}]
-    numbers = _numbers_mean_something(judges)
+    """What differs, by weight. new: as _elsewhere makes it."""
+    of_threads = roles(old.threads, new.threads)
+    judges = [_Judge(old, new, of_threads, key) for key in {**old.frames, **new.frames}]
     for judge in judges:
         judge.calls()
         judge.size()
         judge.life()
         judge.live()
-        judge.threads(numbers)
+        judge.threads()
     found = [Change(new.frames.get(judge.key) or old.frames[judge.key], judge.words, judge.old, judge.new, judge.weight)
              for judge in judges if judge.words]
     return sorted(found, key=lambda change: -change.weight)
@@ -233,17 +263,19 @@ def _object(change: Change) -> dict[str, Any]:
     return {"frames": [frame.object() for frame in change.place], "changes": change.words, "weight": change.weight, "old": old, "new": new}
 
 
-def run_diff(options: argparse.Namespace) -> None:
+def run_diff(options: argparse.Namespace) -> int:
     """heaptape diff"""
     with read_trace(options.old) as old_trace, read_trace(options.new) as new_trace:
         old, new = recording(old_trace), recording(new_trace)
+        status = max(say_cut_short("diff", trace) for trace in (old_trace, new_trace))
+    new = _elsewhere(old, new)
     found, compared = changes(old, new), len({**old.frames, **new.frames})
     if options.json:
         print(json.dumps({"old": old.path, "new": new.path, "compared": compared, "differences": [_object(change) for change in found]}, indent=1))
-        return
+        return status
     if not found:
         print(f"no difference: {compared:,} call sites compared")
-        return
+        return status
     shown = found[: options.rows or len(found)]
     lines = [f"{len(found):,} of {compared:,} call sites differ"]
     for number, change in enumerate(shown, start=1):
@@ -251,3 +283,4 @@ def run_diff(options: argparse.Namespace) -> None:
     left = len(found) - len(shown)
     lines += ["", f"{left:,} more; --rows 0 shows all"] * bool(left)
     print("\n".join(printable(line) for line in lines))
+    return status

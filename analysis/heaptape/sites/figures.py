@@ -19,6 +19,9 @@ _SUMS = ("calls", "blocks", "bytes", "square_bytes", "life_ns", "life_events", "
          "end_blocks", "end_bytes")
 _THREAD_BITS = 24
 
+PARTS = [f"end_bytes_{part}" for part in range(20)]
+"""Columns of SiteFigures, one for each twentieth of the events."""
+
 Ints = NDArray[np.int64]
 
 
@@ -27,7 +30,7 @@ class SiteFigures:
     """sites: a row for each site, 0 (unknown) first. calls: that asked for memory, failed ones too; bytes: that they got; blocks:
     these and those that the trace began with; life_ns, life_events: the sums of their lives, in time and in events of the
     trace, until the end where they are not freed; square_*: sums of squares; peak_*, end_*: live when live bytes were highest,
-    and at the end. A realloc ends the life of a block and begins another's at its own site.
+    and at the end; PARTS: of what is live at the end, what was allocated in each part of the events. A realloc ends the life of a block and begins another's at its own site.
     threads: calls by site and thread."""
 
     sites: pd.DataFrame
@@ -125,6 +128,9 @@ class _Live:
         held = np.flatnonzero(self.of_slot["held"])
         left = {name: values[held] for name, values in self.of_slot.items()}
         self._end_lives(left, np.full(held.size, self.event), np.full(held.size, self.time_ns))
+        part = np.minimum(len(PARTS) * left["event"] // max(self.event, 1), len(PARTS) - 1)
+        for number, name in enumerate(PARTS):
+            self.sums[name] = self._of_sites(left["site"][part == number], left["size"][part == number])
 
 
 @lru_cache(maxsize=2)

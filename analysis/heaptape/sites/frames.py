@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePath
 from typing import Any
 
 from ..trace.site_table import BROKEN, CUT, SiteTable
 
-_LIBRARY = re.compile(r"^(?:[^(]* )?<?(?:std|__gnu_cxx|alloc|core|hashbrown)::|^operator new")
+_LIBRARY = re.compile(r"(?:std|__gnu_cxx|alloc|core|hashbrown)::|operator new\b|__rust_|__rg_|__rdl_")
+_LIBRARY_FILE = re.compile(r"/include/c\+\+/|^/rustc/[0-9a-f]+/library/|/rust[^/]*/library/(?:alloc|core|std)/|/hashbrown-[^/]*/src/")
 _WRAPPER = re.compile(r"(?:alloc(?:ate)?(?:0|_?array|_?zero(?:ed)?|_?n)?|str_?n?_?dup|mem_?dup)$", re.IGNORECASE)
+_ARGUMENTS = re.compile(r"<[^<>()]*>|\([^()<>]*\)")
+_OWN_NAME = re.compile(r"(?:[\w~$.{}#']+::)*(?:operator\b.*|[\w~$.{}#']+)$")
+_PROGRAM_TYPE = re.compile(r"[^\W\d]\w*::|[A-Z]\w+$")
 _OPERATOR_NEW_FILE = re.compile(r"/new_op[a-z]*\.cc$")
 
 
@@ -50,14 +54,52 @@ class Frame:
     @property
     def wraps(self) -> bool:
         """Whether its caller says more of who asked for memory: a function such as xmalloc, or of a library of templates."""
-        name = re.sub(r"[<(].*", "", self.function)
-        return bool(_WRAPPER.search(name) or _LIBRARY.search(self.function) or "/include/c++/" in self.file)
+        return bool(_LIBRARY_FILE.search(self.file)) or _is_wrapper(self.function)
 
     def object(self) -> dict[str, Any]:
         """For JSON: what is known."""
         fields = {"function": self.function, "file": self.file, "line": self.line, "module": self.module,
                   "offset": self.offset if self.module or not self.function else 0}
         return {name: value for name, value in fields.items() if value}
+
+
+def bare_name(function: str) -> str:
+    """Without return type, arguments and those of templates: of "int ns::pool<int, std::less>::get(int)" ns::pool::get."""
+    name = function.replace("(anonymous namespace)", "{anonymous}").replace("operator()", "operator{}")
+    name = re.sub(r"operator(?:<=>|<<=?|>>=?|->\*?|<=?|>=?)", "operator{}", name).replace("->", "{}")
+    while (shorter := _ARGUMENTS.sub("", name)) != name:
+        name = shorter
+    found = _OWN_NAME.search(re.sub(r"(?: (?:const|volatile|&&?))+$| \[clone [^\]]*\]| \[with .*", "", name).strip())
+    return found[0] if found else name
+
+
+def _split_impl(function: str) -> tuple[str, str, str] | None:
+    """Of Rust's "<Type as Trait>::method" its parts; the trait may be missing."""
+    depth = 0
+    for end, letter in enumerate(function):
+        depth += (letter == "<") - (letter == ">" and function[end - 1] != "-")
+        if not depth:
+            break
+    if not function.startswith("<") or depth:
+        return None
+    inner, depth = function[1:end], 0
+    for at, letter in enumerate(inner):
+        depth += (letter == "<") - (letter == ">" and inner[at - 1] != "-")
+        if not depth and inner.startswith(" as ", at):
+            return inner[:at], inner[at + 4:], function[end + 1:].lstrip(":")
+    return inner, "", function[end + 1:].lstrip(":")
+
+
+def _is_wrapper(function: str) -> bool:
+    impl = _split_impl(function)
+    if impl is None:
+        name = bare_name(function)
+        return bool(_WRAPPER.search(name) or _LIBRARY.match(name))
+    type_, trait, method = impl
+    if _WRAPPER.search(bare_name(method)) or _LIBRARY.match(type_):
+        return True
+    # What a library's trait does for a type that is no program's, such as u8, can only be the library's.
+    return bool(_LIBRARY.match(trait)) and not _PROGRAM_TYPE.match(type_.lstrip("&*[(").removeprefix("mut ").removeprefix("const "))
 
 
 UNKNOWN, CUT_FRAME, BROKEN_FRAME = (Frame(f"[{name}]") for name in ("unknown", "deeper than recorded", "not unwound"))
@@ -81,7 +123,7 @@ class Stacks:
     @cached_property
     def _frames(self) -> list[list[Frame]]:
         """Of each location, the innermost first."""
-        modules = [(module.path, module.build_id) for module in self._table.modules]
+        modules = [(module.path or f"module {number}", module.build_id) for number, module in enumerate(self._table.modules, start=1)]
         places = [(*(modules[module - 1] if module else ("", "")), offset)
                   for module, offset in zip(self._table.locations["module"].tolist(), self._table.locations["offset"].tolist(), strict=True)]
         frames: list[list[Frame]] = [[] for _ in places]
@@ -104,10 +146,10 @@ class Stacks:
 
     def place(self, site: int) -> tuple[Frame, ...]:
         """The call site as people name it: the function that called malloc; where that is a wrapper, its callers as well, up
-        to the first that is none."""
+        to the first that is none. Where a function has a name, it does not count which copy of its code it was."""
         frames = self.of(site)
         end = next((number for number, frame in enumerate(frames) if not frame.wraps), len(frames) - 1)
-        return tuple(frames[: end + 1])
+        return tuple(replace(frame, offset=0) if frame.function else frame for frame in frames[: end + 1])
 
 
 def place_text(place: tuple[Frame, ...]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,14 +89,13 @@ def tree_text(root: Node, by: str) -> list[str]:
     measure = MEASURES[by]
     total = root.figures[measure]
 
-    def lines(node: Node, depth: int) -> Iterator[list[str]]:
+    rows, left = [["share", MEANING[measure], "function"]], [(root, 0)]
+    while left:  # stacks may be deeper than Python's own
+        node, depth = left.pop()
         share = node.figures[measure] / max(total, 1)
-        yield [percent(share), _figure(measure, node.figures[measure]), "  " * depth + node.frame.text]
-        for child in node.sorted_children(measure):
-            if child.figures[measure] >= max(_SHOWN_SHARE * total, 1):
-                yield from lines(child, depth + 1)
-
-    return table_lines([["share", MEANING[measure], "function"], *lines(root, 0)], right=(0, 1), columns=0)
+        rows.append([percent(share), _figure(measure, node.figures[measure]), "  " * depth + node.frame.text])
+        left += [(child, depth + 1) for child in reversed(node.sorted_children(measure)) if child.figures[measure] >= max(_SHOWN_SHARE * total, 1)]
+    return table_lines(rows, right=(0, 1), columns=0)
 
 
 def object_of_places(places: pd.DataFrame, by: str) -> list[dict[str, Any]]:
@@ -106,7 +106,16 @@ def object_of_places(places: pd.DataFrame, by: str) -> list[dict[str, Any]]:
             "stacks": row["sites"]} for row in ordered.to_dict("records")]
 
 
-def object_of_tree(node: Node, by: str) -> dict[str, Any]:
-    """For JSON."""
-    return {"frame": node.frame.object()} | node.figures | {
-        "children": [object_of_tree(child, by) for child in node.sorted_children(MEASURES[by])]}
+def json_of_tree(root: Node, by: str) -> str:
+    """An object, by hand: the json module goes no deeper than Python's own stack."""
+    pieces: list[str] = []
+    left: list[Node | str] = [root]
+    while left:
+        node = left.pop()
+        if isinstance(node, str):
+            pieces.append(node)
+            continue
+        pieces.append(json.dumps({"frame": node.frame.object()} | node.figures)[:-1] + ', "children": [')
+        children: list[Node | str] = [part for child in node.sorted_children(MEASURES[by]) for part in (", ", child)][1:]
+        left += ["]}", *reversed(children)]
+    return "".join(pieces)

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any
 
-from ..base.errors import TraceError, UsageError
+from ..base.errors import EXIT_BAD_INPUT, TraceError, UsageError
 from ..base.files import check_output, output_file
 from ..base.printable import printable
 from ..base.units import byte_count, count, nanoseconds
@@ -20,8 +20,8 @@ from .table import (
     SUMMED,
     by_place,
     call_tree,
+    json_of_tree,
     object_of_places,
-    object_of_tree,
     table_text,
     tree_text,
 )
@@ -34,6 +34,14 @@ def require_sites(trace: Trace) -> None:
     if trace.truncated:
         raise TraceError(trace.path, trace.whole_bytes, "expected the tables of call sites, found the file cut short")
     raise UsageError(f"{trace.path}: no call sites; record with --sites")
+
+
+def say_cut_short(verb: str, trace: Trace) -> int:
+    """The exit status, with a line on standard error where it is not 0."""
+    if not trace.truncated:
+        return 0
+    print(f"heaptape {verb}: warning: {printable(str(trace.path))}: cut short after {trace.whole_bytes} bytes of whole sections", file=sys.stderr)
+    return EXIT_BAD_INPUT
 
 
 def _totals(trace: Trace, figures: SiteFigures) -> dict[str, Any]:
@@ -61,24 +69,25 @@ def _check(options: argparse.Namespace) -> None:
         from . import profile_message  # noqa: F401  # the package that it needs may be missing
 
 
-def run_sites(options: argparse.Namespace) -> None:
+def run_sites(options: argparse.Namespace) -> int:
     """heaptape sites"""
     _check(options)
     with read_trace(options.trace) as trace:
         require_sites(trace)
         figures, stacks, name = site_figures(trace), Stacks(trace.sites), str(trace.context.get("command") or trace.path)
         totals = _totals(trace, figures)
-        if trace.truncated:
-            print(f"heaptape sites: warning: {printable(options.trace)}: cut short after {trace.whole_bytes} bytes of whole sections",
-                  file=sys.stderr)
+        status = say_cut_short("sites", trace)
     if options.to:
         made = EXPORTS[options.to](figures, stacks, name, MEASURES[options.by])
         with output_file(options.output) as file:
             file.write(made)
     elif options.json:
-        shown = object_of_tree(call_tree(figures.sites, stacks), options.by) if options.tree else object_of_places(by_place(figures.sites, stacks), options.by)
-        print(json.dumps(totals | {"tree" if options.tree else "call_sites": shown}, indent=1))
+        if options.tree:
+            print(f'{json.dumps(totals, indent=1)[:-2]},\n "tree": {json_of_tree(call_tree(figures.sites, stacks), options.by)}\n}}')
+        else:
+            print(json.dumps(totals | {"call_sites": object_of_places(by_place(figures.sites, stacks), options.by)}, indent=1))
     else:
         lines = tree_text(call_tree(figures.sites, stacks), options.by) if options.tree else \
             table_text(by_place(figures.sites, stacks), options.by, options.rows)
         print("\n".join(printable(line) for line in (_heading(totals), "", *lines)))
+    return status
