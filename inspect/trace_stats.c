@@ -328,8 +328,10 @@ static inline const char *end_block(struct trace_stats *stats, struct block *blo
     if (__builtin_expect(!block->live, 0)) return ht_found("expected a slot with a live object", row->slot);
     block->live = 0;
     live_less(stats, block->bytes);
-    if (__builtin_expect(stats->sites.count > 0, 0))
+    if (__builtin_expect(stats->sites.count > 0, 0)) {
         site_stats_ended(&stats->sites, row->slot, block->bytes, stats->peak_number);
+        if (ht_op_variant(row->op) == HT_RELEASED) site_stats_called(&stats->sites, row->site);
+    }
     stats->live_objects--;
     stats->freed_bytes += block->bytes;
     stats->frees++;
@@ -372,6 +374,7 @@ static const char *take_rare(struct trace_stats *stats, struct block *block, con
         if (__builtin_mul_overflow(row->size, row->what & COUNTED ? row->extra : 1, &bytes))
             bytes = UINT64_MAX;
         if (bytes > stats->failed_largest_bytes) stats->failed_largest_bytes = bytes;
+        if (stats->sites.count) site_stats_called(&stats->sites, row->site);
         return NULL;
     default: return NULL;
     }

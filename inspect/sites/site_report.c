@@ -13,11 +13,11 @@ enum { ROWS_TEXT = 10, ROWS_JSON = 100 };
 // A name of a template may be as long as it likes.
 enum { SHOWN_BYTES_MAX = 160 };
 
-static void print_name(const struct site_stats *stats, uint32_t site) {
+static void print_name(const struct site_stats *stats, const struct site_group *group) {
     char text[SITE_TEXT_BYTES] = "unknown";
     struct ht_frame innermost, caller;
-    bool known = site_words_find(&stats->words, site, &innermost, &caller);
-    if (known) site_words_frame(&stats->words, &caller, text);
+    bool known = site_words_find(&stats->words, group->site, &innermost, &caller);
+    if (known) site_words_frame(&stats->words, &caller, group->has_namesake, text);
     if (strlen(text) > SHOWN_BYTES_MAX) strcpy(text + SHOWN_BYTES_MAX, "...");
     ht_print(stdout, "%s", text);
     bool through = known && innermost.function != caller.function && *innermost.function;
@@ -35,7 +35,7 @@ void site_report_text(const struct site_stats *stats) {
         char a[32], b[32], c[32], d[32];
         printf("%14s  %9s  %12s  %11s  ", ht_grouped(a, sum->calls), ht_bytes(b, (double)sum->bytes),
                ht_bytes(c, (double)sum->peak_live_bytes), ht_bytes(d, (double)sum->live_bytes));
-        print_name(stats, groups[i].site);
+        print_name(stats, &groups[i]);
     }
     if (count > ROWS_TEXT) printf("%14s\n", "...");
     free(groups);

@@ -49,6 +49,10 @@ void site_stats_ended(struct site_stats *stats, uint32_t slot, uint64_t bytes, u
     figures->live_bytes -= bytes;
 }
 
+void site_stats_called(struct site_stats *stats, uint32_t site) {
+    stats->site[site < stats->count ? site : 0].calls++;
+}
+
 void site_stats_finish(struct site_stats *stats, uint64_t peak_number) {
     for (size_t i = 0; i < stats->count; i++) keep_peak(&stats->site[i], peak_number);
 }
@@ -90,23 +94,44 @@ static void set_shares(struct site_group *groups, size_t count) {
     qsort(groups, count, sizeof *groups, by_share);
 }
 
+// Of what a site's caller is called, with the folder of its file or without.
+static uint64_t name_of(const struct site_stats *stats, uint32_t site, bool with_folder) {
+    char text[SITE_TEXT_BYTES] = "";
+    struct ht_frame innermost, caller;
+    if (site_words_find(&stats->words, site, &innermost, &caller))
+        site_words_frame(&stats->words, &caller, with_folder, text);
+    return XXH64(text, strlen(text), 0) | 1;
+}
+
+// False for want of memory.
+static bool note_namesakes(const struct site_stats *stats, struct site_group *groups, size_t count) {
+    struct map64 known;
+    bool memory = map64_init(&known);
+    for (size_t i = 0; i < count && memory; i++) {
+        uint64_t name = name_of(stats, groups[i].site, false);
+        size_t at = map64_find(&known, name);
+        if (!map64_has(&known, at)) memory = map64_put(&known, name, i);
+        else groups[i].has_namesake = groups[known.entry[at].value].has_namesake = true;
+    }
+    map64_free(&known);
+    return memory;
+}
+
 struct site_group *site_stats_groups(const struct site_stats *stats, size_t *count) {
     struct map64 known;
     struct site_group *groups = calloc(stats->count + 1, sizeof *groups);
     bool memory = map64_init(&known) && groups;
     *count = 0;
     for (uint32_t i = 0; i < stats->count && memory; i++) {
-        char text[SITE_TEXT_BYTES] = "";
         if (!stats->site[i].calls && !stats->site[i].peak_live) continue;
-        site_words_caller(&stats->words, i, text);
-        uint64_t key = XXH64(text, strlen(text), 0) | 1;
+        uint64_t key = name_of(stats, i, true);
         size_t at = map64_find(&known, key);
         size_t group = map64_has(&known, at) ? known.entry[at].value : *count;
         if (group == *count) memory = map64_put(&known, key, (*count)++);
         add(&groups[group], i, &stats->site[i]);
     }
     map64_free(&known);
-    if (!memory) {
+    if (!memory || !note_namesakes(stats, groups, *count)) {
         free(groups);
         return NULL;
     }

@@ -28,6 +28,8 @@ void site_stats_free(struct site_stats *stats);
 void site_stats_made(struct site_stats *stats, uint32_t slot, uint32_t site, uint64_t bytes, bool inherited,
                      uint64_t peak_number);
 void site_stats_ended(struct site_stats *stats, uint32_t slot, uint64_t bytes, uint64_t peak_number);
+// A call that left no block: it failed, or released one.
+void site_stats_called(struct site_stats *stats, uint32_t site);
 void site_stats_finish(struct site_stats *stats, uint64_t peak_number);
 
 // The sites from whose stacks one function asked for memory, at one line.
@@ -36,6 +38,8 @@ struct site_group {
     uint32_t site;   // the one of them that allocated most
     uint32_t sites;  // how many
     uint64_t most_bytes;
+    bool
+        has_namesake;  // a function of the same name at the same line of a file of the same name, in another folder
     double share;  // the highest of its shares in calls, bytes, and blocks live at peak and end
 };
 

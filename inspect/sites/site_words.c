@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "wrappers.h"
+
 int site_words_read(struct site_words *words, struct ht_trace_reader *reader, struct ht_error *error) {
     words->modules = NULL;
     if (ht_trace_site_table(reader, &words->table, error)) return -1;
@@ -31,36 +33,18 @@ static const char *base_name(const char *path) {
     return slash ? slash + 1 : path;
 }
 
-void site_words_frame(const struct site_words *words, const struct ht_frame *frame,
+void site_words_frame(const struct site_words *words, const struct ht_frame *frame, bool with_folder,
                       char text[SITE_TEXT_BYTES]) {
     uint64_t offset = frame->location->offset;
     uint32_t number = frame->location->module;
     const char *module = base_name(site_words_module(words, frame));
     if (*frame->function && *frame->file)
-        snprintf(text, SITE_TEXT_BYTES, "%s %s:%" PRIu32, frame->function, base_name(frame->file),
-                 frame->line);
+        snprintf(text, SITE_TEXT_BYTES, "%s %s:%" PRIu32, frame->function,
+                 with_folder ? frame->file : base_name(frame->file), frame->line);
     else if (*frame->function) snprintf(text, SITE_TEXT_BYTES, "%s", frame->function);
     else if (*module) snprintf(text, SITE_TEXT_BYTES, "%s+0x%" PRIx64, module, offset);
     else if (number) snprintf(text, SITE_TEXT_BYTES, "module %" PRIu32 "+0x%" PRIx64, number, offset);
     else snprintf(text, SITE_TEXT_BYTES, "0x%" PRIx64, offset);
-}
-
-// Functions that ask for memory on behalf of their callers: those of the standard libraries of C++ and Rust, and what is
-// named after allocation.
-static bool is_wrapper(const char *function) {
-    static const char *const begins[] = {
-        "std::",   "__gnu_cxx::", "alloc::", "core::", "hashbrown::", "<alloc::",
-        "<core::", "<std::",      "__rust_", "__rg_",  "__rdl_",      "operator new"};
-    static const char *const holds[] = {"alloc", "Alloc", "ALLOC", "strdup", "strndup", "memdup"};
-    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
-        if (!strncmp(function, begins[i], strlen(begins[i]))) return true;
-    // Of the function's own name: a class of a program that has "alloc" in its name is none.
-    char own[256];
-    snprintf(own, sizeof own, "%.*s", (int)strcspn(function, "<("), function);
-    const char *colons = strrchr(own, ':');
-    for (size_t i = 0; i < sizeof holds / sizeof *holds; i++)
-        if (strstr(colons ? colons : own, holds[i])) return true;
-    return false;
 }
 
 bool site_words_find(const struct site_words *words, uint32_t site, struct ht_frame *innermost,
@@ -70,7 +54,7 @@ bool site_words_find(const struct site_words *words, uint32_t site, struct ht_fr
     if (!ht_next_frame(&frames, innermost)) return false;
     *caller = frame = *innermost;
     do
-        if (!is_wrapper(frame.function)) {
+        if (!is_wrapper(frame.function, frame.file)) {
             *caller = frame;
             break;
         }
@@ -81,6 +65,6 @@ bool site_words_find(const struct site_words *words, uint32_t site, struct ht_fr
 bool site_words_caller(const struct site_words *words, uint32_t site, char text[SITE_TEXT_BYTES]) {
     struct ht_frame innermost, caller;
     if (!site_words_find(words, site, &innermost, &caller)) return false;
-    site_words_frame(words, &caller, text);
+    site_words_frame(words, &caller, false, text);
     return true;
 }

@@ -20,8 +20,8 @@ void site_words_free(struct site_words *words);
 // "" where it is not known.
 const char *site_words_module(const struct site_words *words, const struct ht_frame *frame);
 
-// "FUNCTION FILE:LINE", or "MODULE+0xOFFSET", the files without their folders.
-void site_words_frame(const struct site_words *words, const struct ht_frame *frame,
+// "FUNCTION FILE:LINE", or "MODULE+0xOFFSET", the module without its folder.
+void site_words_frame(const struct site_words *words, const struct ht_frame *frame, bool with_folder,
                       char text[SITE_TEXT_BYTES]);
 
 // The innermost frame, and the nearest that is no wrapper of an allocator. False: the site has no stack.

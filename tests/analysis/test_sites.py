@@ -14,6 +14,7 @@ from heaptape.sites.figures import site_figures
 from heaptape.sites.frames import Frame, Stacks
 from naive_writer import Event, Sites, TraceSpec, sites_of
 from verbs_here import run_here
+from wrapper_names import LIBRARY_FILES, OTHERS, WRAPPERS
 
 MALLOC, CALLOC, REALLOC, FREE, QUERY, INHERIT = 1, 2, 3, 5, 26, 31
 FAILED, RELEASED = 2, 3
@@ -156,21 +157,13 @@ def test_frames_and_the_first_caller_outside_wrappers(tmp_path: Path) -> None:
     assert _labels(found.of(0)) == ["[unknown]"]
 
 
-@pytest.mark.parametrize(("wraps", "functions"), [
-    (True, ["xmalloc", "my_strdup", "Pool<long>::alloc", "(anonymous namespace)::xmalloc", "operator new(unsigned long)", "std::vector<Own>::push_back(Own const&)",
-            "void std::vector<int>::_M_insert<int>(int)", "std::function<void ()>::operator()() const", "<alloc::vec::Vec<T> as core::iter::FromIterator<T>>::from_iter",
-            "<u8 as alloc::vec::spec_from_elem::SpecFromElem>::from_elem", "<[u8] as alloc::slice::ToOwned>::to_vec", "__rdl_alloc"]),
-    (False, ["fill(int)", "Registry<int, std::string>::add", "void Registry<int, std::string>::add(std::string)", "std::vector<int> make(std::vector<int>)",
-             "Own& operator<<(std::ostream&, Own)", "<app::Cache<u32, alloc::string::String>>::insert", "<app::Gen as core::iter::Iterator>::next",
-             "<Gen as core::iter::Iterator>::next", "allocator::Own::run", "main::{closure#0}"]),
-])
+@pytest.mark.parametrize(("wraps", "functions"), [(True, WRAPPERS), (False, OTHERS)], ids=["wrappers", "others"])
 def test_wrappers_by_their_own_names(wraps: bool, functions: list[str]) -> None:
     assert {function for function in functions if Frame(function).wraps != wraps} == set()
 
 
 def test_wrappers_by_their_files() -> None:
-    files = ["/usr/include/c++/12/bits/unique_ptr.h", "/rustc/90c541806f23a127002de5b4038be731ba1458ca/library/alloc/src/vec/mod.rs"]
-    assert all(Frame("make<T>", file, 3).wraps for file in files) and not Frame("make<T>", "/app/library/alloc/src/vec.rs", 3).wraps
+    assert all(Frame("make<T>", file, 3).wraps for file in LIBRARY_FILES) and not Frame("make<T>", "/app/library/alloc/src/vec.rs", 3).wraps
 
 
 def test_copies_of_one_line_are_one_call_site(tmp_path: Path) -> None:

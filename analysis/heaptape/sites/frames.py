@@ -47,6 +47,11 @@ class Frame:
         return f"{self.label} ({self.place})" if self.function and self.place else self.label
 
     @property
+    def text_with_folder(self) -> str:
+        """The same, where several files have one name."""
+        return f"{self.label} ({self.file}:{self.line})" if self.function and self.line else self.text
+
+    @property
     def identity(self) -> tuple[str, str]:
         """The same in another recording of the program, whose lines may have moved."""
         return (self.function, self.file) if self.function else (self.build_id or self.module, hex(self.offset))
@@ -152,6 +157,6 @@ class Stacks:
         return tuple(replace(frame, offset=0) if frame.function else frame for frame in frames[: end + 1])
 
 
-def place_text(place: tuple[Frame, ...]) -> str:
+def place_text(place: tuple[Frame, ...], with_folder: bool = False) -> str:
     """On one line."""
-    return " ← ".join(frame.text for frame in place)
+    return " ← ".join(frame.text_with_folder if with_folder else frame.text for frame in place)

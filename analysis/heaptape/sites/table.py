@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,17 +70,18 @@ def _figure(name: str, value: float) -> str:
     return count(value) if name == "calls" else byte_count(value)
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
+def _cells(row: dict[str, Any], namesakes: Counter[str]) -> list[str]:
     return [count(row["calls"]), byte_count(row["bytes"]), nanoseconds(row["mean_life_ns"]), byte_count(row["peak_bytes"]),
-            byte_count(row["end_bytes"]), place_text(row["place"])]
+            byte_count(row["end_bytes"]), place_text(row["place"], namesakes[place_text(row["place"])] > 1)]
 
 
 def table_text(places: pd.DataFrame, by: str, rows_max: int) -> list[str]:
     """The largest first."""
     ordered = places.sort_values(MEASURES[by], ascending=False, kind="stable")
     shown = ordered.head(rows_max or len(ordered))
+    namesakes = Counter(place_text(place) for place in places["place"])
     lines = table_lines([["calls", "bytes", "mean life", "live at peak", "live at end", "call site"],
-                         *(_cells(row) for row in shown.to_dict("records"))], right=range(5))
+                         *(_cells(row, namesakes) for row in shown.to_dict("records"))], right=range(5))
     left = len(ordered) - len(shown)
     return lines + [f"{left:,} more call sites; --rows 0 shows all"] * bool(left)
 

@@ -1,0 +1,21 @@
+"""Functions that ask for memory on behalf of their callers, and others that have such functions' names in their arguments."""
+
+WRAPPERS = [
+    "xmalloc", "my_strdup", "sqlite3MallocZero", "pool_alloc_n", "Pool<long>::alloc", "(anonymous namespace)::xmalloc",
+    "operator new(unsigned long)", "std::vector<Own>::push_back(Own const&)", "void std::vector<int>::_M_insert<int>(int)",
+    "std::function<void ()>::operator()() const", "<alloc::vec::Vec<T> as core::iter::FromIterator<T>>::from_iter",
+    "<u8 as alloc::vec::spec_from_elem::SpecFromElem>::from_elem", "<[u8] as alloc::slice::ToOwned>::to_vec",
+    "<&mut F as core::ops::FnOnce<A>>::call_once", "<Own as core::alloc::GlobalAlloc>::alloc", "__rdl_alloc", "__gnu_cxx::new_allocator<int>::allocate",
+]
+
+OTHERS = [
+    "fill(int)", "Registry<int, std::string>::add", "void Registry<int, std::string>::add(std::string)", "std::vector<int> make(std::vector<int>)",
+    "Own& operator<<(std::ostream&, Own)", "Own::operator new(unsigned long)", "<app::Cache<u32, alloc::string::String>>::insert",
+    "<app::Gen as core::iter::Iterator>::next", "<Gen as core::iter::Iterator>::next", "allocator::Own::run", "Own::get() const",
+    "run(int) [clone .isra.0]", "main::{closure#0}", "keep(std::pair<int, int> (*)(long))", "alloc_table::find", "mystd::put",
+]
+
+LIBRARY_FILES = [
+    "/usr/include/c++/12/bits/unique_ptr.h", "/rustc/90c541806f23a127002de5b4038be731ba1458ca/library/alloc/src/vec/mod.rs",
+    "/usr/lib/rustlib/src/rust/library/core/src/iter.rs", "/root/.cargo/registry/src/index/hashbrown-0.14.3/src/raw/mod.rs",
+]
