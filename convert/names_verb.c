@@ -1,7 +1,10 @@
 // heaptape names: looks up the names of a trace's call sites again, where the program's files are.
 #include <argp.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "print.h"
 #include "site_names.h"
@@ -70,18 +73,34 @@ static void say_result(const char *output, const struct ht_site_table *table) {
              ht_grouped(named, site_names_count(table)), ht_grouped(all, table->locations_count));
 }
 
+static int say_no_sites(const char *trace, struct ht_error *error) {
+    snprintf(error->message, sizeof error->message, "%s: no call sites; record with --sites", trace);
+    error->status = HT_EXIT_USAGE;
+    return -1;
+}
+
+// A map that a runtime did not leave is no error where it is only looked for; one that was asked for is.
+static int check_perf_map(const char *path, struct ht_error *error) {
+    struct stat status;
+    errno = 0;
+    if (!path) return 0;
+    if (!stat(path, &status) && S_ISDIR(status.st_mode)) errno = EISDIR;
+    if (errno || access(path, R_OK)) return ht_error_system(error, path, "cannot open");
+    return 0;
+}
+
 static int add_names(struct ht_trace_reader *reader, void *given, bool *whole, struct ht_error *error) {
     const struct options *options = given;
     (void)whole;
     struct ht_site_table table;
+    if (check_perf_map(options->perf_map, error)) return -1;
     if (ht_trace_truncated(reader)) {
         ht_trace_report_truncated(reader, error);
         return -1;
     }
     if (ht_trace_site_table(reader, &table, error)) return -1;
     int status = 0;
-    if (!table.sites_count)
-        status = ht_error_input(error, options->trace, 0, "expected a trace with call sites, found none");
+    if (!table.sites_count) status = say_no_sites(options->trace, error);
     else if (!site_names_resolve(&table, options->perf_map))
         status = ht_error_memory(error, options->trace, "cannot look up names");
     else status = ht_trace_copy(reader, options->output, &table, NULL, error);

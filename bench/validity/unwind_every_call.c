@@ -53,7 +53,8 @@ static const char *base_name(const char *path) {
 
 static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *argument) {
     struct walk *walk = argument;
-    uintptr_t address = _Unwind_GetIP(context);
+    int interrupted = 0;
+    uintptr_t address = _Unwind_GetIPInfo(context, &interrupted) + (interrupted != 0);
     struct dl_find_object object;
     if (!address) return _URC_NO_REASON;
     bool known = !_dl_find_object((void *)address, &object);

@@ -151,6 +151,7 @@ static int read_tables(struct site_reader *from, struct ht_trace_reader *reader,
         for (size_t i = 0; i < ht_trace_sections(reader); i++)
             if (ht_trace_section(reader, i)->kind == kind && read_section(from, reader, i, &rows, error))
                 return -1;
+    if (ht_trace_truncated(reader)) ht_site_table_drop_lost_names(from->table);
     wrong = ht_site_table_index_strings(from->table);
     return wrong ? ht_trace_bad_section(reader, HT_SECTION_NAMES, error, wrong) : 0;
 }

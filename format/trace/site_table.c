@@ -33,6 +33,15 @@ const char *ht_site_table_index_strings(struct ht_site_table *table) {
     return NULL;
 }
 
+void ht_site_table_drop_lost_names(struct ht_site_table *table) {
+    size_t strings = 0, kept = 0;
+    for (size_t i = 0; i < table->strings_bytes; i++) strings += table->strings[i] == 0;
+    for (size_t i = 0; i < table->names_count; i++)
+        if (table->names[i].function <= strings && table->names[i].file <= strings)
+            table->names[kept++] = table->names[i];
+    table->names_count = kept;
+}
+
 struct ht_frames ht_site_frames(const struct ht_site_table *table, uint32_t site) {
     bool known = site && site <= table->sites_count;
     return (struct ht_frames){.table = table, .caller = known ? table->sites[site - 1].caller : 0};

@@ -91,7 +91,7 @@ void bare_name(const char *function, char name[BARE_NAME_BYTES]) {
             !is_letter(at[strlen("operator")]))
             break;
     }
-    if (space) memmove(name, space + 1, strlen(space));
+    if (space) memmove(name, space + 1, strlen(space + 1) + 1);
 }
 
 // Where the "<" is closed that a name begins with; NULL if it is not.

@@ -171,14 +171,16 @@ static bool rest_is_known(struct unwinding *unwinding, uintptr_t cfa, uintptr_t 
 static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *argument) {
     struct unwinding *unwinding = argument;
     struct stack_walk *walk = unwinding->walk;
-    uintptr_t cfa = _Unwind_GetCFA(context), address = _Unwind_GetIP(context);
+    int interrupted =
+        0;  // by a signal, before the instruction at the address; a caller's lies behind its call
+    uintptr_t cfa = _Unwind_GetCFA(context), address = _Unwind_GetIPInfo(context, &interrupted);
     if (cfa != unwinding->cfa && !walk->frames) return _URC_NO_REASON;  // the shim's own
     if (!address) return _URC_NO_REASON;  // behind the first frame of the thread
     unwinding->gap |= walk->frames && cfa - unwinding->last_cfa > FRAME_BYTES_MAX;
     unwinding->last_cfa = cfa;
     if (walk->frames < unwinding->frames_max) {
         if (rest_is_known(unwinding, cfa, address)) return _URC_END_OF_STACK;
-        walk->frame[walk->frames++] = (struct stack_frame){address, cfa};
+        walk->frame[walk->frames++] = (struct stack_frame){address + (interrupted != 0), cfa};
         return _URC_NO_REASON;
     }
     walk->flags = HT_SITE_CUT;

@@ -106,6 +106,19 @@ def test_every_column_says_its_unit(tmp_path: Path, recorded_traces: list[Path])
             assert f"`{field.name}`" in text, f"docs/reference/exporting.md does not name {field.name}"
 
 
+def test_call_sites(tmp_path: Path) -> None:
+    sites = naive_writer.sites_of([["inlined@a.h:3|caller@a.c:9", "main@main.c:1"], ["libx.so+0x1234", "main@main.c:2"]])
+    events = [Event(1, 0, 0, 0, 1, 8, site=2), Event(1, 0, 0, 1, 2, 8), Event(5, 0, 0, 2, 1)]
+    (tmp_path / "t.bin").write_bytes(naive_writer.build(TraceSpec(events, sites=sites))[0])
+    with read_trace(tmp_path / "t.bin") as trace:
+        parquet.export_parquet(trace, tmp_path / "out")
+    assert pq.read_table(tmp_path / "out" / "events.parquet").column("site").to_pylist() == [2, None, None]
+    rows = pq.read_table(tmp_path / "out" / "sites.parquet").to_pylist()
+    assert [(row["site"], row["depth"], row["function"], row["file"], row["line"]) for row in rows] == [
+        (1, 0, "inlined", "a.h", 3), (1, 1, "caller", "a.c", 9), (1, 2, "main", "main.c", 1), (2, 0, None, None, None), (2, 1, "main", "main.c", 2)]
+    assert (rows[3]["module"], rows[3]["build_id"], rows[3]["offset"]) == ("libx.so", "ab", 0x1234)
+
+
 def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events = [Event(5, 1, 0, number, 0, 0, 0) for number in range(1_000)]
     (tmp_path / "t.bin").write_bytes(naive_writer.build(_spec(events, 10))[0])
@@ -153,10 +166,10 @@ def _run(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 def test_the_verb(tmp_path: Path, recorded_traces: list[Path]) -> None:
     done = _run(recorded_traces[0], "-o", tmp_path / "a")
-    assert (done.returncode, done.stdout) == (0, "") and "in 4 tables" in done.stderr
+    assert (done.returncode, done.stdout) == (0, "") and "in 5 tables" in done.stderr
     assert _run("-q", recorded_traces[0], "-o", tmp_path / "a").stderr == ""
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [
-        "events.parquet", "residency.parquet", "samples.parquet", "threads.parquet"]
+        "events.parquet", "residency.parquet", "samples.parquet", "sites.parquet", "threads.parquet"]
 
 
 def test_bad_input_and_bad_output_are_one_line(tmp_path: Path, recorded_traces: list[Path]) -> None:

@@ -12,6 +12,7 @@ import pytest
 from heaptape import TraceError, read_trace
 from heaptape.sites.figures import site_figures
 from heaptape.sites.frames import Frame, Stacks
+from heaptape.trace.sections import Kind
 from naive_writer import Event, Sites, TraceSpec, sites_of
 from verbs_here import run_here
 from wrapper_names import LIBRARY_FILES, OTHERS, WRAPPERS
@@ -175,6 +176,17 @@ def test_copies_of_one_line_are_one_call_site(tmp_path: Path) -> None:
     assert [(row["frames"][0].get("function"), row["calls"], row["stacks"]) for row in rows] == [("tick", 8, [*range(1, 9)]), (None, 1, [9]), (None, 1, [10])]
 
 
+@pytest.mark.parametrize("cut", [0, 1])
+def test_names_behind_the_cut_are_lost_alone(tmp_path: Path, cut: int) -> None:
+    """Strings come last: without them stacks are known by their offsets."""
+    data = _write(tmp_path / "whole.bin", [*_block(1, 1, 20, 0), *_block(2, 2, 10, 0)], sites_of(STACKS)).read_bytes()
+    with read_trace(tmp_path / "whole.bin") as trace:
+        strings = trace._of_kind(Kind.STRINGS)[0].offset if cut else len(data) - 30
+    (tmp_path / "t.bin").write_bytes(data[:strings])
+    done = run_here("sites", "t.bin", cwd=tmp_path)
+    assert done.returncode == 3 and "cut short" in done.stderr and ("read_line" in done.stdout) == (not cut) and "30.0 B; live" in done.stdout
+
+
 def test_modules_without_names_are_told_apart(tmp_path: Path) -> None:
     sites = sites_of([["liba.so+0x10"], ["libb.so+0x10"]])
     for module in sites.modules:
@@ -212,6 +224,8 @@ def test_tables_and_trees(tmp_path: Path) -> None:
     assert [" ".join(line.split()) for line in tree] == [
         "share bytes live at peak function", "100 % 5.00 kB [all]", "100 % 5.00 kB main (main.c:3)", "80 % 4.00 kB fill(int) (fill.cc:5)",
         "80 % 4.00 kB std::vector<int>::push_back(int const&) (stl_vector.h:9)", "20 % 1.00 kB keep (keep.c:44)", "20 % 1.00 kB xmalloc (util.c:7)"]
+    assert [len(run_here("sites", path, "--tree", "--by", "peak", "--rows", rows, cwd=tmp_path).stdout.splitlines()) - 3 for rows in "1 4 0".split()] == [2, 4, 9]
+    assert len(json.loads(run_here("sites", path, "--json", "--rows", "2", cwd=tmp_path).stdout)["call_sites"]) == 2
     whole = json.loads(run_here("sites", path, "--tree", "--json", cwd=tmp_path).stdout)["tree"]
     assert whole["calls"] == 9 and [child["bytes"] for child in whole["children"][0]["children"]] == [4000, 1000, 60, 7]
 
@@ -219,7 +233,8 @@ def test_tables_and_trees(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("words", "said"), [
     (["--to", "pprof"], "--to and -o go together"), (["-o", "x"], "--to and -o go together"),
     (["--tree", "--by", "lifetime"], "expected a figure with a sum"), (["--to", "dhat", "-o", "t.bin"], "would overwrite"),
-    (["--rows", "x"], "expected a number of rows"), (["--to", "dhat", "-o", "x", "--json"], "expected one of them"),
+    (["--rows", "x"], "expected a number of rows"), (["--rows", "1", "--to", "dhat", "-o", "x"], "--rows: expected a table"),
+    (["--by", "lifetime", "--to", "dhat", "-o", "x"], "expected a figure with a sum"), (["--to", "dhat", "-o", "x", "--json"], "expected one of them"),
 ])
 def test_usage(tmp_path: Path, words: list[str], said: str) -> None:
     _write(tmp_path / "t.bin", _events(3, 10), sites_of(STACKS))

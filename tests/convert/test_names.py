@@ -266,7 +266,9 @@ def test_refusals(tools: Tools, log: Path, trace: Path, repository: Path, tmp_pa
     cases: list[tuple[list[Any], int, str]] = [
         (["names", trace, "-o", trace], 2, "the trace would overwrite its input"),
         (["names", trace], 2, "expected -o FILE"),
-        (["names", without, "-o", tmp_path / "o.bin"], 3, "expected a trace with call sites, found none"),
+        (["names", without, "-o", tmp_path / "o.bin"], 2, "no call sites; record with --sites"),
+        (["names", trace, "--perf-map", tmp_path / "no.map", "-o", tmp_path / "o.bin"], 1, "no.map: cannot open: No such file or directory"),
+        (["names", trace, "--perf-map", tmp_path, "-o", tmp_path / "o.bin"], 1, "cannot open: Is a directory"),
         (["names", tmp_path / "cut.bin", "-o", tmp_path / "o.bin"], 3, "cut short or damaged"),
         (["names", trace, "-o", tmp_path / "none" / "o.bin"], 1, "No such file or directory"),
         (["convert", repository / "tests" / "golden" / "imports" / "android.txt", "--no-names", "-o", tmp_path / "o.bin"], 3,

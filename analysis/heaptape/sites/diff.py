@@ -15,6 +15,7 @@ from ..base.units import byte_count, count, nanoseconds, null_unless_known
 from ..trace.reader import Trace, read_trace
 from .figures import SiteFigures, site_figures
 from .frames import Frame, Stacks, place_text
+from .options import ROWS
 from .table import by_place
 from .threads import Threads, roles
 from .verb import require_sites, say_cut_short
@@ -271,12 +272,12 @@ def run_diff(options: argparse.Namespace) -> int:
     new = _elsewhere(old, new)
     found, compared = changes(old, new), len({**old.frames, **new.frames})
     if options.json:
-        print(json.dumps({"old": old.path, "new": new.path, "compared": compared, "differences": [_object(change) for change in found]}, indent=1))
+        print(json.dumps({"old": old.path, "new": new.path, "compared": compared, "differences": [_object(change) for change in found[: options.rows or len(found)]]}, indent=1))
         return status
     if not found:
         print(f"no difference: {compared:,} call sites compared")
         return status
-    shown = found[: options.rows or len(found)]
+    shown = found[: (ROWS if options.rows is None else options.rows) or len(found)]
     lines = [f"{len(found):,} of {compared:,} call sites differ"]
     for number, change in enumerate(shown, start=1):
         lines += ["", *_lines(number, change)]

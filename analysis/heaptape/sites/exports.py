@@ -84,11 +84,12 @@ class _Numbers:
             table.add(id=len(table) + 1, **fields)
         return self._known[key]
 
-    def _mapping(self, frame: Frame) -> int:
-        if not frame.module:
+    def mapping(self, path: str, build_id: str) -> int:
+        """Of a module; readers take the first one for the program."""
+        if not path:
             return 0
-        return self._row(self.profile.mapping, ("mapping", frame.module), filename=self.string(frame.module),
-                         build_id=self.string(frame.build_id), has_functions=1, has_inline_frames=1)
+        return self._row(self.profile.mapping, ("mapping", path), filename=self.string(path), build_id=self.string(build_id), has_functions=1,
+                         has_inline_frames=1)
 
     def location(self, frame: Frame) -> int:
         """Inlined functions have locations of their own."""
@@ -96,7 +97,7 @@ class _Numbers:
                              system_name=self.string(frame.label), filename=self.string(frame.file))
         key = ("location", frame)
         new = key not in self._known
-        number = self._row(self.profile.location, key, address=frame.offset, mapping_id=self._mapping(frame))
+        number = self._row(self.profile.location, key, address=frame.offset, mapping_id=self.mapping(frame.module, frame.build_id))
         if new:
             self.profile.location[-1].line.add(function_id=function, line=frame.line)
         return number
@@ -115,7 +116,11 @@ def to_pprof(figures: SiteFigures, stacks: Stacks, name: str, measure: str) -> b
     profile.default_sample_type = profile.sample_type[chosen].type
     profile.comment.append(numbers.string(f"heaptape sites: {PurePath(name).name}"))
     profile.duration_nanos = figures.end_ns
-    for frames, row in _stacks(figures, stacks):
+    found = list(_stacks(figures, stacks))
+    program = next((frame for frames, _ in found for frame in reversed(frames) if frame.module == stacks.program), None)
+    if program:
+        numbers.mapping(program.module, program.build_id)
+    for frames, row in found:
         profile.sample.add(location_id=[numbers.location(frame) for frame in frames], value=[row[figure] for figure in SUMMED])
     return gzip.compress(profile.SerializeToString(), mtime=0)
 

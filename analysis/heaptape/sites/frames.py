@@ -118,10 +118,10 @@ def _left_out(frame: Frame) -> bool:
 
 
 class Stacks:
-    """The frames of each site, by number."""
+    """The frames of each site, by number. program: the path of the program's own module, if it is known."""
 
-    def __init__(self, table: SiteTable) -> None:
-        self._table = table
+    def __init__(self, table: SiteTable, program: str = "") -> None:
+        self._table, self.program = table, program
         self._parent, self._location = (table.callers[name].tolist() for name in ("parent", "location"))
         self._site = list(zip(table.sites["caller"].tolist(), table.sites["flags"].tolist(), strict=True))
 

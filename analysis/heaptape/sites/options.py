@@ -8,7 +8,8 @@ from ..base.arguments import output_name
 from ..base.verb_parser import VerbParser
 
 FORMATS = ("pprof", "collapsed", "speedscope", "dhat")
-_ROWS = 20
+ROWS = 20
+"""That are shown."""
 
 
 def _rows(text: str) -> int:
@@ -18,7 +19,7 @@ def _rows(text: str) -> int:
 
 
 def _add_rows(parser: VerbParser) -> None:
-    parser.add_argument("--rows", type=_rows, default=_ROWS, metavar="N", help=f"Show N call sites; 0: all (default: {_ROWS})")
+    parser.add_argument("--rows", type=_rows, metavar="N", help=f"Show N call sites, or functions of a tree; 0: all (default: {ROWS}; of a tree those with a hundredth of all; in JSON all)")
 
 
 def sites_parser() -> VerbParser:

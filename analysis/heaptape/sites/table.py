@@ -86,23 +86,34 @@ def table_text(places: pd.DataFrame, by: str, rows_max: int) -> list[str]:
     return lines + [f"{left:,} more call sites; --rows 0 shows all"] * bool(left)
 
 
-def tree_text(root: Node, by: str) -> list[str]:
-    """A line for each function with a hundredth or more, callers first; callees are indented."""
-    measure = MEASURES[by]
-    total = root.figures[measure]
+def _least_shown(root: Node, measure: str, rows_max: int | None) -> float:
+    """What a function must have, so that so many are shown: with each its callers, which have no less. None: a hundredth of all."""
+    if rows_max is None:
+        return max(_SHOWN_SHARE * root.figures[measure], 1)
+    values, left = [], [root]
+    while left:
+        node = left.pop()
+        values.append(node.figures[measure])
+        left += node.children.values()
+    return sorted(values, reverse=True)[min(rows_max or len(values), len(values)) - 1]
 
+
+def tree_text(root: Node, by: str, rows_max: int | None) -> list[str]:
+    """A line for each function with a hundredth or more, or the rows_max largest (0: all), callers first; callees are indented."""
+    measure = MEASURES[by]
+    total, least = root.figures[measure], _least_shown(root, measure, rows_max)
     rows, left = [["share", MEANING[measure], "function"]], [(root, 0)]
     while left:  # stacks may be deeper than Python's own
         node, depth = left.pop()
         share = node.figures[measure] / max(total, 1)
         rows.append([percent(share), _figure(measure, node.figures[measure]), "  " * depth + node.frame.text])
-        left += [(child, depth + 1) for child in reversed(node.sorted_children(measure)) if child.figures[measure] >= max(_SHOWN_SHARE * total, 1)]
+        left += [(child, depth + 1) for child in reversed(node.sorted_children(measure)) if child.figures[measure] >= least]
     return table_lines(rows, right=(0, 1), columns=0)
 
 
-def object_of_places(places: pd.DataFrame, by: str) -> list[dict[str, Any]]:
-    """For JSON, the largest first."""
-    ordered = places.sort_values(MEASURES[by], ascending=False, kind="stable")
+def object_of_places(places: pd.DataFrame, by: str, rows_max: int) -> list[dict[str, Any]]:
+    """For JSON, the largest first. rows_max: 0: all."""
+    ordered = places.sort_values(MEASURES[by], ascending=False, kind="stable").head(rows_max or len(places))
     names = ("calls", "bytes", "blocks", "mean_life_ns", "peak_blocks", "peak_bytes", "end_blocks", "end_bytes")
     return [{name: null_unless_known(row[name]) for name in names} | {"frames": [frame.object() for frame in row["place"]],
             "stacks": row["sites"]} for row in ordered.to_dict("records")]

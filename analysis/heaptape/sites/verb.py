@@ -15,6 +15,7 @@ from ..trace.reader import Trace, read_trace
 from .exports import EXPORTS
 from .figures import SiteFigures, site_figures
 from .frames import Stacks
+from .options import ROWS
 from .table import (
     MEASURES,
     SUMMED,
@@ -61,7 +62,9 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("--to and -o go together")
     if options.to and options.json:
         raise UsageError("--to and --json: expected one of them")
-    if MEASURES[options.by] not in SUMMED and (options.tree or options.to == "collapsed"):
+    if options.rows is not None and (options.to or (options.tree and options.json)):
+        raise UsageError("--rows: expected a table, as --to and --tree --json have all call sites")
+    if MEASURES[options.by] not in SUMMED and (options.tree or options.to):
         raise UsageError("--by lifetime: expected a figure with a sum, such as bytes")
     if options.output:
         check_output(options.output, [options.trace])
@@ -74,7 +77,7 @@ def run_sites(options: argparse.Namespace) -> int:
     _check(options)
     with read_trace(options.trace) as trace:
         require_sites(trace)
-        figures, stacks, name = site_figures(trace), Stacks(trace.sites), str(trace.context.get("command") or trace.path)
+        figures, stacks, name = site_figures(trace), Stacks(trace.sites, str(trace.context.get("executable") or "")), str(trace.context.get("command") or trace.path)
         totals = _totals(trace, figures)
         status = say_cut_short("sites", trace)
     if options.to:
@@ -85,9 +88,9 @@ def run_sites(options: argparse.Namespace) -> int:
         if options.tree:
             print(f'{json.dumps(totals, indent=1)[:-2]},\n "tree": {json_of_tree(call_tree(figures.sites, stacks), options.by)}\n}}')
         else:
-            print(json.dumps(totals | {"call_sites": object_of_places(by_place(figures.sites, stacks), options.by)}, indent=1))
+            print(json.dumps(totals | {"call_sites": object_of_places(by_place(figures.sites, stacks), options.by, options.rows or 0)}, indent=1))
     else:
-        lines = tree_text(call_tree(figures.sites, stacks), options.by) if options.tree else \
-            table_text(by_place(figures.sites, stacks), options.by, options.rows)
+        lines = tree_text(call_tree(figures.sites, stacks), options.by, options.rows) if options.tree else \
+            table_text(by_place(figures.sites, stacks), options.by, ROWS if options.rows is None else options.rows)
         print("\n".join(printable(line) for line in (_heading(totals), "", *lines)))
     return status

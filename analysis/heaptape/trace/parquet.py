@@ -1,6 +1,6 @@
 """A trace as Parquet tables, for DuckDB, Polars, Spark and whatever else reads them (docs/reference/exporting.md).
 
-Four files in one folder: events, threads, samples and residency. Every column says its unit in its metadata; the events'
+Five files in one folder: events, threads, samples, residency and sites. Every column says its unit in its metadata; the events'
 own metadata hold the trace's context and totals. Memory is bounded by a row group, whatever the trace's length.
 """
 
@@ -22,12 +22,13 @@ from ..base.errors import HeaptapeError, UsageError
 from ..base.files import final_path, refuse_inputs
 from . import ops
 from .live import LiveTable
-from .reader import Arrays, Trace
+from .reader import EVENT_COLUMNS, Arrays, Trace
+from .site_table import SiteTable
 
 SCHEMA_VERSION = 1
 SECTIONS_PER_ROW_GROUP = 16  # about a million events: 70 MB while they are written
 
-_TABLES = ("events", "threads", "samples", "residency")
+_TABLES = ("events", "threads", "samples", "residency", "sites")
 
 Progress = Callable[[int, int], None]
 
@@ -50,6 +51,7 @@ EVENTS = pa.schema([
     _field("size_bytes", pa.uint64(), "byte", "asked for; of calloc and reallocarray, one element's", True),
     _field("extra", pa.uint64(), "1", "calloc, reallocarray: the count; aligned calls: the alignment in bytes", True),
     _field("live_bytes", pa.int64(), "byte", "that the program has asked for and not yet freed, after the event"),
+    _field("site", pa.uint32(), "1", "number of the call site of an allocation or realloc, as in sites.parquet", True),
 ])
 THREADS = pa.schema([
     _field("thread", pa.uint32(), "1", "number of the thread"),
@@ -75,6 +77,18 @@ RESIDENCY = pa.schema([
     _field("pages_at_birth", pa.int64(), "page", "resident right after the allocation"),
     _field("pages_at_end", pa.int64(), "page", "resident at its end"),
 ])
+
+SITES = pa.schema([
+    _field("site", pa.uint32(), "1", "number of the call site, from 1"),
+    _field("depth", pa.uint32(), "1", "of the frame, from 0, the innermost; functions that are inlined have frames of their own"),
+    _field("function", pa.string(), "1", "its name", True),
+    _field("file", pa.string(), "1", "of the source", True),
+    _field("line", pa.uint32(), "1", "of the file", True),
+    _field("module", pa.string(), "1", "path of the program or library", True),
+    _field("build_id", pa.string(), "1", "of the module", True),
+    _field("offset", pa.uint64(), "byte", "of the return address in the module; without a module absolute"),
+])
+SITES_PER_ROW_GROUP = 4096
 
 _FUNCTION_NAMES = pa.array([ops.FUNCTIONS.get(number, "") for number in range(ops.FUNCTION_MASK + 1)], pa.string())
 _VARIANT_NAMES = pa.array([variant.name.lower() for variant in ops.Variant], pa.string())
@@ -123,7 +137,7 @@ def _named(numbers: NDArray[np.uint8], names: pa.Array) -> pa.DictionaryArray:
 
 def _event_batches(trace: Trace) -> Iterator[pa.RecordBatch]:
     births, live = _BirthTable(), LiveTable()
-    for chunk in trace.event_arrays(slots_due=True):
+    for chunk in trace.event_arrays((*EVENT_COLUMNS, "site"), slots_due=True):
         op, birth = chunk["op"], births.advance(chunk)
         columns = [
             pa.array(chunk["event"]),
@@ -136,6 +150,7 @@ def _event_batches(trace: Trace) -> Iterator[pa.RecordBatch]:
             pa.array(chunk["size"], mask=~ops.OP_HAS_SIZE[op]),
             pa.array(chunk["extra"], mask=~ops.OP_HAS_EXTRA[op]),
             pa.array(live.advance(chunk)[0]),
+            pa.array(chunk["site"].astype(np.uint32), mask=chunk["site"] == 0),
         ]
         yield pa.RecordBatch.from_arrays(columns, schema=EVENTS)
 
@@ -194,14 +209,43 @@ def _write_events(trace: Trace, path: Path, progress: Progress | None) -> None:
             writer.write_table(pa.Table.from_batches(waiting))
 
 
+def _frames_of(table: SiteTable) -> Callable[[int], Iterator[tuple[object, ...]]]:
+    """The rows of a site, by its number."""
+    parent, location = (table.callers[name].tolist() for name in ("parent", "location"))
+    caller, modules = table.sites["caller"].tolist(), [("", ""), *((module.path, module.build_id) for module in table.modules)]
+    places = list(zip(table.locations["module"].tolist(), table.locations["offset"].tolist(), strict=True))
+    names: dict[int, list[tuple[str, str, int]]] = {}
+    for place, function, file, line in table.names.itertuples(index=False):
+        names.setdefault(place, []).append((function, file, int(line)))
+
+    def rows(site: int) -> Iterator[tuple[object, ...]]:
+        at, depth = caller[site - 1], 0
+        while at:
+            module, offset = places[location[at - 1]]
+            for function, file, line in names.get(location[at - 1], [("", "", 0)]):
+                yield site, depth, function or None, file or None, line or None, modules[module][0] or None, modules[module][1] or None, offset
+                depth += 1
+            at = parent[at - 1]
+
+    return rows
+
+
+def _write_sites(table: SiteTable, path: Path) -> None:
+    count, rows = len(table.sites), _frames_of(table)
+    with pq.ParquetWriter(path, SITES, compression="zstd") as writer:
+        for first in range(1, count + 1, SITES_PER_ROW_GROUP):
+            found = [row for site in range(first, min(first + SITES_PER_ROW_GROUP, count + 1)) for row in rows(site)]
+            columns = zip(*found, strict=True) if found else ([] for _ in SITES)
+            writer.write_table(pa.Table.from_arrays([pa.array(list(column), field.type) for column, field in zip(columns, SITES, strict=True)], schema=SITES))
+
+
 def _write_table(columns: dict[str, Any], schema: pa.Schema, path: Path) -> None:
     arrays = [pa.array(columns[field.name], field.type) for field in schema]
     pq.write_table(pa.Table.from_arrays(arrays, schema=schema), path, compression="zstd")
 
 
 def export_parquet(trace: Trace, folder: str | Path, progress: Progress | None = None) -> list[Path]:
-    """Write events.parquet, threads.parquet, samples.parquet and residency.parquet into a folder, which is made if need
-    be. All appear when all are complete. Returns their paths."""
+    """Write events, threads, samples, residency and sites, each .parquet, into a folder, which is made if need be. All appear when all are complete. Returns their paths."""
     target = Path(folder)
     made = not target.exists()
     try:
@@ -209,12 +253,13 @@ def export_parquet(trace: Trace, folder: str | Path, progress: Progress | None =
         with ExitStack() as stack:
             parts = [stack.enter_context(_Partial(target / f"{name}.parquet", trace.path))
                      for name in _TABLES]
-            events, threads, samples, residency = (part.path for part in parts)
+            events, threads, samples, residency, sites = (part.path for part in parts)
             _write_events(trace, events, progress)
             numbers = np.arange(len(trace.threads), dtype=np.uint32)
             _write_table({"thread": numbers, **trace.threads}, THREADS, threads)
             _write_table(dict(trace.samples), SAMPLES, samples)
             _write_table(dict(trace.residency), RESIDENCY, residency)
+            _write_sites(trace.sites, sites)
             for part in parts:
                 part.sync()
             for part in parts:

@@ -384,7 +384,7 @@ class Trace:
             return site_table(
                 self._one_object(Kind.MODULES), self._table(Kind.LOCATIONS, {1: "module", 2: "offset"}),
                 self._table(Kind.CALLERS, {1: "parent", 2: "location"}), self._table(Kind.SITES, {1: "caller", 2: "flags"}),
-                self._table(Kind.NAMES, {1: "location", 2: "function", 3: "file", 4: "line"}), b"".join(strings))
+                self._table(Kind.NAMES, {1: "location", 2: "function", 3: "file", 4: "line"}), b"".join(strings), self.truncated)
         except SiteTableError as error:
             offset = next((found[0].offset for found in sections if found), 0)
             raise self._file.fail(offset, str(error)) from error

@@ -66,10 +66,14 @@ def _modules(text: dict[str, Any] | None) -> list[Module]:
 
 
 def site_table(modules: dict[str, Any] | None, locations: Arrays, callers: Arrays, sites: Arrays, names: Arrays,
-               strings: bytes) -> SiteTable:
-    """The tables, once every number in them is known to name something. Raises SiteTableError."""
+               strings: bytes, cut_short: bool = False) -> SiteTable:
+    """The tables, once every number in them is known to name something. Raises SiteTableError. cut_short: names whose strings came
+    behind the cut are none."""
     of_modules = _modules(modules)
     texts = ["", *(part.decode("utf-8", "replace") for part in strings.split(b"\0")[:-1])]
+    if cut_short:
+        whole = (names["function"] < len(texts)) & (names["file"] < len(texts))
+        names = {column: values[whole] for column, values in names.items()}
     earlier = np.arange(1, callers["parent"].size + 1)
 
     def text(column: str) -> list[str]:
