@@ -41,11 +41,13 @@ static bool was_left(const struct thread_state *t) {
     return holder && (holder == t || !is_busy(holder->gate));
 }
 
-// It is held for the change of a few maps. A thread that still can't have it does without: its call's site stays unknown.
-static bool lock(const struct thread_state *t) {
+// It is held for the change of a few maps. A thread that still can't have it does without: its call's site stays unknown. One
+// that may not wait has a lock of libgcc's, for which the holder may be waiting.
+static bool lock(const struct thread_state *t, bool waits) {
     if (was_left(t)) return true;
     if (holder || abandoned) return false;
     for (unsigned step = 0; atomic_flag_test_and_set_explicit(&busy, memory_order_acquire); step++) {
+        if (!waits) return false;
         if (step == SYS_WAIT_STEPS) abandoned = true;
         if (abandoned || !recorder_may_call()) return false;
         sys_wait_step(step);
@@ -89,10 +91,13 @@ static struct slow_find find_slowly(struct thread_state *t) {
     if (!recorder_may_call()) return find;
     int saved = errno;
     uint64_t signals = sys_block_signals();
-    if (lock(t)) {
+    if (lock(t, !stack_walk_is_unwinders(hook_of(t).address))) {
+        uint32_t gate = t->gate;
         if (!stack) stack = site_memory(STACK_BYTES);
         uintptr_t top = (uintptr_t)stack + STACK_BYTES;
+        set_gate(t, GATE_BUSY_SETUP);  // libgcc may allocate
         if (stack) call_on_stack(find_by_walk, &find, (void *)(top & ~(uintptr_t)15));
+        set_gate(t, gate);
         unlock();
     }
     sys_restore_signals(signals);
@@ -217,13 +222,13 @@ void sites_new_thread(void) {
 }
 
 void sites_new_log(void) {
-    if (!settings.site_frames || !lock(&self)) return;
+    if (!settings.site_frames || !lock(&self, true)) return;
     tree_clear(&tree);
     unlock();
 }
 
 void sites_give_up_space(void) {
-    if (!settings.site_frames || !lock(&self)) return;
+    if (!settings.site_frames || !lock(&self, true)) return;
     expected_give_up_space();
     unlock();
 }
@@ -239,7 +244,7 @@ void sites_after_unload(void) {
     struct site_modules loaded;
     if (!settings.site_frames) return;
     site_log_find_modules(&loaded);
-    if (!lock(&self)) return;
+    if (!lock(&self, true)) return;
     if (site_log_drop_modules(&loaded)) {
         stack_walk_forget(site_log_is_gone);
         tree_clear(&tree);

@@ -36,6 +36,9 @@ struct stack_walk {
 // False where there is no unwinder.
 HIDDEN bool stack_walk_start(void);
 
+// Does libgcc itself make a call from there? Then it may hold a lock that a walk waits for.
+HIDDEN bool stack_walk_is_unwinders(uintptr_t address);
+
 // The calling thread's first call.
 HIDDEN void stack_walk_new_thread(void);
 

@@ -65,6 +65,17 @@ def require_known(trace: Trace) -> None:
     assert (trace.sites.sites["caller"] > 0).all()
 
 
+def test_beside_a_thread_that_registers_frames(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
+    """libgcc calls malloc under the lock that a walk takes: such a call never waits for the walk. What libgcc allocates within a
+    walk is no call of the program's."""
+    done = run([tools.heaptape, "record", "-q", "--sites", "-o", tmp_path, "--", tools.target("registered_frames")])
+    assert done.returncode == 0, done.stderr
+    with sites_of(tools, logs_in(tmp_path)[0], tmp_path) as trace:
+        calls = allocations(trace)
+    own = calls["site"][calls["size"] == 10]
+    assert own.size == 20_000 and (own == 0).sum() < 1000
+
+
 def test_children_of_fork(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
     """Their logs say themselves what their numbers mean."""
     done = run([tools.heaptape, "record", "-q", "--sites", "-o", tmp_path / "logs", "--", tools.target("fork_children"),
