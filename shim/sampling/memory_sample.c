@@ -9,6 +9,7 @@
 #include "memory_sample.h"
 #include "own_memory.h"
 #include "process_memory.h"
+#include "recorder_memory.h"
 #include "residency.h"
 #include "settings.h"
 #include "sys.h"
@@ -79,8 +80,8 @@ static void put_sample(const struct sampling *of, uint64_t anon) {
                                         .anonymous_bytes = anon,
                                         .is_peak = anon > recording->sample_peak_bytes,
                                         .final = of->final};
-        uint64_t own_rss = own_bytes(&question, &fresh);
-        uint64_t word[5] = {of->stamp, anon, own_rss, of->cpu_ns, fresh};
+        uint64_t own_rss = own_bytes(&question, &fresh), ours = recorder_memory_bytes();
+        uint64_t word[5] = {of->stamp, anon > ours ? anon - ours : 0, own_rss, of->cpu_ns, fresh};
         if (room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_SAMPLE, word, 5);
     }
     t->sample_budget_bytes = next_step(recording, anon);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "process_memory.h"
+#include "recorder_memory.h"
 #include "settings.h"
 #include "sys.h"
 
@@ -336,6 +337,7 @@ static bool measure(void) {
         before = mapping;
     }
     maps_close(&measured.maps);
+    recorder_memory_count(&measured.pages);
     pages_close(&measured.pages);
     return !recorder_sealed && (measured.pages.searches || measured.counted_bytes <= ONE_BY_ONE_MAX);
 }
@@ -345,7 +347,7 @@ static bool measure(void) {
 // the last whole count found them. Only where the kernel searches: else the time depends on the address space.
 static bool measure_moving(void) {
     if (!measured.pages.searches || !copy_tables()) return false;
-    if (!measured.ranges && !measured.found_stacks) return !recorder_sealed;
+    if (!measured.ranges && !measured.found_stacks && !recorder_memory_is_counted()) return !recorder_sealed;
     if (!pages_open(&measured.pages)) return false;
     size_t range = 0, stack = 0;
     uintptr_t counted_to = 0;  // a program may map a stack for itself: it is in both tables
@@ -357,6 +359,7 @@ static bool measure_moving(void) {
         count(next.start > counted_to ? next.start : counted_to, next.end, false);
         if (next.end > counted_to) counted_to = next.end;
     }
+    recorder_memory_count(&measured.pages);
     pages_close(&measured.pages);
     measured.moving_bytes = measured.bytes;
     return !recorder_sealed && measured.pages.searches;

@@ -1,6 +1,6 @@
 #include "site_map.h"
 
-#include "own_memory.h"
+#include "recorder_memory.h"
 #include "settings.h"
 #include "sys.h"
 
@@ -28,7 +28,7 @@ static void *map_memory(size_t bytes, bool is_sparse) {
     bool is_real = !is_sparse && dense_bytes >= UNSURE_BYTES_MAX;
     void *at = !is_within_limits(bytes) ? NULL : is_real ? sys_map_real_memory(bytes) : sys_map_memory(bytes);
     if (at) {
-        own_map((uintptr_t)at, bytes);
+        recorder_memory_mapped((uintptr_t)at, bytes, is_real);
         mapped_bytes += bytes;
         address_bytes += bytes;
         if (!is_sparse) dense_bytes += bytes;
@@ -51,14 +51,17 @@ static uintptr_t whole_pages(const void *at, size_t *bytes) {
 void site_memory_release(void *at, size_t bytes) {
     uintptr_t start = whole_pages(at, &bytes);
     if (!bytes || !recorder_may_call()) return;
-    if (!sys_madvise((void *)start, bytes, MADV_DONTNEED)) mapped_bytes -= bytes;
+    if (!sys_madvise((void *)start, bytes, MADV_DONTNEED)) {
+        mapped_bytes -= bytes;
+        recorder_memory_released(start, bytes, false);
+    }
     recorder_has_called();
 }
 
 void site_memory_unmap(void *at, size_t bytes) {
     uintptr_t start = whole_pages(at, &bytes);
     if (!bytes || !recorder_may_call()) return;
-    own_unmap(start, bytes);
+    recorder_memory_released(start, bytes, true);
     if (!sys_munmap((void *)start, bytes)) mapped_bytes -= bytes;
     recorder_has_called();
 }

@@ -43,7 +43,9 @@ bool stack_walk_start(void) {
     return true;
 }
 
-bool stack_walk_is_unwinders(uintptr_t address) { return address >= unwinder_start && address < unwinder_end; }
+bool stack_walk_is_unwinders(uintptr_t address) {
+    return address >= unwinder_start && address < unwinder_end;
+}
 
 void stack_walk_new_thread(void) {
     if (own_stack.end) return;

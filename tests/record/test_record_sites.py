@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from pathlib import Path
@@ -63,6 +64,19 @@ def require_known(trace: Trace) -> None:
     site = allocations(trace)["site"]
     assert site.size and (site > 0).all() and int(site.max()) <= len(trace.sites.sites)
     assert (trace.sites.sites["caller"] > 0).all()
+
+
+def test_memory_for_call_sites_is_not_the_programs(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
+    """It is of tens of megabytes here, and was said to be the program's own."""
+    peaks = []
+    for options in ([], ["--sites"]):
+        folder = tmp_path / f"logs{len(options)}"
+        done = run([tools.heaptape, "record", "-q", *options, "-o", folder, "--", *site_kinds(tools, "recursion")])
+        assert done.returncode == 0, done.stderr
+        info = tools.succeed([tools.heaptape, "info", "--json", tools.convert(logs_in(folder)[0], tmp_path / "t.bin")])
+        peaks.append(json.loads(info.stdout))
+    for figure in ("recorded_rss_peak_bytes", "recorded_own_peak_bytes", "recorded_heap_rss_peak_bytes"):
+        assert abs(peaks[0][figure] - peaks[1][figure]) < 512 << 10, (figure, peaks[0][figure], peaks[1][figure])
 
 
 def test_beside_a_thread_that_registers_frames(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:

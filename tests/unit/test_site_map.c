@@ -3,7 +3,7 @@
 
 #include <sys/resource.h>
 
-#include "own_memory.h"
+#include "recorder_memory.h"
 #include "site_map.h"
 #include "state.h"
 
@@ -15,11 +15,14 @@ bool recorder_may_call(void) {
     return true;
 }
 void recorder_has_called(void) {}
-void own_map(uintptr_t start, size_t bytes) {
+void recorder_memory_mapped(uintptr_t start, size_t bytes, bool is_real) {
     (void)start;
     (void)bytes;
+    (void)is_real;
 }
-void own_unmap(uintptr_t start, size_t bytes) { own_map(start, bytes); }
+void recorder_memory_released(uintptr_t start, size_t bytes, bool unmapped) {
+    recorder_memory_mapped(start, bytes, unmapped);
+}
 
 static uint64_t key_of(uint64_t number) { return site_mix(number, 20817); }
 

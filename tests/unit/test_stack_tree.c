@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "expected_stack.h"
-#include "own_memory.h"
+#include "recorder_memory.h"
 #include "stack_tree.h"
 #include "state.h"
 
@@ -14,12 +14,15 @@ enum { WORDS = 4096, DEPTH_MAX = 40, STACKS = 3000, KEYS = 7, FUNCTIONS = 5 };
 // What the tree takes of the rest of the recorder.
 bool recorder_may_call(void) { return true; }
 void recorder_has_called(void) {}
-void own_map(uintptr_t start, size_t bytes) {
+void recorder_memory_mapped(uintptr_t start, size_t bytes, bool is_real) {
     (void)start;
     (void)bytes;
+    (void)is_real;
 }
 
-void own_unmap(uintptr_t start, size_t bytes) { own_map(start, bytes); }
+void recorder_memory_released(uintptr_t start, size_t bytes, bool unmapped) {
+    recorder_memory_mapped(start, bytes, unmapped);
+}
 
 // A stack that grows down, its end last; nothing else lies there, so that the distance to the end is fixed.
 static uintptr_t words[WORDS];
