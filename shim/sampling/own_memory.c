@@ -34,6 +34,9 @@ enum {
 // milliseconds.
 static const uint64_t ONE_BY_ONE_MAX = UINT64_C(16) << 30;
 
+// Where the kernel does not show its tables to the process any more, asking for each page takes a microsecond a MiB and more.
+static const uint64_t PRESENT_BYTES_MAX = UINT64_C(1) << 30;
+
 struct range {
     uintptr_t start, end;
 };
@@ -72,7 +75,7 @@ static struct {
     bool elsewhere_is_still;        // it did not change between the last two whole counts
     int64_t credit_stamps, moving_credit_stamps;
     int64_t moving_cost_stamps;  // of the last count of what moves
-    bool any;                    // the rest has been counted
+    bool any;                    // that has been counted
 } measured = {.taken = ATOMIC_FLAG_INIT, .maps = {.fd = -1}, .pages = {.fd = -1}};
 
 // The lock is held for a copy of the tables at most. A thread that still can't have it, because its holder
@@ -342,13 +345,19 @@ static bool measure(void) {
     return !recorder_sealed && (measured.pages.searches || measured.counted_bytes <= ONE_BY_ONE_MAX);
 }
 
+static uint64_t ranges_bytes(void) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < measured.ranges; i++) bytes += measured.range[i].end - measured.range[i].start;
+    return bytes;
+}
+
 // The same of what moves: the program's own mappings, as the hooks know them, since an allocator in front of the kernel,
 // such as Python's or Ruby's, takes and returns megabytes between two calls of malloc, and the stacks of its threads, where
 // the last whole count found them. Only where the kernel searches: else the time depends on the address space.
 static bool measure_moving(void) {
     if (!measured.pages.searches || !copy_tables()) return false;
     if (!measured.ranges && !measured.found_stacks && !recorder_memory_is_counted()) return !recorder_sealed;
-    if (!pages_open(&measured.pages)) return false;
+    if (!pages_open(&measured.pages) && ranges_bytes() > PRESENT_BYTES_MAX) return false;
     size_t range = 0, stack = 0;
     uintptr_t counted_to = 0;  // a program may map a stack for itself: it is in both tables
     while ((range < measured.ranges || stack < measured.found_stacks) && !recorder_sealed) {
@@ -370,6 +379,9 @@ void own_start(void) {
     if (!measure() || !measure()) return;
     uint64_t anonymous_bytes = rss_anonymous_bytes();
     measured.static_bytes = anonymous_bytes > measured.bytes ? anonymous_bytes - measured.bytes : 0;
+    // For programs that forbid a count, as one does that changes its user.
+    measured.last_elsewhere_bytes = measured.static_bytes + measured.bytes - measured.moving_bytes;
+    measured.any = true;
 }
 
 static uint64_t difference(uint64_t a, uint64_t b) { return a > b ? a - b : b - a; }
@@ -434,7 +446,7 @@ uint64_t own_bytes(const struct own_question *question, bool *fresh) {
     earn_credit(question->stamp);
     if (question->final || is_time(question->stamp, question->anonymous_bytes))
         *fresh = measure_all(question->stamp, question->anonymous_bytes);
-    else *fresh = measure_in_between(question->is_peak);
+    if (!*fresh) *fresh = measure_in_between(question->is_peak);
     uint64_t bytes = measured.last_bytes;
     atomic_flag_clear(&measured.taken);
     return bytes;

@@ -170,9 +170,23 @@ static uint64_t count_one_by_one(struct page_counter *counter, uintptr_t start, 
     return pages * page;
 }
 
+// Of memory that is no file's: what is there is anonymous, or the page of zeros.
+static uint64_t count_present(uintptr_t start, uintptr_t end) {
+    enum { PAGES_AT_ONCE = 1024 };
+    unsigned char present[PAGES_AT_ONCE];
+    uint64_t pages = 0, page = settings.page_bytes;
+    for (uintptr_t at = start; at < end && !recorder_sealed; at += PAGES_AT_ONCE * page) {
+        uint64_t left = (end - at) / page, count = left < PAGES_AT_ONCE ? left : PAGES_AT_ONCE;
+        if (sys_mincore(at, count * page, present)) continue;  // a part of it is not mapped any more
+        for (uint64_t i = 0; i < count; i++) pages += present[i] & 1;
+    }
+    return pages * page;
+}
+
 uint64_t pages_anonymous_bytes(struct page_counter *counter, uintptr_t start, uintptr_t end, bool of_file) {
     uint64_t bytes = 0;
     if (start >= end) return 0;
+    if (counter->fd < 0) return of_file ? 0 : count_present(start, end);
     if (counter->searches) {
         if (search(counter, start, end, of_file, &bytes)) return bytes;
         counter->searches = false;

@@ -51,6 +51,8 @@ struct page_counter {
     };
 };
 
+// False: it is not to be had, as for a process that has changed its user. Then files' pages cannot be counted, and others in
+// more time.
 HIDDEN bool pages_open(struct page_counter *counter);
 // The bytes that RssAnon counts in [start, end): present, and neither a file's nor the page of zeros.
 // `of_file`: they are mapped from one.

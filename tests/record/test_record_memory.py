@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
 
 from heaptape import read_trace
-from tool_runner import Outcome, Recording, Tools
+from tool_runner import Outcome, Recording, Tools, logs_in, run
 
 HEAP_BYTES = 8 << 20  # tests/targets/own_kinds.c
 OWN_BYTES = 24 << 20
@@ -108,3 +110,19 @@ def test_the_process_peaks_where_its_own_memory_does(tools: Tools, tmp_path: Pat
     runs = tools.replay(tmp_path / "t.bin", "glibc", tmp_path / "r.jsonl", "--pass", "memory", "--rounds", "1")
     peaks = [run["process_rss_peak_bytes"] for run in runs if run["allocator"]["name"] == "glibc"]
     assert peaks and all(whole - SLACK_BYTES < peak < whole + SLACK_BYTES for peak in peaks)
+
+
+def test_own_memory_of_a_process_that_changes_its_user(tools: Tools, tmp_path: Path) -> None:
+    """The kernel shows it its page tables no more; what it maps is still told from its heap."""
+    if os.geteuid():
+        pytest.skip("only root becomes another user")
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for above in (folder, *tmp_path.parents[: len(tmp_path.parents) - 2]):
+        above.chmod(above.stat().st_mode | 0o011)
+    folder.chmod(0o777)
+    done = run([tools.heaptape, "record", "-q", "-o", folder, "--", tools.target("changes_user")])
+    assert done.returncode == 0, done.stderr
+    trace = tools.convert(logs_in(folder)[0], tmp_path / "t.bin")
+    found = json.loads(tools.succeed([tools.heaptape, "info", "--json", trace]).stdout)
+    assert 31 << 20 <= found["recorded_own_peak_bytes"] <= 34 << 20 and found["recorded_rss_peak_bytes"] >= 34 << 20
