@@ -104,7 +104,7 @@ static void say_stretch(const json_t *said, const struct options *options) {
         without[32], live[32];
     uint64_t from_ns = (uint64_t)figure(said, "from_ns"), until_ns = (uint64_t)figure(said, "until_ns");
     ht_print(out, "steady from %s to %s%s: %s\n", extended_time(from, from_ns),
-             extended_time(until, until_ns), options->request.from_ns == UINT64_MAX ? "" : " (given)",
+             extended_time(until, until_ns), json_is_true(json_object_get(said, "given")) ? " (given)" : "",
              json_string_value(json_object_get(said, "why")));
     ht_print(out, "repeated %s times, up to %s\n", ht_grouped(without, (uint64_t)figure(said, "loops")),
              extended_time(to, options->request.to_ns));

@@ -75,6 +75,14 @@ static int judge_growth(const struct steady_stretch *stretch, uint64_t to_ns, co
     struct growth then = growth_at(stretch, to_ns);
     char span[80], to[EXTENDED_TIME_BYTES], known[EXTENDED_TIME_BYTES], slope[32], low[32], high[32];
     span_words(span, stretch->from_ns, stretch->until_ns);
+    if (growth_is_level_that_moves(stretch))
+        return refuse(
+            error, path,
+            "live bytes change from %s by %s MB/hour, too slowly to say whether that goes on: at %s they are "
+            "between %s and %s MB; up to %s that range is narrow enough",
+            span, ht_figures(slope, stretch->live.step * 3600e9 / 1e6, 3), extended_time(to, to_ns),
+            ht_figures(low, then.low_bytes / 1e6, 3), ht_figures(high, then.high_bytes / 1e6, 3),
+            extended_time(known, known_ns));
     return refuse(
         error, path,
         "live bytes grow from %s, by %s MB/hour; whether that slows down or speeds up would show in a "
@@ -89,9 +97,7 @@ static int choose_stretch(const struct steady_windows *windows, const char *path
                           const struct extension_request *request, struct steady_stretch *stretch,
                           struct ht_error *error) {
     char span[80];
-    if (is_given(request))
-        steady_stretch_judge(windows, request->from_ns == UINT64_MAX ? 0 : request->from_ns,
-                             request->until_ns, stretch);
+    if (is_given(request)) steady_stretch_judge(windows, request->from_ns, request->until_ns, stretch);
     else steady_stretch_find(windows, from_window, stretch);
     // Who gives a stretch is told what it leaves open, with the result.
     if (stretch->verdict == STEADY_YES)

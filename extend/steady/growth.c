@@ -4,6 +4,8 @@
 
 // Of live bytes then: what their growth may be off by.
 static const double DOUBT_MAX = 0.25;
+// And what a slope that is clear, but not continued, may make of a level.
+static const double MOVED_MAX = 0.05;
 
 static double half_width(const struct slope *slope) { return (slope->high - slope->low) / 2; }
 
@@ -15,25 +17,35 @@ static double bend_max(const struct steady_stretch *stretch) {
     return (differ + hypot(half_width(&stretch->early), half_width(&stretch->late))) / apart_ns;
 }
 
+// A line's value is known best in the middle of what it was put through: there it is the mean.
+static double middle_ns(const struct steady_stretch *stretch) {
+    return ((double)stretch->from_ns + (double)stretch->until_ns) / 2;
+}
+
 struct growth growth_at(const struct steady_stretch *stretch, uint64_t to_ns) {
-    double passed_ns = to_ns > stretch->until_ns ? (double)(to_ns - stretch->until_ns) : 0;
-    double bend = bend_max(stretch), bytes = stretch->live.mean;
-    if (stretch->grows) bytes += stretch->live.step * passed_ns;
+    double passed_ns = fmax((double)to_ns - middle_ns(stretch), 0), bend = bend_max(stretch);
+    double line = stretch->live.mean + stretch->live.step * passed_ns;
     double doubt = hypot(half_width(&stretch->live) * passed_ns, bend * passed_ns * passed_ns / 2);
-    // A level's interval lies around its slope, which is not continued.
-    double middle = stretch->live.mean + stretch->live.step * passed_ns;
+    // A level stays, and its slope is not continued: the interval has room for both.
+    double bytes = stretch->grows ? line : stretch->live.mean;
     return (struct growth){.bytes = bytes,
-                           .low_bytes = fmax(middle - doubt, 0),
-                           .high_bytes = middle + doubt,
+                           .low_bytes = fmax(fmin(line - doubt, bytes), 0),
+                           .high_bytes = fmax(line + doubt, bytes),
                            .slope_doubt = hypot(half_width(&stretch->live), bend * passed_ns)};
 }
 
-// Where bend t^2 / 2 is that share of mean + step t.
+bool growth_is_level_that_moves(const struct steady_stretch *stretch) {
+    return !stretch->grows && slope_resolved(&stretch->live);
+}
+
+// Where bend t^2 / 2 is that share of mean + step t; or the slope of a level so much of it.
 uint64_t growth_known_until_ns(const struct steady_stretch *stretch) {
-    double bend = bend_max(stretch);
-    if (!(bend > 0)) return UINT64_MAX;
+    double bend = bend_max(stretch), passed_ns = INFINITY;
     double grown = DOUBT_MAX * stretch->live.step;
-    double passed_ns = (grown + sqrt(grown * grown + 2 * bend * DOUBT_MAX * stretch->live.mean)) / bend;
-    double until_ns = (double)stretch->until_ns + passed_ns;
+    if (bend > 0)
+        passed_ns = (grown + sqrt(grown * grown + 2 * bend * DOUBT_MAX * stretch->live.mean)) / bend;
+    else if (growth_is_level_that_moves(stretch))
+        passed_ns = MOVED_MAX * stretch->live.mean / fabs(stretch->live.step);
+    double until_ns = middle_ns(stretch) + passed_ns;
     return until_ns < 9e18 ? (uint64_t)until_ns : UINT64_MAX;
 }

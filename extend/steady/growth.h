@@ -11,10 +11,13 @@ struct growth {
     double slope_doubt;  // of the slope then, bytes per ns
 };
 
-// A level that does not change is taken to stay: only its slope is in doubt.
+// A level is taken to stay, also where it falls a little: its slope only widens the range.
 struct growth growth_at(const struct steady_stretch *stretch, uint64_t to_ns);
 
-// The last time at which a growth is known well enough: UINT64_MAX for live bytes that do not grow.
+// Does it fall or rise clearly, though too little over the stretch to be no level?
+bool growth_is_level_that_moves(const struct steady_stretch *stretch);
+
+// The last time at which live bytes are known well enough: UINT64_MAX for a level that does not move.
 uint64_t growth_known_until_ns(const struct steady_stretch *stretch);
 
 #endif

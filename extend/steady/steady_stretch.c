@@ -25,6 +25,7 @@ static const double BLOCKS_CHANGE = 0.01;    // the same, of the number of live 
 static const double RATE_SPREAD = 0.15;
 static const double SIZES_DISTANCE = 0.10;
 static const double FOREIGN_SHARE = 0.01;
+static const double THREADS_CHANGE = 4, THREADS_DEVIATIONS = 3;
 static const double OTHER_PHASE = 0.25;  // of rate or live bytes outside the stretch
 
 // The values of a stretch, window by window or of so many together.
@@ -202,6 +203,19 @@ static bool sizes_change(struct steady_stretch *stretch, const struct steady_win
     return true;
 }
 
+// A pool that is being filled is small; threads that never end take memory without end, whatever the live bytes do.
+static bool threads_change(struct steady_stretch *stretch, const struct steady_windows *windows) {
+    double begun = 0, ended = 0;
+    for (size_t i = stretch->first; i < stretch->end; i++) {
+        begun += windows->list[i].threads_begun;
+        ended += windows->list[i].threads_ended;
+    }
+    if (fabs(begun - ended) <= fmax(THREADS_CHANGE, THREADS_DEVIATIONS * sqrt(begun + ended))) return false;
+    SAY(stretch, "the number of threads changes: %.0f begin in it, and %.0f end", begun, ended);
+    stretch->verdict = STEADY_THREADS_CHANGE;
+    return true;
+}
+
 static bool frees_foreign(struct steady_stretch *stretch, const struct steady_windows *windows) {
     double foreign = 0, frees = 0;
     for (size_t i = stretch->first; i < stretch->end; i++) {
@@ -233,8 +247,9 @@ static void judge_inside(const struct steady_windows *windows, struct steady_str
     }
     stretch->calls_per_s = calls / ((double)(stretch->until_ns - stretch->from_ns) / 1e9);
     struct series series = series_of(windows, stretch->first, stretch->end);
-    if (frees_foreign(stretch, windows) || live_changes(stretch, &series) ||
-        blocks_change(stretch, &series) || rate_changes(stretch, &series) || sizes_change(stretch, windows))
+    if (frees_foreign(stretch, windows) || threads_change(stretch, windows) ||
+        live_changes(stretch, &series) || blocks_change(stretch, &series) || rate_changes(stretch, &series) ||
+        sizes_change(stretch, windows))
         return;
     char slope[SLOPE_BYTES], live[32], rate[32];
     SAY(stretch, "live bytes %s: %s around %s MB; %s calls/s",
@@ -310,7 +325,8 @@ static void judge(const struct steady_windows *windows, struct steady_stretch *s
 void steady_stretch_judge(const struct steady_windows *windows, uint64_t from_ns, uint64_t until_ns,
                           struct steady_stretch *stretch) {
     *stretch = (struct steady_stretch){.given = true};
-    stretch->first = (from_ns + windows->window_ns - 1) / windows->window_ns;
+    stretch->first = from_ns == UINT64_MAX ? windows->count / GRID
+                                           : (from_ns + windows->window_ns - 1) / windows->window_ns;
     stretch->end = until_ns / windows->window_ns;
     if (stretch->end > windows->count) stretch->end = windows->count;
     if (stretch->first > stretch->end) stretch->first = stretch->end;
@@ -326,7 +342,8 @@ void steady_stretch_find(const struct steady_windows *windows, size_t from_windo
         judge(windows, stretch);
         return;
     }
-    for (size_t i = 0; i <= START_UP_MAX; i++) {
+    // Not at the very beginning: what a program allocates as it starts would come again with each repetition.
+    for (size_t i = 1; i <= START_UP_MAX; i++) {
         for (size_t k = 0; k <= END_TRIED; k++) {
             struct steady_stretch tried = {.first = i * step, .end = windows->count - k * step};
             if (tried.first < from_window || tried.end - tried.first <= length) continue;

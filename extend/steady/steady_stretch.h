@@ -17,9 +17,10 @@ enum steady_verdict {
     STEADY_UNRESOLVED,    // they scatter so much that a growth would not be seen
     STEADY_RATE_CHANGES,  // calls per second
     STEADY_SIZES_CHANGE,
-    STEADY_BLOCKS_CHANGE,  // live bytes do not, but their number does
-    STEADY_FOREIGN,        // blocks from before the recording are freed
-    STEADY_ONE_PHASE       // of several: the rest of the recording is different
+    STEADY_BLOCKS_CHANGE,   // live bytes do not, but their number does
+    STEADY_THREADS_CHANGE,  // more threads begin than end, or the reverse
+    STEADY_FOREIGN,         // blocks from before the recording are freed
+    STEADY_ONE_PHASE        // of several: the rest of the recording is different
 };
 
 struct steady_stretch {
@@ -39,7 +40,7 @@ struct steady_stretch {
 void steady_stretch_find(const struct steady_windows *windows, size_t from_window,
                          struct steady_stretch *stretch);
 
-// Judges the stretch between two times.
+// Judges the stretch between two times; from_ns UINT64_MAX: after the program's start.
 void steady_stretch_judge(const struct steady_windows *windows, uint64_t from_ns, uint64_t until_ns,
                           struct steady_stretch *stretch);
 

@@ -99,6 +99,25 @@ static int take_section(struct reading *reading, struct ht_trace_reader *reader,
     return 0;
 }
 
+static struct steady_window *window_at(struct steady_windows *windows, uint64_t ns) {
+    return &windows->list[ns / windows->window_ns < STEADY_WINDOWS_MAX ? ns / windows->window_ns
+                                                                       : STEADY_WINDOWS_MAX - 1];
+}
+
+// A thread of which nothing says that it ended lives on.
+static int count_threads(struct steady_windows *windows, struct ht_trace_reader *reader,
+                         struct ht_error *error) {
+    struct ht_trace_facts facts;
+    if (ht_trace_facts(reader, &facts, error)) return -1;
+    for (size_t i = 0; i < facts.threads_count; i++) {
+        const struct ht_thread *thread = &facts.threads[i];
+        window_at(windows, thread->start_ns)->threads_begun++;
+        if (thread->ended) window_at(windows, thread->end_ns)->threads_ended++;
+    }
+    ht_trace_facts_free(&facts);
+    return 0;
+}
+
 int steady_windows_read(struct ht_trace_reader *reader, const char *path, struct steady_windows *windows,
                         struct ht_error *error) {
     *windows = (struct steady_windows){.window_ns = SHORTEST_WINDOW_NS,
@@ -111,6 +130,7 @@ int steady_windows_read(struct ht_trace_reader *reader, const char *path, struct
         if (ht_trace_section(reader, i)->kind == HT_SECTION_EVENTS)
             status = take_section(&reading, reader, i, path, error);
     slot_table_free(&reading.blocks);
+    if (!status) status = count_threads(windows, reader, error);
     windows->end_ns = reading.at_ns;
     windows->count = reading.at_ns / windows->window_ns;
     for (size_t i = 0; i < windows->count; i++) {

@@ -12,6 +12,7 @@ enum { STEADY_WINDOWS_MAX = 16384, STEADY_SIZE_CLASSES = 64 };
 struct steady_window {
     double live_bytes, live_objects;  // means over its time
     uint64_t calls, frees, foreign_frees;
+    uint32_t threads_begun, threads_ended;
     uint32_t sizes[STEADY_SIZE_CLASSES];  // allocations by power of two
 };
 

@@ -176,6 +176,67 @@ def test_what_is_not_steady_is_refused(tools: Tools, services: dict[str, Path], 
         assert done.returncode == UNDECIDED and not done.stdout and text.partition(": ")[2].encode() in done.stderr
 
 
+def written(path: Path, held: int, size: int, made: float, freed: float, threads: list[tuple[int, bool]] = [(0, False)]) -> Path:  # noqa: B006
+    """60 s of 500 short-lived blocks a second, beside so many that are held from the start on, of which these shares of the 30,000 rounds
+    make another or free one; and threads that begin in a round, and end with the next one's or not."""
+    rnd, events, live, free, slots = np.random.default_rng(20817), [], [*range(2, held + 2)], [], held + 2
+    events += [Event(1, slot=slot, size=size) for slot in live]
+    rows, first = [], {0: 0}
+    begins = dict(zip((round_ for round_, _ in threads), range(len(threads)), strict=True))
+    draws = rnd.random(30_000)
+    for i in range(30_000):
+        time = 2 * i * MS
+        thread = begins.get(i, 0)
+        first.setdefault(thread, len(events))
+        events += [Event(1, slot=1, size=100, time=time, thread=thread), Event(5, slot=1, time=time + MS, thread=thread)]
+        if draws[i] < made:
+            slots += not free
+            slot = free.pop() if free else slots - 1
+            live.append(slot)
+            events.append(Event(1, slot=slot, size=size, time=time + MS))
+        elif draws[i] > 1 - freed:
+            free.append(live.pop(int(rnd.integers(len(live)))))
+            events.append(Event(5, slot=free[-1], time=time + MS))
+    for number, (round_, ends) in enumerate(threads):
+        calls = sum(event.thread == number for event in events)
+        rows.append((7 + number, first[number], 2 * round_ * MS, calls, 2 * round_ * MS + MS if ends else events[-1].time, int(ends), "job"))
+    path.write_bytes(build(TraceSpec(events, threads=rows))[0])
+    return path
+
+
+def test_a_growth_is_continued_from_the_middle_of_the_stretch(tools: Tools, tmp_path: Path) -> None:
+    """What is said to be live at the end is what the extension ends with."""
+    said = extended(tools, written(tmp_path / "t.bin", 1000, 400, 0.1, 0), tmp_path / "long.bin", "--to", "90s")
+    end = info_of(tools, tmp_path / "long.bin")["end_live_bytes"]
+    assert said["grows"] and said["live_to_low_bytes"] < end < said["live_to_high_bytes"]
+    assert said["live_to_bytes"] == pytest.approx(end, rel=0.02) == pytest.approx(400 * (1000 + 0.1 * 45_000), rel=0.04)
+
+
+def test_a_level_that_falls_slowly_holds_for_a_while(tools: Tools, tmp_path: Path) -> None:
+    """By less than 0.5 % over the stretch: its value lies within its range, and where the fall would matter it is refused."""
+    trace = written(tmp_path / "t.bin", 20_000, 1000, 0, 0.003)
+    said = extended(tools, trace, tmp_path / "long.bin", "--to", "90s")
+    assert not said["grows"] and said["live_slope_high"] < 0
+    assert 0 < said["live_to_low_bytes"] < said["live_to_bytes"] <= said["live_to_high_bytes"]
+    text = refused(tools, trace, tmp_path / "no.bin", "--to", "24h")
+    assert "too slowly to say whether that goes on" in text
+    given = extended(tools, trace, tmp_path / "given.bin", "--from", "5s", "--until", "58s", "--to", "24h")
+    assert 0 <= given["live_to_low_bytes"] <= given["live_to_bytes"] <= given["live_to_high_bytes"]
+    done = tools.succeed([tools.heaptape, "extend", trace, "--until", "58s", "--to", "90s"])
+    assert b" (given): " in done.stdout.splitlines()[0]
+
+
+@pytest.mark.parametrize(("ends", "words"), [(True, None), (False, "the number of threads changes: ")])
+def test_threads_that_never_end_are_refused(tools: Tools, tmp_path: Path, ends: bool, words: str | None) -> None:
+    """Live bytes do not show them: what they take is stacks and caches."""
+    threads = [(0, False), *((round_, ends) for round_ in range(500, 29_500, 500))]
+    trace = written(tmp_path / "t.bin", 1000, 400, 0, 0, threads)
+    if words:
+        assert words in refused(tools, trace, tmp_path / "no.bin", "--to", "10m")
+    else:
+        assert extended(tools, trace, tmp_path / "long.bin", "--to", "10m")["loops"] > 5
+
+
 def test_frees_of_blocks_from_before_are_refused(tools: Tools, services: dict[str, Path], tmp_path: Path) -> None:
     """A late start of the recording, as imported: its first seconds are left out."""
     lines = services["plain"].with_suffix(".txt").read_text().splitlines()

@@ -45,7 +45,7 @@ def test_only_a_line_feed_ends_a_line_of_results(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize("leak", [0, 25])
 def test_a_service(tools: Tools, tmp_path: Path, leak: int) -> None:
     trace = write_service(tools, tmp_path / "s.bin", Service(duration_ms=24_000, lifetime_ms=100, leak=lambda part: leak))
-    done = tools.succeed([tools.heaptape, "forecast", "--json", "--to", "75s", "--alloc", "glibc,mimalloc", trace])
+    done = tools.succeed([tools.heaptape, "forecast", "--json", "--to", "65s", "--alloc", "glibc,mimalloc", trace])
     said = json.loads(done.stdout)
     assert {item["name"] for item in said["allocators"]} == {"glibc", "mimalloc"} and 2 <= said["parts"] <= 3
     for item in said["allocators"]:
