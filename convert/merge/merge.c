@@ -10,14 +10,16 @@
 
 enum { TURN_BATCHES_MAX = 2048, PROGRESS_BYTES = 1 << 18 };
 
-// How long a stream may wait for another's record before the merge decides that there is none. The inversions
-// come from reading the counter out of order: a microsecond or so, on a contended cache line (overtaken_frees.h). A
-// millisecond leaves room for a stalled core.
-static const uint64_t WAIT_LIMIT_NS = 1000000;
-// How long after another thread's free of the address a free may have been overtaken by it.
-static const uint64_t OVERTAKEN_LIMIT_NS = 20000;
-// How long a realloc waits that was overtaken, or is stamped too early itself: no longer than what the busiest cache line
-// takes, because all that its thread did next waits with it.
+// How far two stamps may be in the wrong order. The counter is read too early by the time that a load of a contended cache
+// line takes, a microsecond or so (overtaken_frees.h); an interrupt between the two discards what was read. So far ahead a
+// record is looked for that another one lacks, so long that one waits, and so long after another thread's free of the address
+// a free may have been overtaken by it.
+static const uint64_t WAIT_LIMIT_NS = 20000;
+// What is stamped that long after a fork was called after it.
+static const uint64_t FORK_SLACK_NS = 1000000;
+// No longer than what the busiest cache line takes. How long a realloc waits that was overtaken, or is stamped too early
+// itself, because all that its thread did next waits with it. And each wait once a foreign block has been seen: in a recording
+// that began late, what seems to be the allocation of such a block is the next use of its address.
 static const uint64_t EARLY_LIMIT_NS = 2000;
 
 static int no_memory(const struct merge *m, struct ht_error *error) {
@@ -62,7 +64,7 @@ static uint32_t over_waited(const struct merge *m, uint64_t stamp) {
 }
 
 static bool is_overtaken_due(const struct merge *m, uint64_t stamp) {
-    return m->overtaken.count && stamp >= m->overtaken.kept[0].record.stamp + m->overtaken_limit_stamps;
+    return m->overtaken.count && stamp >= m->overtaken.kept[0].record.stamp + m->wait_limit_stamps;
 }
 
 static int force_overtaken(struct merge *m, struct ht_error *error) {
@@ -121,6 +123,10 @@ static int run_first(struct merge *m, struct ht_error *error) {
             merge_pop_input(m);
             return 0;
         }
+        if (how == HELD) {
+            m->held = true;
+            return 0;
+        }
         if (how != APPLIED && how != KEPT) return fail(m, input, how, error);
         stream->batch_at++;
         m->late_records += record->stamp < input->floor_key;
@@ -133,7 +139,7 @@ static int run_first(struct merge *m, struct ht_error *error) {
 
 // The clock's rate with 62 significant bits.
 static void set_clock(struct merge *m) {
-    double ns_per_stamp = ht_raw_ns_per_stamp(m->log), limit = (double)WAIT_LIMIT_NS / ns_per_stamp;
+    double ns_per_stamp = ht_raw_ns_per_stamp(m->log), slack = (double)FORK_SLACK_NS / ns_per_stamp;
     int exponent;
     frexp(ns_per_stamp, &exponent);
     // Slower than one stamp in 2^60 ns, or faster than 2^64 in one: no clock, but a damaged header.
@@ -141,9 +147,9 @@ static void set_clock(struct merge *m) {
     m->ns_per_stamp = (uint64_t)fmin(ldexp(ns_per_stamp, bits), 9.2e18);
     m->ns_per_stamp_bits = (unsigned)bits;
     m->first_stamp = m->log->header.first_pair.stamp;
-    m->wait_limit_stamps = limit < 9e18 ? (uint64_t)limit : UINT64_C(9000000000000000000);
-    m->overtaken_limit_stamps = m->wait_limit_stamps / (WAIT_LIMIT_NS / OVERTAKEN_LIMIT_NS);
-    m->early_limit_stamps = m->wait_limit_stamps / (WAIT_LIMIT_NS / EARLY_LIMIT_NS);
+    m->fork_slack_stamps = slack < 9e18 ? (uint64_t)slack : UINT64_C(9000000000000000000);
+    m->early_limit_stamps = m->fork_slack_stamps / (FORK_SLACK_NS / EARLY_LIMIT_NS);
+    m->wait_limit_stamps = m->fork_slack_stamps / (FORK_SLACK_NS / WAIT_LIMIT_NS);
 }
 
 // Everything but the streams.
@@ -189,7 +195,7 @@ void merge_ready(struct merge *m, uint32_t number) {
 // The streams of a log that is complete.
 static int find_streams(struct merge *m, const struct fork_point *fork, struct ht_error *error) {
     if (streams_open(&m->streams, m->log, error)) return -1;
-    if (fork && streams_cut_at_fork(&m->streams, fork, m->wait_limit_stamps, error)) return -1;
+    if (fork && streams_cut_at_fork(&m->streams, fork, m->fork_slack_stamps, error)) return -1;
     if (!merge_know_streams(m)) return no_memory(m, error);
     for (uint32_t i = 0; i < m->inputs; i++)
         if (m->input[i].stream->chunks) merge_ready(m, i);
@@ -208,7 +214,8 @@ int merge_inherit(struct merge *m, const struct live_blocks *inherited, struct h
 // Is there something to do before the horizon? Then does a piece of it. Returns 1, 0 if there is nothing, or
 // -1 with error.
 static int run_some(struct merge *m, struct ht_error *error) {
-    if (m->order_count && m->input[m->order[0]].key <= m->horizon) return run_first(m, error) ? -1 : 1;
+    m->held = false;
+    if (m->order_count && m->input[m->order[0]].key <= m->horizon) return run_first(m, error) ? -1 : !m->held;
     // Whatever comes next of a growing log is stamped later than the horizon.
     uint32_t late = over_waited(m, m->horizon);
     if (late < m->inputs) return force_input(m, late, error) ? -1 : 1;

@@ -3,9 +3,10 @@
 //
 // Stamps alone are not an exact order: an allocation of an address may be stamped before the free that made
 // it possible, and a free before its allocation, because the counter is read without a fence. In program
-// order the other record was already written, so the stream that is too early waits until the others have
-// delivered it, up to a limit. What no wait explains is a foreign free (allocated before recording
-// began) or an anomaly (a free that was not seen).
+// order the other record was already written, so it stands a little further in another stream: it is looked
+// for there, and the stream that is too early waits until it has been delivered. Where it is not found, the
+// record is taken at once: a foreign free (allocated before recording began) or an anomaly (a free that was
+// not seen).
 #ifndef HEAPTAPE_MERGE_H
 #define HEAPTAPE_MERGE_H
 

@@ -48,11 +48,12 @@ struct merge {
     uint32_t *blocked;     // inputs that wait, longest first
     uint32_t blocked_count;
     bool woke;  // the heap has new inputs in it
+    bool held;  // of a growing log: the first input goes on when the horizon has grown
     struct overtaken_frees overtaken;
     uint64_t first_stamp;
     uint64_t ns_per_stamp;  // as a fixed-point number with ns_per_stamp_bits behind the point
     unsigned ns_per_stamp_bits;
-    uint64_t wait_limit_stamps, overtaken_limit_stamps, early_limit_stamps;
+    uint64_t wait_limit_stamps, early_limit_stamps, fork_slack_stamps;
     uint64_t last_sample_ns;
     struct sample_line samples;
     uint64_t horizon;         // no record beyond it is read; UINT64_MAX except in a growing log

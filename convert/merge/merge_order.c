@@ -45,6 +45,47 @@ uint64_t merge_second_key(const struct merge *m) {
     return key < m->horizon ? key : m->horizon;
 }
 
+// ---- looking ahead ----
+
+struct search {
+    struct merge *m;
+    uint64_t address, stamp;  // stamp: no later than that
+    bool live, found, no_memory;
+};
+
+static void search_input(struct search *search, uint32_t number, uint32_t skip) {
+    int found = streams_look_ahead(&search->m->streams, search->m->input[number].stream, skip,
+                                   search->address, search->live, &search->stamp);
+    search->found |= found > 0;
+    search->no_memory |= found < 0;
+}
+
+// The inputs in the order from that place down. Below one whose next record is too late, all others' are.
+static void search_order(struct search *search, uint32_t at) {
+    if (at >= search->m->order_count || search->m->input[search->m->order[at]].key > search->stamp) return;
+    if (at) search_input(search, search->m->order[at], 0);
+    search_order(search, 2 * at + 1);
+    search_order(search, 2 * at + 2);
+}
+
+enum merge_ahead merge_look_ahead(struct merge *m, const struct ht_raw_record *record, bool live,
+                                  uint64_t limit_stamps) {
+    uint32_t number = m->order[0];
+    uint64_t key = m->input[number].key, end = key + limit_stamps;
+    struct search search = {
+        .m = m, .address = record->address, .stamp = end < key ? UINT64_MAX : end, .live = live};
+    // If its own thread's next call of the address comes before others', these follow that call. A realloc's second half is
+    // none of its own.
+    search_input(&search, number, record->op == HT_RAW_REALLOC_BEGIN ? 2 : 1);
+    if (search.found) search.stamp -= search.stamp > 0;
+    search.found = false;
+    search_order(&search, 0);
+    for (uint32_t i = 0; i < m->blocked_count; i++) search_input(&search, m->blocked[i], 0);
+    if (search.no_memory) return AHEAD_NO_MEMORY;
+    if (search.stamp > m->horizon) return AHEAD_UNKNOWN;
+    return search.found ? AHEAD_FOUND : AHEAD_NONE;
+}
+
 // ---- waiting ----
 
 bool merge_block_input(struct merge *m, uint32_t number, uint64_t address, uint64_t limit_stamps) {

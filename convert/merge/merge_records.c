@@ -37,9 +37,23 @@ static bool others(const struct merge *m) {
     return m->order_count > 1 || m->blocked_count > 0 || m->streams.growing;
 }
 
-static enum merge_applied block(struct merge *m, uint32_t number, const struct ht_raw_record *record,
-                                uint64_t limit_stamps) {
-    return merge_block_input(m, number, record->address, limit_stamps) ? BLOCKED : NO_MEMORY;
+// The record's address is not live (`live`), or not free. If another stream is about to change that, the input waits for it,
+// not long if `soon`. Otherwise, *force: the record is taken as it is, at once. A thread that waits for what never comes falls
+// behind the others, who meanwhile free and allocate addresses that are in its records, too: then frees end other blocks.
+static enum merge_applied lack(struct merge *m, uint32_t number, const struct ht_raw_record *record,
+                               bool live, bool soon, bool *force) {
+    if (*force || !others(m)) return APPLIED;
+    soon |= m->heap.totals.foreign_frees || m->heap.totals.foreign_queries;
+    uint64_t limit_stamps = soon ? m->early_limit_stamps : m->wait_limit_stamps;
+    switch (merge_look_ahead(m, record, live, limit_stamps)) {
+    case AHEAD_FOUND:
+        return merge_block_input(m, number, record->address, limit_stamps) ? BLOCKED : NO_MEMORY;
+    case AHEAD_UNKNOWN: return HELD;
+    case AHEAD_NO_MEMORY: return NO_MEMORY;
+    case AHEAD_NONE: break;
+    }
+    *force = true;
+    return APPLIED;
 }
 
 static void settle_wait(struct merge *m, struct input *input, bool forced) {
@@ -71,7 +85,7 @@ static uint64_t extra_of(const struct ht_raw_record *record, unsigned function) 
 static bool is_overtaken(const struct merge *m, const struct input *input,
                          const struct ht_raw_record *record) {
     return input->thread != NO_THREAD &&
-           overtaken_frees_likely(&m->overtaken, record, input->thread, m->overtaken_limit_stamps);
+           overtaken_frees_likely(&m->overtaken, record, input->thread, m->wait_limit_stamps);
 }
 
 // Sees to it that the address of a new object is free: APPLIED, or why it can't be yet.
@@ -80,7 +94,10 @@ static enum merge_applied clear_address(struct merge *m, uint32_t number, const 
     struct input *input = &m->input[number];
     size_t place = heap_model_find(&m->heap, record->address);
     bool taken = heap_model_slot_at(&m->heap, place) != 0;
-    if (taken && !force && others(m)) return block(m, number, record, m->wait_limit_stamps);
+    if (taken) {
+        enum merge_applied how = lack(m, number, record, false, false, &force);
+        if (how != APPLIED) return how;
+    }
     if (!merge_know_thread(m, input, record->stamp)) return NO_MEMORY;
     if (taken) drop(m, input, place, record->stamp);
     settle_wait(m, input, force);
@@ -119,11 +136,14 @@ static enum merge_applied apply_free(struct merge *m, uint32_t number, const str
     }
     size_t place = heap_model_find(&m->heap, record->address);
     uint32_t slot = heap_model_slot_at(&m->heap, place);
-    if (!slot && !force && others(m)) {
-        if (!is_overtaken(m, input, record) || !overtaken_frees_keep(&m->overtaken, record, number))
-            return block(m, number, record, m->wait_limit_stamps);
+    if (!slot && !force && others(m) && is_overtaken(m, input, record) &&
+        overtaken_frees_keep(&m->overtaken, record, number)) {
         input->waited = false;
         return KEPT;
+    }
+    if (!slot) {
+        enum merge_applied how = lack(m, number, record, true, false, &force);
+        if (how != APPLIED) return how;
     }
     if (!merge_know_thread(m, input, record->stamp)) return NO_MEMORY;
     settle_wait(m, input, force);
@@ -149,7 +169,10 @@ static enum merge_applied apply_query(struct merge *m, uint32_t number, const st
                                       bool force) {
     struct input *input = &m->input[number];
     uint32_t slot = heap_model_slot_at(&m->heap, heap_model_find(&m->heap, record->address));
-    if (!slot && !force && others(m)) return block(m, number, record, m->wait_limit_stamps);
+    if (!slot) {
+        enum merge_applied how = lack(m, number, record, true, false, &force);
+        if (how != APPLIED) return how;
+    }
     settle_wait(m, input, force);
     if (!slot) {
         m->heap.totals.foreign_queries++;
@@ -178,8 +201,10 @@ static enum merge_applied apply_realloc_begin(struct merge *m, uint32_t number,
     size_t place = heap_model_find(&m->heap, record->address);
     uint32_t slot = heap_model_slot_at(&m->heap, place);
     bool overtaken = !slot && is_overtaken(m, input, record);
-    if (!slot && !force && others(m))
-        return block(m, number, record, overtaken ? m->early_limit_stamps : m->wait_limit_stamps);
+    if (!slot) {
+        enum merge_applied how = lack(m, number, record, true, overtaken, &force);
+        if (how != APPLIED) return how;
+    }
     settle_wait(m, input, force);
     overtaken = overtaken && overtaken_frees_keep(&m->overtaken, record, number);
     input->realloc = (struct open_realloc){.open = true,

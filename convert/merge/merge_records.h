@@ -4,9 +4,9 @@
 
 #include "merge_inside.h"
 
-// BLOCKED: another stream's record must come first, and the input waits for it. KEPT: the record is a free that was
-// overtaken, and is applied later.
-enum merge_applied { APPLIED, BLOCKED, KEPT, NO_MEMORY, BAD_ORDER, BAD_SITE };
+// BLOCKED: another stream's record must come first, and the input waits for it. HELD: whether that is so, a growing log does
+// not show yet. KEPT: the record is a free that was overtaken, and is applied later.
+enum merge_applied { APPLIED, BLOCKED, HELD, KEPT, NO_MEMORY, BAD_ORDER, BAD_SITE };
 
 // Applies the input's next record. force: waiting is over, it is taken as it is.
 enum merge_applied merge_apply(struct merge *m, uint32_t number, const struct ht_raw_record *record,

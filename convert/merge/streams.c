@@ -16,7 +16,10 @@ enum {
     BUFFER_MARGIN_BYTES = 2304,
     // More of a stream that may have calls without a time: the stamp after them is looked for.
     BUFFER_MARGIN_UNTIMED_BYTES = HT_UNTIMED_BYTES_MAX + BUFFER_MARGIN_BYTES,
-    PADDING_BYTES = 64
+    PADDING_BYTES = 64,
+    // A bound for logs whose stamps stand still; threads of real ones make no more calls in 2 µs.
+    AHEAD_RECORDS_MAX = 128,
+    AHEAD_BATCH = 8
 };
 
 bool stream_add_chunk(struct stream *stream, struct stream_chunk chunk) {
@@ -90,6 +93,8 @@ void streams_close(struct streams *streams) {
         free(streams->stream[i].chunk);
     }
     free(streams->stream);
+    free(streams->ahead_buffer);
+    free(streams->ahead_batch);
     *streams = (struct streams){0};
 }
 
@@ -105,7 +110,8 @@ static int read_at(const struct ht_raw_log *log, void *to, size_t bytes, uint64_
 static int fill_buffer(struct streams *streams, struct stream *stream, struct ht_error *error) {
     size_t kept = (size_t)(stream->decoder.end - stream->decoder.at);
     memmove(stream->buffer, stream->decoder.at, kept);
-    stream->buffer_offset += (uint64_t)(stream->decoder.at - stream->buffer);
+    stream->buffer_offset += (uint64_t)(stream->decoder.at - stream->base);
+    stream->base = stream->buffer;
     size_t more = BUFFER_BYTES - kept;
     if (more > stream->chunk_left) more = (size_t)stream->chunk_left;
     if (read_at(streams->log, stream->buffer + kept, more, stream->buffer_offset + kept, error)) return -1;
@@ -146,30 +152,31 @@ static int begin_chunk(struct streams *streams, struct stream *stream, struct ht
                                        .site = place->base_site,
                                        .spread = stream->decoder.spread};
     stream->decoder = streams_decoder(streams, &begin, place->end_stamp);
-    stream->decoder.at = stream->decoder.end = stream->buffer;
+    stream->decoder.at = stream->decoder.end = stream->base = stream->buffer;
     stream->buffer_offset = place->offset + from;
     stream->chunk_left = place->bytes - from;
     stream->in_chunk = true;
     return fill_buffer(streams, stream, error) ? -1 : 1;
 }
 
-// Decodes until the batch is full or the chunk ends. Returns 0 or -1 with error.
-static int decode_some(struct streams *streams, struct stream *stream, struct ht_error *error) {
+// Decodes until the batch has so many records or the chunk ends. Returns 0 or -1 with error.
+static int decode_some(struct streams *streams, struct stream *stream, uint32_t records,
+                       struct ht_error *error) {
     bool all_timed = !streams->tick_stamps || stream != streams->stream;
     ptrdiff_t margin = all_timed ? BUFFER_MARGIN_BYTES : BUFFER_MARGIN_UNTIMED_BYTES;
-    while (stream->batch_end < STREAM_BATCH) {
+    while (stream->batch_end < records) {
         if (stream->chunk_left && stream->decoder.end - stream->decoder.at < margin &&
             fill_buffer(streams, stream, error))
             return -1;
         const uint8_t *limit = stream->decoder.end - (stream->chunk_left ? BUFFER_MARGIN_BYTES : 0);
         size_t common = ht_raw_decode_common(&stream->decoder, limit, &stream->batch[stream->batch_end],
-                                             STREAM_BATCH - stream->batch_end);
+                                             records - stream->batch_end);
         stream->batch_end += (uint32_t)common;
         if (common) continue;
         int decoded = ht_raw_decode(&stream->decoder, &stream->batch[stream->batch_end]);
         if (decoded < 0)
             return ht_error_input(error, streams->log->path,
-                                  stream->buffer_offset + (uint64_t)(stream->decoder.at - stream->buffer),
+                                  stream->buffer_offset + (uint64_t)(stream->decoder.at - stream->base),
                                   "expected a record, found 0x%02x", *stream->decoder.at);
         if (decoded == 0) {
             stream->in_chunk = false;
@@ -183,36 +190,84 @@ static int decode_some(struct streams *streams, struct stream *stream, struct ht
     return 0;
 }
 
-int streams_refill(struct streams *streams, struct stream *stream, struct ht_error *error) {
-    assert(stream->batch_at == stream->batch_end);
-    if (stream->ended) return 0;
-    if (!stream->buffer) {
-        stream->buffer = malloc(BUFFER_BYTES + PADDING_BYTES);
-        stream->batch = malloc(STREAM_BATCH * sizeof *stream->batch);
-        if (!stream->buffer || !stream->batch)
-            return ht_error_memory(error, streams->log->path, "cannot read a stream");
-    }
+// Decodes the next batch, of so many records, into its memory. Returns 1, 0 at the stream's end, -1 with error.
+static int next_batch(struct streams *streams, struct stream *stream, uint32_t records,
+                      struct ht_error *error) {
     stream->batch_at = stream->batch_end = 0;
     while (stream->batch_end == 0) {
         if (!stream->in_chunk) {
             int begun = begin_chunk(streams, stream, error);
-            if (begun < 0) return -1;
-            if (begun == 0) {
-                stream->ended = !streams->growing;
-                release(stream);
-                return 0;
-            }
+            if (begun <= 0) return begun;
             if (!stream->in_chunk) continue;
         }
         const uint64_t chunk = stream->chunk[stream->next_chunk - 1].offset;
         stream->batch_place = (struct stream_place){.chunk = chunk,
                                                     .at = (uint32_t)(stream->buffer_offset - chunk) +
-                                                          (uint32_t)(stream->decoder.at - stream->buffer),
+                                                          (uint32_t)(stream->decoder.at - stream->base),
                                                     .stamp = stream->decoder.stamp,
                                                     .address = stream->decoder.address,
                                                     .site = stream->decoder.site,
                                                     .spread = stream->decoder.spread};
-        if (decode_some(streams, stream, error)) return -1;
+        if (decode_some(streams, stream, records, error)) return -1;
     }
     return 1;
+}
+
+// The memory of a stream, or of a look ahead.
+static bool make_room(uint8_t **buffer, struct ht_raw_record **batch) {
+    if (!*buffer) *buffer = malloc(BUFFER_BYTES + PADDING_BYTES);
+    if (!*batch) *batch = malloc(STREAM_BATCH * sizeof **batch);
+    return *buffer && *batch;
+}
+
+int streams_refill(struct streams *streams, struct stream *stream, struct ht_error *error) {
+    assert(stream->batch_at == stream->batch_end);
+    if (stream->ended) return 0;
+    if (!make_room(&stream->buffer, &stream->batch))
+        return ht_error_memory(error, streams->log->path, "cannot read a stream");
+    int more = next_batch(streams, stream, STREAM_BATCH, error);
+    if (more == 0) {
+        stream->ended = !streams->growing;
+        release(stream);
+    }
+    return more;
+}
+
+// ---- looking ahead ----
+
+static bool makes_live(const struct ht_raw_record *record) {
+    switch (record->op) {
+    case HT_RAW_MALLOC:
+    case HT_RAW_CALLOC:
+    case HT_RAW_ALIGNED:
+    case HT_RAW_REALLOC_NULL:
+    case HT_RAW_REALLOC_END: return !record->failed;
+    default: return false;
+    }
+}
+
+int streams_look_ahead(struct streams *streams, const struct stream *stream, uint32_t skip, uint64_t address,
+                       bool live, uint64_t *stamp) {
+    if (!make_room(&streams->ahead_buffer, &streams->ahead_batch)) return -1;
+    // Copies read on, and leave all as it is; the stream that may have calls without a time stays the first.
+    struct stream ahead = *stream;
+    struct streams copy = *streams;
+    struct ht_error damage;  // which the merge will come to
+    copy.stream = stream == streams->stream ? &ahead : NULL;
+    uint32_t seen = 0;
+    for (;;) {
+        for (uint32_t at = ahead.batch_at; at < ahead.batch_end; at++) {
+            const struct ht_raw_record *record = &ahead.batch[at];
+            if (skip && skip--) continue;
+            if (record->stamp > *stamp || seen++ == AHEAD_RECORDS_MAX) return 0;
+            if (record->op == HT_RAW_LONG || record->address != address) continue;
+            bool ends = record->op == HT_RAW_FREE || record->op == HT_RAW_REALLOC_BEGIN;
+            if (live ? !makes_live(record) : !ends) continue;
+            *stamp = record->stamp;
+            return 1;
+        }
+        ahead.buffer = streams->ahead_buffer;
+        ahead.batch = streams->ahead_batch;
+        if (ahead.ended || next_batch(&copy, &ahead, AHEAD_BATCH, &damage) <= 0) return 0;
+    }
 }

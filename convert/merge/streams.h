@@ -40,6 +40,7 @@ struct stream {
     size_t chunks_room;
     // What is being decoded.
     uint8_t *buffer;
+    const uint8_t *base;     // what is decoded; the buffer, except of one that only looks ahead
     uint64_t buffer_offset;  // where in the file its first byte lies
     uint64_t chunk_left;     // bytes of the chunk behind the buffer
     struct ht_raw_decoder decoder;
@@ -59,6 +60,8 @@ struct streams {
     bool growing;                      // more chunks may come
     uint64_t tick_stamps;              // of a log that may have calls without a time
     uint64_t second_stamp;             // when its second stream began; 0: there is none
+    uint8_t *ahead_buffer;             // to look ahead with
+    struct ht_raw_record *ahead_batch;
 };
 
 // Finds all chunks. Returns 0 or -1 with error.
@@ -78,5 +81,11 @@ struct ht_raw_decoder streams_decoder(const struct streams *streams, const struc
 // Decodes the stream's next batch. Returns 1, 0 at its end (its memory is then released), -1 with error. Of a
 // growing log, 0 says that there is no more for now.
 int streams_refill(struct streams *streams, struct stream *stream, struct ht_error *error);
+
+// Looks through the stream's records behind the next `skip`, a few hundred at most, for one that makes the
+// address live, or else ends its block. *stamp: of the first one, if it is no later than *stamp; else it stays. Returns 1, 0
+// if there is none, -1 for want of memory.
+int streams_look_ahead(struct streams *streams, const struct stream *stream, uint32_t skip, uint64_t address,
+                       bool live, uint64_t *stamp);
 
 #endif

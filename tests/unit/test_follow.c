@@ -247,13 +247,48 @@ static void test_waits_for_the_free(void **state) {
     assert_int_equal(run_to(&g, 70), 3);
     assert_int_equal(g.merge->heap.totals.anomalies, 0);
     assert_int_equal(g.merge->heap.totals.repairs, 1);
-    // A free that never comes is not waited for longer than a millisecond, which is 1,000,000 stamps.
+    // Whether a free comes is known when the log is 20 µs further, which is 20,000 stamps.
     put(&g, 0, HT_RAW_MALLOC, 100, 0x1000, 8);
     poll_once(&g);
     poll_once(&g);
-    assert_int_equal(run_to(&g, 1000099), 3);
-    assert_int_equal(run_to(&g, 1000100), 5);
+    assert_int_equal(run_to(&g, 20099), 3);
+    assert_int_equal(run_to(&g, 20100), 5);
     assert_int_equal(g.merge->heap.totals.anomalies, 1);
+    close_growing(&g);
+}
+
+// Nor does a free of a block from before the recording make its thread wait: it is foreign as soon as the log shows that
+// nobody allocates the block about then, and 2 µs later already once there has been one.
+static void test_foreign_frees_are_told_in_time(void **state) {
+    (void)state;
+    struct growing g;
+    open_growing(&g);
+    put(&g, 0, HT_RAW_MALLOC, 10, 0x1000, 8);
+    put(&g, 1, HT_RAW_MALLOC, 50, 0x2000, 8);
+    put(&g, 0, HT_RAW_FREE, 100, 0x9000, 0);
+    put(&g, 1, HT_RAW_MALLOC, 300, 0x3000, 8);
+    poll_once(&g);
+    poll_once(&g);
+    assert_int_equal(run_to(&g, 20099), 2);
+    assert_int_equal(merge_position(g.merge), 99);
+    assert_int_equal(run_to(&g, 20100), 4);
+    assert_int_equal(g.merge->heap.totals.foreign_frees, 1);
+    put(&g, 0, HT_RAW_FREE, 30000, 0xa000, 0);
+    put(&g, 1, HT_RAW_MALLOC, 33000, 0xa000, 8);
+    poll_once(&g);
+    poll_once(&g);
+    assert_int_equal(run_to(&g, 31999), 4);
+    assert_int_equal(run_to(&g, 32000), 5);
+    assert_int_equal(g.merge->heap.totals.foreign_frees, 2);
+    // Stamps in the wrong order are repaired all the same.
+    put(&g, 0, HT_RAW_FREE, 40000, 0xb000, 0);
+    put(&g, 1, HT_RAW_MALLOC, 40100, 0xb000, 8);
+    poll_once(&g);
+    poll_once(&g);
+    assert_int_equal(run_to(&g, 40099), 6);
+    assert_int_equal(run_to(&g, 40100), 8);
+    assert_int_equal(g.merge->heap.totals.repairs, 1);
+    assert_int_equal(g.merge->heap.totals.foreign_frees, 2);
     close_growing(&g);
 }
 
@@ -650,6 +685,7 @@ int main(void) {
         cmocka_unit_test(test_horizon),
         cmocka_unit_test(test_late_record),
         cmocka_unit_test(test_waits_for_the_free),
+        cmocka_unit_test(test_foreign_frees_are_told_in_time),
         cmocka_unit_test(test_untimed_calls_wait_for_a_stamp),
         cmocka_unit_test(test_chunks_out_of_order),
         cmocka_unit_test(test_resumed),
