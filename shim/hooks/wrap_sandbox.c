@@ -70,12 +70,9 @@ EXPORT int wrap_clone(int (*function)(void *), void *stack, int flags, void *arg
                       void *tls, void *child_tid) __asm__("clone");
 int wrap_clone(int (*function)(void *), void *stack, int flags, void *argument, void *parent_tid, void *tls,
                void *child_tid) {
-    static void *_Atomic known;
-    if (!known) known = symbol_behind_us("clone");
-    int (*behind)(int (*)(void *), void *, int, void *, void *, void *, void *) =
-        (int (*)(int (*)(void *), void *, int, void *, void *, void *, void *))known;
+    if (!real.clone) real.clone = symbol_behind_us("clone");
     if (flags & CLONE_FILES) apart_shares_descriptors();
-    if (behind) return behind(function, stack, flags, argument, parent_tid, tls, child_tid);
+    if (real.clone) return real.clone(function, stack, flags, argument, parent_tid, tls, child_tid);
     errno = ENOSYS;
     return -1;
 }

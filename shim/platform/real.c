@@ -144,6 +144,8 @@ void real_resolve_cxx(void) {
     memcpy(real.delete_, found + NEWS, sizeof real.delete_);
 }
 
+// All at once, and not where they are first called: a forked child may find the loader's list locked by a thread that it does
+// not have.
 void real_resolve(void) {
     real.calloc = symbol_behind_us("calloc");
     real.realloc = symbol_behind_us("realloc");
@@ -163,7 +165,12 @@ void real_resolve(void) {
     real.mlockall = symbol_behind_us("mlockall");
     real.prctl = symbol_behind_us("prctl");
     real.syscall = symbol_behind_us("syscall");
-    // Here, not at each log: a forked child may find the loader's list locked by a thread that it does not have.
+    real.dlclose = symbol_behind_us("dlclose");
+    real.clone = symbol_behind_us("clone");
+    real.mq_notify = symbol_behind_us("mq_notify");
+    real.inotify_init = symbol_behind_us("inotify_init");
+    real.inotify_init1 = symbol_behind_us("inotify_init1");
+    real.fanotify_init = symbol_behind_us("fanotify_init");
     real.forbids_pages = symbol_anywhere("malloc_object_size_fast");
     // malloc last: once it is set, calls from other threads pass through instead of using the boot arena.
     void *found = symbol_behind_us("malloc");

@@ -9,6 +9,8 @@
 
 #include "attributes.h"
 
+struct sigevent;
+
 // The allocator behind us: the first definition after our own in the loader's order.
 struct real_functions {
     void *(*malloc)(size_t);
@@ -32,6 +34,11 @@ struct real_functions {
     int (*prctl)(int, ...);
     int (*dlclose)(void *);
     long (*syscall)(long, ...);
+    int (*clone)(int (*)(void *), void *, int, void *, void *, void *, void *);
+    int (*mq_notify)(int, const struct sigevent *);
+    int (*inotify_init)(void);
+    int (*inotify_init1)(int);
+    int (*fanotify_init)(unsigned, unsigned);
     // operator new and delete of another library.
     void *(*new_[8])(size_t, size_t, const void *);
     void (*delete_[12])(void *, size_t, size_t);

@@ -61,7 +61,7 @@ def test_record_ends_before_the_program(tools: Tools, tmp_path: Path, kind: str)
 
 
 def test_a_child_whose_loader_is_locked(tools: Tools, tmp_path: Path) -> None:
-    """By a thread that it does not have. It allocates and exits as alone."""
+    """By a thread that it does not have. It allocates, makes a process, watches files, closes a library and exits as alone."""
     done = run([tools.heaptape, "record", "-q", "-o", tmp_path, "--", tools.target("loader_locked_fork")], timeout=60)
     assert done.returncode == 0 and len(logs_in(tmp_path)) == 2
 

@@ -1,8 +1,13 @@
-// Forks while another thread is inside dl_iterate_phdr, whose lock the child's C library leaves as it is. The child allocates and
-// exits; the program ends with 0 if the child did.
+// Forks while another thread is inside dl_iterate_phdr, whose lock the child's C library leaves as it is. The child allocates,
+// makes a process and a watch, closes a library that stays loaded, and exits; the program ends with 0 if the child did.
+#include <dlfcn.h>
 #include <link.h>
+#include <mqueue.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/inotify.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,18 +25,33 @@ static void *iterate(void *argument) {
     return NULL;
 }
 
+static int leave_at_once(void *argument) {
+    (void)argument;
+    _exit(0);
+}
+
+static int live_as_a_child(void *library) {
+    static char stack[65536];
+    free(malloc(100));
+    pid_t other = clone(leave_at_once, stack + sizeof stack, SIGCHLD, NULL);
+    int status, watch = inotify_init1(0);
+    if (other < 0 || waitpid(other, &status, 0) != other || watch < 0) return 1;
+    mq_notify(-1, NULL);
+    return dlclose(library);
+}
+
 int main(void) {
     pthread_t thread;
     char byte;
     int status;
     free(malloc(10));
+    // Twice: it stays when it is closed.
+    void *library = dlopen("libm.so.6", RTLD_NOW);
+    if (!library || dlopen("libm.so.6", RTLD_NOW) != library) return 2;
     if (pipe(inside) || pipe(leave) || pthread_create(&thread, NULL, iterate, NULL)) return 2;
     if (read(inside[0], &byte, 1) != 1) return 2;
     pid_t child = fork();
-    if (!child) {
-        free(malloc(100));
-        exit(0);
-    }
+    if (!child) exit(live_as_a_child(library));
     if (waitpid(child, &status, 0) != child || write(leave[1], "", 1) != 1) return 2;
     pthread_join(thread, NULL);
     return status != 0;
