@@ -85,13 +85,18 @@ static void remember_walk(const struct stack_walk *walk) {
     last_walk.frames = frames;
 }
 
+// A coroutine's stack may have been made within this one, with a page above it that must not be touched.
 static uint32_t find_first_there(uintptr_t cfa) {
     uint32_t first = last_walk.frames;
+    uintptr_t page = settings.page_bytes, readable = (cfa - 1) / page;
     if (last_walk.stack_end != own_stack.end || !stack_is_own(cfa)) return first;
     const struct stack_frame *frame = &last_walk.frame[first];
-    while (frame > &last_walk.frame[last_walk.first_steady] && frame[-1].cfa >= cfa &&
-           address_before(frame[-1].cfa) == frame[-1].address)
-        frame--;
+    for (; frame > &last_walk.frame[last_walk.first_steady] && frame[-1].cfa >= cfa; frame--) {
+        uintptr_t at = frame[-1].cfa - sizeof at;
+        if (at / page != readable && !sys_can_read(at)) break;
+        readable = at / page;
+        if (address_before(frame[-1].cfa) != frame[-1].address) break;
+    }
     return (uint32_t)(frame - last_walk.frame);
 }
 

@@ -66,6 +66,12 @@ def require_known(trace: Trace) -> None:
     assert (trace.sites.sites["caller"] > 0).all()
 
 
+def test_a_stack_within_the_threads_own(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
+    """A coroutine's, below a page that must not be touched: no walk reads what an earlier one found beyond it."""
+    done = run([tools.heaptape, "record", "-q", "--sites", "-o", tmp_path, "--", tools.target("carved_stack")])
+    assert done.returncode == 0, done.stderr
+
+
 def test_memory_for_call_sites_is_not_the_programs(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
     """It is of tens of megabytes here, and was said to be the program's own."""
     peaks = []
