@@ -67,6 +67,8 @@ static inline bool wrap_is_limit(long number) {
 }
 HIDDEN long wrap_limit_by_number(long number, long a, long b, long c, long d);
 
+// Before dlclose, which takes the loader's lock anyway.
+HIDDEN void wrap_before_unload(void);
 // Before the process asks for a notice of messages in a queue.
 HIDDEN void wrap_before_notification(void);
 // Does this system call make a descriptor by which the process watches files? Then the log is to stay closed.

@@ -107,17 +107,25 @@ static void *new_first(enum new_form form, size_t size, size_t second, const voi
     return call.block;
 }
 
-// A C++ library that came later than the first call. It must stay for as long as we remember its functions. What the
-// loader allocates for that is recorded, because it also frees what it allocated when the program opened the library.
+static _Atomic bool came_late;
+
+// A C++ library that came later than the first call. Another thread may be within dlopen, and wait there for this one.
 static void resolve_late(void) {
     if (!real.malloc) free(malloc(1));  // the very first call of the process resolves everything
     struct thread_state *t = recorder_idle_thread();
-    Dl_info library;
     if (t) close_gate(t, GATE_BUSY_SETUP, stack_pointer());
     real_resolve_cxx();
-    bool known = real.new_[NEW] && dladdr((void *)real.new_[NEW], &library) && library.dli_fname;
     if (t) leave(t);
-    if (known) dlopen(library.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    came_late = real.new_[NEW] != NULL;
+}
+
+// It must stay for as long as we remember its functions. What the loader allocates for that is recorded, because it also
+// frees what it allocated when the program opened the library.
+void wrap_before_unload(void) {
+    Dl_info library;
+    if (likely(!came_late) || !atomic_exchange(&came_late, false)) return;
+    if (dladdr((void *)real.new_[NEW], &library) && library.dli_fname)
+        dlopen(library.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
 // A throwing form may not return NULL: its caller builds an object there. Where there is no C++ library, there is neither

@@ -3,7 +3,7 @@
 #include "sites.h"
 #include "wrap.h"
 
-// Such objects may be gone by the exit. This is where they go, and where the loader's lock is taken anyway.
+// Objects that go past us may be gone by the exit: this is where they go.
 EXPORT int dlclose(void *library) {
     struct thread_state *t = recorder_idle_thread();
     if (!real.dlclose) real.dlclose = symbol_behind_us("dlclose");
@@ -13,6 +13,7 @@ EXPORT int dlclose(void *library) {
         bypass_note(t->recording->header);
         open_gate(t);
     }
+    wrap_before_unload();
     int failed = real.dlclose ? real.dlclose(library) : -1;
     if (t && !recorder_sealed && settings.site_frames) {
         close_gate(t, GATE_BUSY_SETUP, stack_pointer());

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader.h"
 #include "real.h"
 
 struct real_functions real;
@@ -92,7 +93,7 @@ static int find_object(struct dl_phdr_info *info, size_t size, void *context) {
 // The loaded object that an address lies in; empty if there is none.
 static struct object_search object_of(const void *address) {
     struct object_search search = {.address = (uintptr_t)address};
-    if (address) dl_iterate_phdr(find_object, &search);
+    if (address) loader_visit(find_object, &search);
     return search;
 }
 
@@ -126,8 +127,9 @@ static bool are_malloc_and_free(void *const found[OPERATORS]) {
 
 // An allocator's own operator new, which lives in the same object as its malloc, mostly does not call a function
 // that our hooks see; any other does. An allocator may bring some of the forms and leave the rest. What is to be
-// known of a function is there before the function is.
+// known of a function is there before the function is. All or nothing: who holds the lock may let go of it in between.
 void real_resolve_cxx(void) {
+    if (!loader_lock()) return;
     struct object_search allocator = object_of((void *)real.malloc);
     void *found[OPERATORS];
     for (unsigned i = 0; i < OPERATORS; i++) found[i] = symbol_behind_us(operator_names[i]);
@@ -142,10 +144,11 @@ void real_resolve_cxx(void) {
     atomic_thread_fence(memory_order_release);
     memcpy(real.new_, found, sizeof real.new_);
     memcpy(real.delete_, found + NEWS, sizeof real.delete_);
+    loader_unlock();
 }
 
-// All at once, and not where they are first called: a forked child may find the loader's list locked by a thread that it does
-// not have.
+// All at once, and not where they are first called: then another thread may hold the lock of the loader's list, or a forked
+// child may find it held by a thread that it does not have.
 void real_resolve(void) {
     real.calloc = symbol_behind_us("calloc");
     real.realloc = symbol_behind_us("realloc");

@@ -80,7 +80,7 @@ static inline bool boot_owns(const void *block) {
 HIDDEN void *boot_allocate(size_t size, size_t alignment);
 HIDDEN size_t boot_size(const void *block);
 
-// symbols.c: NULL if no loaded object defines the symbol.
+// symbols.c: NULL if no loaded object defines the symbol, or another thread holds the lock of the loader's list.
 HIDDEN void *symbol_behind_us(const char *name);
 HIDDEN void *symbol_anywhere(const char *name);
 HIDDEN void *symbol_inside(const void *object, const char *name);  // in the one that lies at the address

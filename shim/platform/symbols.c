@@ -7,6 +7,7 @@
 #include <link.h>
 #include <string.h>
 
+#include "loader.h"
 #include "real.h"
 
 struct table {
@@ -114,18 +115,22 @@ static int visit(struct dl_phdr_info *info, size_t size, void *context) {
 
 void *symbol_behind_us(const char *name) {
     struct search search = {.name = name, .behind_us = true};
-    dl_iterate_phdr(visit, &search);
+    loader_visit(visit, &search);
     return search.found;
 }
 
 void *symbol_anywhere(const char *name) {
     struct search search = {.name = name};
-    dl_iterate_phdr(visit, &search);
+    loader_visit(visit, &search);
     return search.found;
 }
 
 void *symbol_inside(const void *object, const char *name) {
     struct search search = {.name = name, .inside = object};
-    if (object) dl_iterate_phdr(visit, &search);
+    if (object) loader_visit(visit, &search);
     return search.found;
+}
+
+__attribute__((constructor)) static void find_lock(void) {
+    loader_find_lock(symbol_behind_us("pthread_mutex_trylock"), symbol_behind_us("pthread_mutex_unlock"));
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "context.h"
+#include "loader.h"
 #include "real.h"
 
 #if defined(__x86_64__)
@@ -86,16 +87,12 @@ static int visit_object(struct dl_phdr_info *info, size_t size, void *context) {
     return 0;
 }
 
-static bool stopped;
-
-void bypass_stop(void) { stopped = true; }
-
 void bypass_note(struct ht_raw_header *header) {
     static struct ht_raw_header *_Atomic noted;
     struct search search = {0};
-    if (stopped || noted == header || !context_begin_string(header, &search.text)) return;
+    if (noted == header || !context_begin_string(header, &search.text)) return;
     text_string(&search.text, "bypassed_by=");
-    dl_iterate_phdr(visit_object, &search);
+    loader_visit(visit_object, &search);
     bool found = search.text.at[-1] != '=';
     if (found) noted = header;
     context_end_string(header, &search.text, found);

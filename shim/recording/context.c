@@ -13,6 +13,7 @@
 #endif
 
 #include "build_id.h"
+#include "loader.h"
 #include "real.h"
 #include "sys.h"
 
@@ -101,7 +102,7 @@ static void put_build_id(struct text *text, const char *key, uintptr_t base) {
     struct wanted_object object = {.base = base};
     char digits[2 * BUILD_ID_BYTES_MAX + 1] = "";
     struct text hex = {digits, digits + sizeof digits - 1};
-    dl_iterate_phdr(find_build_id, &object);
+    loader_visit(find_build_id, &object);
     for (size_t i = 0; i < object.id_bytes; i++) text_hex(&hex, object.id[i]);
     if (object.id_bytes) put(text, key, digits);
 }

@@ -14,6 +14,7 @@
 #include "freed_probe.h"
 #include "large_blocks.h"
 #include "linked_allocator.h"
+#include "loader.h"
 #include "log_file.h"
 #include "memory_sample.h"
 #include "own_memory.h"
@@ -298,7 +299,7 @@ void recorder_after_fork(void) {
 
 // A handler that forks may have interrupted a hook. In the child that hook still ends, on memory of its own.
 void recorder_in_forked_child(void) {
-    if (forks_beside_threads) bypass_stop();
+    if (forks_beside_threads) loader_may_be_locked();
     for (struct thread_state *t = &self; t; t = t->nested)
         if (is_busy(t->gate) && t->recording) log_replace_in_child(t->recording, t->chunk, t->chunk_end);
     // Kernels that can't wipe a page on fork leave the parent's epoch in it. Where another handler has
@@ -587,7 +588,8 @@ __attribute__((destructor)) static void at_exit(void) {
     large_each(note_resident, t);
     stamp = stamp_now();
     if (room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_EXIT, &stamp, 1);
-    bypass_note(header);
+    // A wait for the lock of the loader's list takes system calls.
+    if (!recorder_sealed || apart_is_alone()) bypass_note(header);
     if (header->state == HT_RAW_RECORDING) header->state = HT_RAW_EXITED;
     if (recorder_may_call()) {
         log_shorten(t->recording, EXIT_TAIL_BYTES);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "build_id.h"
+#include "loader.h"
 #include "real.h"
 #include "site_map.h"
 #include "sys.h"
@@ -226,7 +227,7 @@ static int note_loaded(struct dl_phdr_info *info, size_t size, void *argument) {
 void site_log_find_modules(struct site_modules *loaded) {
     static_assert(sizeof loaded->present * 8 >= MODULES_MAX, "a bit for each module");
     *loaded = (struct site_modules){.count = atomic_load_explicit(&modules, memory_order_acquire)};
-    dl_iterate_phdr(note_loaded, loaded);
+    loader_visit(note_loaded, loaded);  // else none is known to be loaded: those that are will come back
 }
 
 bool site_log_drop_modules(const struct site_modules *loaded) {

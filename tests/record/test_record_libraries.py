@@ -43,6 +43,14 @@ def test_cxx_comes_by_dlopen(tools: Tools, tmp_path: Path) -> None:
     assert dumped.count(" new(7630) ") == dumped.count(" new[](7631) ") == dumped.count(" new(7632) ") == 1_000
 
 
+def test_cxx_comes_by_a_thread_that_dlopen_waits_for(tools: Tools, tmp_path: Path) -> None:
+    """Within dlopen the loader is locked; operator new is called for the first time by another thread."""
+    command = with_counts(tools, "c_opens_cxx", tools.targets / "cxx_waiting_plugin.so")
+    compared = compare(tools, tmp_path, command)
+    assert compared.recording.outcome.status == 100
+    compared.assert_whole(processes=1)
+
+
 OPENS_AND_FILLS = r"""
 #include <dlfcn.h>
 #include <stdlib.h>

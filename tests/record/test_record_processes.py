@@ -60,10 +60,19 @@ def test_record_ends_before_the_program(tools: Tools, tmp_path: Path, kind: str)
     assert recorded == read_tallies(tmp_path / "counts")
 
 
-def test_a_child_whose_loader_is_locked(tools: Tools, tmp_path: Path) -> None:
-    """By a thread that it does not have. It allocates, makes a process, watches files, closes a library and exits as alone."""
-    done = run([tools.heaptape, "record", "-q", "-o", tmp_path, "--", tools.target("loader_locked_fork")], timeout=60)
-    assert done.returncode == 0 and len(logs_in(tmp_path)) == 2
+BEGIN_A_LOG = ("allocate", "inotify", "fanotify")
+
+
+@pytest.mark.parametrize("what", ["allocate", "dlclose", "clone", "inotify", "fanotify", "queue"])
+@pytest.mark.parametrize("where", ["here", "child"])
+@pytest.mark.parametrize("options", [[], ["--sites"]], ids=["plain", "sites"])
+def test_loader_is_locked(tools: Tools, tmp_path: Path, options: list[str], where: str, what: str) -> None:
+    """By another thread until the exit, or for ever by one that a forked child does not have. The process calls a function
+    that the recorder hooks, for the first time, and exits as alone."""
+    done = run([tools.heaptape, "record", "-q", *options, "-o", tmp_path, "--", tools.target("loader_locked"), where, what],
+               timeout=60)
+    assert done.returncode == 43, done
+    assert len(logs_in(tmp_path)) == (2 if where == "child" and what in BEGIN_A_LOG else 1)
 
 
 @pytest.mark.thorough

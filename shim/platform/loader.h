@@ -1,0 +1,24 @@
+// The list of loaded objects, which the loader locks against changes while a function visits it. Another thread may hold that
+// lock for as long as it likes: in a callback of the program's (dl_iterate_phdr), which waits for what the calling thread has
+// yet to do, or in the parent of a forked child, for ever.
+#ifndef HEAPTAPE_LOADER_H
+#define HEAPTAPE_LOADER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "attributes.h"
+
+struct dl_phdr_info;
+
+// Before the process has a second thread: libc's functions of a mutex, not the program's own of these names.
+HIDDEN void loader_find_lock(void *trylock, void *release);
+// False: another thread holds the lock. One that holds it may take it again.
+HIDDEN bool loader_lock(void);
+HIDDEN void loader_unlock(void);
+// As dl_iterate_phdr, without waiting. False: another thread holds the lock, and nothing was visited.
+HIDDEN bool loader_visit(int (*visit)(struct dl_phdr_info *, size_t, void *), void *context);
+// In a forked child of a process that had several threads.
+HIDDEN void loader_may_be_locked(void);
+
+#endif
