@@ -167,6 +167,7 @@ struct unwinding {
     uintptr_t unknown_cfa;  // what is known does not lead beyond that frame
     unsigned frames_max;
     bool seeks_end, gap;  // of the stack, beyond the frames that are kept; are two frames far apart
+    bool interrupted;     // is one of the frames, by a signal
     bool known;           // the rest is
 };
 
@@ -180,15 +181,17 @@ static bool rest_is_known(struct unwinding *unwinding, uintptr_t cfa, uintptr_t 
 static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *argument) {
     struct unwinding *unwinding = argument;
     struct stack_walk *walk = unwinding->walk;
-    int interrupted =
-        0;  // by a signal, before the instruction at the address; a caller's lies behind its call
+    // By a signal, before the instruction at the address; a caller's lies behind its call. Nothing was pushed below such a
+    // frame, where the stack may end.
+    int interrupted = 0;
     uintptr_t cfa = _Unwind_GetCFA(context), address = _Unwind_GetIPInfo(context, &interrupted);
     if (cfa != unwinding->cfa && !walk->frames) return _URC_NO_REASON;  // the shim's own
     if (!address) return _URC_NO_REASON;  // behind the first frame of the thread
     unwinding->gap |= walk->frames && cfa - unwinding->last_cfa > FRAME_BYTES_MAX;
     unwinding->last_cfa = cfa;
+    unwinding->interrupted |= interrupted;
     if (walk->frames < unwinding->frames_max) {
-        if (rest_is_known(unwinding, cfa, address)) return _URC_END_OF_STACK;
+        if (!interrupted && rest_is_known(unwinding, cfa, address)) return _URC_END_OF_STACK;
         walk->frame[walk->frames++] = (struct stack_frame){address + (interrupted != 0), cfa};
         return _URC_NO_REASON;
     }
@@ -223,6 +226,7 @@ static void unwind(struct stack_walk *walk, uintptr_t cfa, uintptr_t unknown_cfa
     walk->flags = walk->frames = walk->shared = 0;
     walk->unwound = may_unwind;
     if (may_unwind) _Unwind_Backtrace(take_frame, &unwinding);
+    walk->regular = !unwinding.interrupted;
     if (!walk->frames || walk->frame[0].address != caller) {
         walk->frame[0] = (struct stack_frame){caller, cfa};
         walk->frames = 1;
@@ -259,7 +263,7 @@ void stack_walk(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max) {
     last_walk.first_there = find_first_there(cfa);
     if (!stack_is_own(cfa) || !walk_by_steps(walk, cfa, frames_max, &unknown_cfa)) {
         unwind(walk, cfa, unknown_cfa, frames_max);
-        walk->regular = lies_as_found(walk);
+        walk->regular = walk->regular && lies_as_found(walk);
     }
     remember_walk(walk);
 }

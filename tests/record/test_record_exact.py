@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from test_record_reach import compile_c
-from tool_runner import Tools, between_markers, by_birth, read_tallies, tallies_in
+from tool_runner import Tools, as_without_sites, between_markers, by_birth, read_tallies, tallies_in
 
 ALLOCATORS = ["", "_jemalloc", "_tcmalloc", "_mimalloc"]
 
@@ -58,7 +58,7 @@ def test_no_address_in_dump_with_time(tools: Tools, tmp_path: Path) -> None:
     recording = tools.preload([tools.target("calls_printed"), tmp_path / "printed", "2000"],
                               tmp_path / "logs")
     trace = tools.convert(recording.logs[0], tmp_path / "t.bin")
-    timed = tools.succeed([tools.heaptape, "dump", trace]).stdout.decode().splitlines()
+    timed = as_without_sites(tools.succeed([tools.heaptape, "dump", trace]).stdout.decode()).splitlines()
     words = [line.split(maxsplit=2) for line in timed]
     assert [int(w[0]) for w in words] == list(range(len(words)))
     times = [int(w[1]) for w in words]

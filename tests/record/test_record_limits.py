@@ -13,7 +13,7 @@ import pytest
 from quick_tier import quick
 from safety_checks import (SIZE_LIMIT, STOPPED, Compared, compare, compare_mode, ending_of,
                            must_work, recorded_tallies)
-from tool_runner import (TALLY_SIZES, Argument, Tools, clean_environment, logs_in, read_tallies, run)
+from tool_runner import (RECORDS_SITES, TALLY_SIZES, Argument, Tools, clean_environment, logs_in, read_tallies, run)
 from waiting import read_byte
 
 MIB = 1 << 20
@@ -104,7 +104,8 @@ def test_locked_memory(tools: Tools, tmp_path: Path, mode: str) -> None:
     syscall(). A recorder's reserve must not forbid that, nor be filled by it."""
     compared = compare(tools, tmp_path, limited(tools, tmp_path, "--core=0", mode))
     assert compared.recording.outcome.status == 73
-    compared.assert_whole()
+    if not RECORDS_SITES:  # with them the log may end sooner
+        compared.assert_whole()
     alone, recorded = reports(compared, tmp_path)
     assert recorded - alone <= 32 << 10  # KiB
 

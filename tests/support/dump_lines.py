@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from tool_runner import Tools
+from tool_runner import Tools, as_without_sites
 
 LINE = re.compile(r"(\d+) (\d+) t(\d+) ([\w\[\]]+)\((.*?)\)(?: = (#\d+|NULL))?"
                   r"(?: \((failed|released|foreign)\))?$")
@@ -104,7 +104,8 @@ def parse(lines: Iterable[str]) -> Iterator[Event]:
 
 @lru_cache(maxsize=8)
 def _events(tools: Tools, trace: Path, more: tuple[str, ...], _version: tuple[int, ...]) -> tuple[Event, ...]:
-    return tuple(parse(tools.succeed([tools.heaptape, "dump", trace, *more]).stdout.decode().splitlines()))
+    dump = tools.succeed([tools.heaptape, "dump", trace, *more]).stdout.decode()
+    return tuple(parse(as_without_sites(dump).splitlines()))
 
 
 def events_of(tools: Tools, trace: Path, *more: str) -> list[Event]:

@@ -27,6 +27,8 @@ MARKER_END = "malloc(54323) = "
 # otherwise record the tests, or change the allocators.
 FOREIGN_VARIABLES = ("LD_PRELOAD", "MALLOC_WRAP_OUT", "MALLOC_ARENA_MAX", "GLIBC_TUNABLES",
                      "PYTHONMALLOC", "MALLOC_CONF", "COLUMNS", "NO_COLOR")
+# Set for a whole run, programs are recorded with call sites; what tests compare are the calls.
+RECORDS_SITES = "MALLOC_WRAP_SITES" in os.environ
 
 Argument = str | Path
 
@@ -112,7 +114,7 @@ class Tools:
 
     def dump(self, trace: Path) -> list[str]:
         done = self.succeed([self.heaptape, "dump", "--no-time", trace])
-        return done.stdout.decode().splitlines()
+        return as_without_sites(done.stdout.decode()).splitlines()
 
     def replay(self, trace: Path, allocator: str, results: Path, *more: Argument) -> list[dict]:
         self.succeed([self.replay_program, "--alloc", allocator, "--rounds", "1", trace,
@@ -164,6 +166,14 @@ def read_tallies(path: Path) -> dict[int, int]:
     """The counters that a target kept in a shared file: size to calls."""
     counts = struct.unpack(f"{TALLY_SIZES}Q", path.read_bytes())
     return {TALLY_FIRST + i: n for i, n in enumerate(counts) if n}
+
+
+SITE = re.compile(r" site \d+ \(.*$", re.MULTILINE)
+
+
+def as_without_sites(dump: str) -> str:
+    """Where the run of tests records them and tests did not ask for them; else what was given."""
+    return SITE.sub("", dump) if RECORDS_SITES else dump
 
 
 CALL = re.compile(r"t(\d+) ([\w\[\]]+)\((.*)\)(?: = (.*)|( \(foreign\)))?$")
