@@ -15,6 +15,7 @@
 #include "build_id.h"
 #include "loader.h"
 #include "real.h"
+#include "settings.h"
 #include "sys.h"
 
 // The strings end with a zero byte each; a value that does not fit is cut.
@@ -223,6 +224,7 @@ uint32_t context_write(char *to, size_t room) {
     put_cpu(&text);
     put_first_line(&text, "thp", "/sys/kernel/mm/transparent_hugepage/enabled");
     put(&text, "shim_version", HEAPTAPE_VERSION);
+    if (*settings.ignored) put(&text, "ignored_settings", settings.ignored);
     put_environment(&text);
     return (uint32_t)(text.at - to);
 }

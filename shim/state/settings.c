@@ -9,6 +9,7 @@
 #include "real.h"
 #include "stamp.h"
 #include "sys.h"
+#include "text.h"
 
 struct settings settings;
 
@@ -96,34 +97,48 @@ static bool is_wanted(void) {
     return false;
 }
 
-// A decimal number with `decimals` digits behind the point kept: "2.5" with 3 is 2500. 0 if it is none.
-static uint64_t number(const char *text, unsigned decimals) {
+static void ignore(const char *name) {
+    struct text text = {settings.ignored, settings.ignored + sizeof settings.ignored - 1};
+    text.at += strlen(settings.ignored);
+    if (text.at > settings.ignored) text_char(&text, ' ');
+    text_string(&text, name);
+    *text.at = 0;
+}
+
+// The value of a variable that is a decimal number, with `decimals` digits behind the point kept: "2.5" with 3 is 2500. 0: it is
+// not set, or is none, or more than 64 bits hold, and is noted as ignored.
+static uint64_t number_in(const char *name, unsigned decimals) {
+    const char *text = environment(name), *first = text;
     uint64_t value = 0;
-    bool in_fraction = false;
+    bool in_fraction = false, overflows = false;
+    if (!text || !*text) return 0;
     for (; (*text >= '0' && *text <= '9') || (*text == '.' && !in_fraction); text++) {
+        uint64_t digit = (uint64_t)(*text - '0');
         if (*text == '.') in_fraction = true;
-        else if (!in_fraction || decimals) value = value * 10 + (uint64_t)(*text - '0');
+        else if (!in_fraction || decimals)
+            overflows |= __builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, digit, &value);
         if (in_fraction && *text != '.' && decimals) decimals--;
     }
-    for (; decimals; decimals--) value *= 10;
-    return *text ? 0 : value;
+    for (; decimals; decimals--) overflows |= __builtin_mul_overflow(value, 10, &value);
+    if (!*text && !overflows && strcmp(first, ".")) return value;
+    ignore(name);
+    return 0;
 }
 
 bool settings_read(void) {
     settings.page_bytes = (uint32_t)getauxval(AT_PAGESZ);
-    const char *any_folder = environment("MALLOC_WRAP_ANY_FOLDER");
-    settings.any_folder = any_folder && !strcmp(any_folder, "1");
-    const char *bytes_max = environment("MALLOC_WRAP_MAX_BYTES"), *start = environment("MALLOC_WRAP_START");
-    const char *frames = environment("MALLOC_WRAP_SITES");
-    uint64_t site_frames = frames ? number(frames, 0) : 0;
+    const char *start = environment("MALLOC_WRAP_START");
+    bool starts_by_hand = start && !strcmp(start, "paused");
+    uint64_t any_folder = number_in("MALLOC_WRAP_ANY_FOLDER", 0),
+             site_frames = number_in("MALLOC_WRAP_SITES", 0),
+             delay_ns = starts_by_hand ? 0 : number_in("MALLOC_WRAP_START", 9);
+    settings.any_folder = any_folder == 1;
+    if (any_folder > 1) ignore("MALLOC_WRAP_ANY_FOLDER");
     settings.site_frames = site_frames < HT_SITE_FRAMES_MAX ? (uint32_t)site_frames : HT_SITE_FRAMES_MAX;
-    settings.log_bytes_max = bytes_max ? number(bytes_max, 0) : 0;
+    settings.log_bytes_max = number_in("MALLOC_WRAP_MAX_BYTES", 0);
     if (!settings.log_bytes_max) settings.log_bytes_max = UINT64_MAX;
-    if (start && *start) {
-        uint64_t delay_ns = number(start, 9);
-        settings.starts_paused = delay_ns > 0 || !strcmp(start, "paused");
-        if (delay_ns) settings.start_mono_ns = clock_mono_ns() + delay_ns;
-    }
+    settings.starts_paused = starts_by_hand || delay_ns > 0;
+    if (delay_ns) settings.start_mono_ns = clock_mono_ns() + delay_ns;
     return is_wanted() && choose_directory();
 }
 

@@ -13,6 +13,7 @@ struct settings {
     _Atomic uint64_t start_mono_ns;  // then recording begins by itself; 0: not by itself
     uint32_t page_bytes;
     uint32_t site_frames;  // $MALLOC_WRAP_SITES: so many frames of each call site; 0: none
+    char ignored[96];      // names of those of the above whose values mean nothing, separated by spaces
 };
 extern __attribute__((visibility("hidden"))) struct settings settings;
 

@@ -42,6 +42,20 @@ def test_own_failures(tools: Tools, tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
 
 
+@pytest.mark.parametrize("name,value", [
+    ("MALLOC_WRAP_MAX_BYTES", "100M"), ("MALLOC_WRAP_MAX_BYTES", "18446744073709551616"), ("MALLOC_WRAP_SITES", "many"),
+    ("MALLOC_WRAP_START", "soon"), ("MALLOC_WRAP_ANY_FOLDER", "yes"),
+])
+def test_settings_that_mean_nothing(tools: Tools, tmp_path: Path, name: str, value: str) -> None:
+    """Of a bare LD_PRELOAD, which can't be refused: the program is recorded without, and the trace says so."""
+    program = [tools.target("calls_printed"), tmp_path / "printed", "10"]
+    recording = tools.preload(program, tmp_path / "logs", env={name: value})
+    converted = run([tools.heaptape, "convert", "-q", recording.logs[0], "-o", tmp_path / "t.bin"])
+    assert converted.returncode == 0
+    assert converted.stderr.decode().endswith(f"whose values mean nothing: {name}\n")
+    assert tools.info(tmp_path / "t.bin")["context"]["ignored_settings"] == name
+
+
 @pytest.mark.parametrize("options", [[], ["--convert"]], ids=["logs", "traces"])
 def test_the_programs_status_goes_before(tools: Tools, tmp_path: Path, options: list[str]) -> None:
     """Also where there was nothing to record."""
