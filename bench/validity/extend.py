@@ -211,6 +211,8 @@ def main() -> int:
     parser.add_argument("--trace", action="append", default=[], metavar="NAME=FILE")
     options = parser.parse_args()
     options.build = options.build.resolve()
+    if options.keep:  # before an hour is recorded that could not be kept
+        options.keep.mkdir(parents=True, exist_ok=True)
     traces = dict(word.split("=", 1) for word in options.trace)
     names = list(traces) or chosen(parser, options.only, programs)
     pairs: list[Pair] = []
