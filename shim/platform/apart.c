@@ -1,7 +1,6 @@
 #include "apart.h"
 
 #include <limits.h>
-#include <linux/futex.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -11,6 +10,9 @@
 #include "call_on_stack.h"
 #include "sys.h"
 
+#ifndef FUTEX_WAIT
+#define FUTEX_WAIT 0  // of linux/futex.h, which a C library apart from the system's may lack
+#endif
 #ifndef SYS_close_range
 #define SYS_close_range 436
 #endif
