@@ -165,7 +165,8 @@ static void print_lifetimes(const struct trace_stats *stats) {
         ht_print(stdout, "  (median and p90); %s of them ended within %d events\n",
                  share(a, stats->short_lived, stats->lifetimes), STATS_SHORT_EVENTS);
     }
-    ht_print(stdout, "%s%s blocks, %s, live at the end\n", stats->lifetimes ? "  " : "\n",
+    fputs(stats->lifetimes ? "  " : "\n", stdout);
+    ht_print(stdout, "%s blocks, %s, live at the end\n",
              ht_grouped(a, stats->live_objects), ht_bytes(b, (double)stats->live_bytes));
 }
 

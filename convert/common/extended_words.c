@@ -38,6 +38,17 @@ static void add_doubt(const json_t *extended, char words[EXTENDED_WORDS_BYTES]) 
                  ht_figures(least, low / 1e6, 3), ht_figures(most, high / 1e6, 3));
 }
 
+// A peak that was recorded, and is not in the extension.
+static void add_left_out(const json_t *extended, char words[EXTENDED_WORDS_BYTES]) {
+    double left_out = json_number_value(json_object_get(extended, "left_out_live_peak_bytes"));
+    char until[EXTENDED_TIME_BYTES], peak[32];
+    size_t used = strlen(words);
+    if (left_out > 0 && time_of(extended, "until_ns", until))
+        snprintf(words + used, EXTENDED_WORDS_BYTES - used,
+                 "; what was recorded after %s is left out: live bytes reached %s MB there", until,
+                 ht_figures(peak, left_out / 1e6, 3));
+}
+
 bool extended_words(const json_t *context, char words[EXTENDED_WORDS_BYTES]) {
     const json_t *extended = json_object_get(context, "extended");
     char from[EXTENDED_TIME_BYTES], until[EXTENDED_TIME_BYTES];
@@ -50,5 +61,6 @@ bool extended_words(const json_t *context, char words[EXTENDED_WORDS_BYTES]) {
                  from, until);
     else snprintf(words, EXTENDED_WORDS_BYTES, "a part of its time is extrapolated");
     add_doubt(extended, words);
+    add_left_out(extended, words);
     return true;
 }

@@ -138,9 +138,17 @@ static int judge_plan(const struct loop_plan *plan, const char *path, struct ht_
 
 // ---- what the extended trace says of itself ----
 
+// The program's own memory when it was last measured up to then; NaN if it was not.
+static double own_bytes_at(const struct ht_trace_facts *facts, uint64_t time_ns) {
+    double bytes = NAN;
+    for (size_t i = 0; i < facts->samples_count && facts->samples[i].time_ns <= time_ns; i++)
+        bytes = (double)facts->samples[i].own_rss_bytes;
+    return bytes;
+}
+
 static json_t *describe(const char *path, const struct extension_request *request,
                         const struct steady_stretch *stretch, const struct loop_plan *plan,
-                        const char *digest) {
+                        const struct ht_trace_facts *facts, const char *digest) {
     const char *slash = strrchr(path, '/');
     const double hour_ns = 3600e9;
     json_t *said = json_object();
@@ -168,6 +176,9 @@ static json_t *describe(const char *path, const struct extension_request *reques
     json_set_figure(said, "live_to_low_bytes", then.low_bytes);
     json_set_figure(said, "live_to_high_bytes", then.high_bytes);
     json_set_figure(said, "live_to_slope_doubt", then.slope_doubt * hour_ns);
+    json_set_figure(said, "own_until_bytes", own_bytes_at(facts, plan->until_ns));
+    if (stretch->left_out_bytes > 0)
+        json_set_figure(said, "left_out_live_peak_bytes", stretch->left_out_bytes);
     json_set_figure(said, "live_error_share", plan->live_error);
     json_set_number(said, "live_objects", plan->live_objects);
     json_set_number(said, "freed_objects", plan->freed_objects);
@@ -260,7 +271,7 @@ struct ht_trace_reader *extension_open(struct ht_trace_reader *reader, const cha
     if (!ht_trace_facts(reader, &facts, error) &&
         !plan_stretch(reader, path, request, &facts, &stretch, &plan, error) &&
         !digest_of(path, digest, error)) {
-        json_t *said = describe(path, request, &stretch, &plan, digest);
+        json_t *said = describe(path, request, &stretch, &plan, &facts, digest);
         json_object_set(context, "extended", said);
         made = open_planned(reader, path, context, &plan, &facts, error);
         if (made && extended) *extended = json_incref(said);

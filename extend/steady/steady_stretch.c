@@ -316,10 +316,21 @@ static void judge_before(const struct steady_windows *windows, struct steady_str
         slope_words(earlier, &before));
 }
 
+// A peak behind the stretch that is too short for another phase is not repeated, and in no result.
+static void find_left_out(const struct steady_windows *windows, struct steady_stretch *stretch) {
+    double highest = 0, expected = stretch->live.mean;
+    for (size_t i = 0; i < stretch->end; i++) expected = fmax(expected, windows->list[i].live_bytes);
+    for (size_t i = stretch->end; i < windows->count; i++) highest = fmax(highest, windows->list[i].live_bytes);
+    double passed_ns = (double)((windows->count - stretch->first) * windows->window_ns);
+    if (stretch->grows) expected = fmax(expected, stretch->live.mean + stretch->live.step * passed_ns);
+    if (highest > (1 + OTHER_PHASE) * expected) stretch->left_out_bytes = highest;
+}
+
 static void judge(const struct steady_windows *windows, struct steady_stretch *stretch) {
     judge_inside(windows, stretch);
     if (stretch->verdict == STEADY_YES) judge_before(windows, stretch);
     if (stretch->verdict == STEADY_YES) judge_rest(windows, stretch);
+    if (stretch->verdict == STEADY_YES) find_left_out(windows, stretch);
 }
 
 void steady_stretch_judge(const struct steady_windows *windows, uint64_t from_ns, uint64_t until_ns,

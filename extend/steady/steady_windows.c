@@ -39,13 +39,12 @@ static void pass_time(struct reading *reading, uint64_t until_ns) {
     struct steady_windows *windows = reading->windows;
     while (until_ns / windows->window_ns >= STEADY_WINDOWS_MAX) halve(windows);
     while (reading->at_ns < until_ns) {
-        size_t window = reading->at_ns / windows->window_ns;
-        uint64_t end_ns = (window + 1) * windows->window_ns;
-        if (end_ns > until_ns) end_ns = until_ns;
-        double ns = (double)(end_ns - reading->at_ns);
-        windows->list[window].live_bytes += (double)reading->live_bytes * ns;
-        windows->list[window].live_objects += (double)reading->live_objects * ns;
-        reading->at_ns = end_ns;
+        struct steady_window *window = &windows->list[reading->at_ns / windows->window_ns];
+        uint64_t ns = windows->window_ns - reading->at_ns % windows->window_ns;
+        if (ns > until_ns - reading->at_ns) ns = until_ns - reading->at_ns;
+        window->live_bytes += (double)reading->live_bytes * (double)ns;
+        window->live_objects += (double)reading->live_objects * (double)ns;
+        reading->at_ns += ns;
     }
 }
 
@@ -104,11 +103,12 @@ static struct steady_window *window_at(struct steady_windows *windows, uint64_t 
                                                                        : STEADY_WINDOWS_MAX - 1];
 }
 
-// A thread of which nothing says that it ended lives on.
-static int count_threads(struct steady_windows *windows, struct ht_trace_reader *reader,
-                         struct ht_error *error) {
+// How long the program went on without a call, and its threads: one of which nothing says that it ended lives on.
+static int take_facts(struct reading *reading, struct ht_trace_reader *reader, struct ht_error *error) {
+    struct steady_windows *windows = reading->windows;
     struct ht_trace_facts facts;
     if (ht_trace_facts(reader, &facts, error)) return -1;
+    if (facts.samples_count) pass_time(reading, facts.samples[facts.samples_count - 1].time_ns);
     for (size_t i = 0; i < facts.threads_count; i++) {
         const struct ht_thread *thread = &facts.threads[i];
         window_at(windows, thread->start_ns)->threads_begun++;
@@ -130,7 +130,7 @@ int steady_windows_read(struct ht_trace_reader *reader, const char *path, struct
         if (ht_trace_section(reader, i)->kind == HT_SECTION_EVENTS)
             status = take_section(&reading, reader, i, path, error);
     slot_table_free(&reading.blocks);
-    if (!status) status = count_threads(windows, reader, error);
+    if (!status) status = take_facts(&reading, reader, error);
     windows->end_ns = reading.at_ns;
     windows->count = reading.at_ns / windows->window_ns;
     for (size_t i = 0; i < windows->count; i++) {

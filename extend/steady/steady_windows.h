@@ -17,7 +17,7 @@ struct steady_window {
 };
 
 struct steady_windows {
-    uint64_t window_ns, end_ns;  // the trace's last event
+    uint64_t window_ns, end_ns;  // the trace's last event or measurement: one is made at a program's exit
     struct steady_window *list;
     size_t count;  // whole ones
 };

@@ -74,15 +74,25 @@ static json_t *stretches_json(const struct ht_experiment *x, const struct ht_sna
     return whole;
 }
 
+// Which of the moments that have none yet it is of; index->moments: of none. Threads come to theirs in any order.
+static uint32_t moment_of(const struct ht_snapshot_index *index, const struct ht_snapshot_head *head,
+                          const json_t *all) {
+    uint32_t number = 0;
+    while (number < index->moments && (index->moment[number].sample != head->sample ||
+                                       !json_is_null(json_array_get(all, number))))
+        number++;
+    return number;
+}
+
 // One snapshot, whose head the child wrote at the offset. NULL: it is not one.
 static json_t *snapshot_json(const struct ht_experiment *x, const struct ht_snapshot_index *index,
                              uint32_t number, const struct ht_snapshot_head *head, uint64_t offset,
                              uint64_t file_bytes) {
+    if (head->magic != HT_SNAPSHOT_MAGIC || number == index->moments) return NULL;
     const struct ht_snapshot_moment *moment = &index->moment[number];
     const struct ht_sample_point *point = &x->built->points[moment->sample];
     uint64_t left = file_bytes - offset - sizeof *head;
-    if (head->magic != HT_SNAPSHOT_MAGIC || head->sample != moment->sample ||
-        head->blocks > left / sizeof(struct ht_snapshot_block) ||
+    if (head->blocks > left / sizeof(struct ht_snapshot_block) ||
         head->runs >
             (left - head->blocks * sizeof(struct ht_snapshot_block)) / sizeof(struct ht_snapshot_run))
         return NULL;
@@ -98,11 +108,15 @@ static json_t *snapshots_json(const struct ht_experiment *x, const struct ht_sna
                               uint64_t file_bytes, char *problem, size_t room) {
     json_t *all = json_array();
     uint64_t offset = 0;
+    for (uint32_t i = 0; i < index->moments; i++) json_array_append_new(all, json_null());
     for (uint32_t i = 0; i < index->moments; i++) {
         struct ht_snapshot_head head;
         json_t *one = NULL;
-        if (pread(fd, &head, sizeof head, (off_t)offset) == sizeof head)
-            one = snapshot_json(x, index, i, &head, offset, file_bytes);
+        uint32_t number = index->moments;
+        if (pread(fd, &head, sizeof head, (off_t)offset) == sizeof head) {
+            number = moment_of(index, &head, all);
+            one = snapshot_json(x, index, number, &head, offset, file_bytes);
+        }
         if (one && head.problem) {
             snprintf(problem, room, "/proc/self/pagemap: %s", strerror((int)head.problem));
             json_decref(one);
@@ -114,7 +128,7 @@ static json_t *snapshots_json(const struct ht_experiment *x, const struct ht_sna
             json_decref(all);
             return NULL;
         }
-        json_array_append_new(all, one);
+        json_array_set_new(all, number, one);
         offset += sizeof head + head.blocks * sizeof(struct ht_snapshot_block) +
                   head.runs * sizeof(struct ht_snapshot_run);
     }

@@ -176,7 +176,8 @@ def test_what_is_not_steady_is_refused(tools: Tools, services: dict[str, Path], 
         assert done.returncode == UNDECIDED and not done.stdout and text.partition(": ")[2].encode() in done.stderr
 
 
-def written(path: Path, held: int, size: int, made: float, freed: float, threads: list[tuple[int, bool]] = [(0, False)]) -> Path:  # noqa: B006
+def written(path: Path, held: int, size: int, made: float, freed: float, threads: list[tuple[int, bool]] = [(0, False)],  # noqa: B006
+            exit_s: int = 0, peak_bytes: int = 0) -> Path:
     """60 s of 500 short-lived blocks a second, beside so many that are held from the start on, of which these shares of the 30,000 rounds
     make another or free one; and threads that begin in a round, and end with the next one's or not."""
     rnd, events, live, free, slots = np.random.default_rng(20817), [], [*range(2, held + 2)], [], held + 2
@@ -200,8 +201,32 @@ def written(path: Path, held: int, size: int, made: float, freed: float, threads
     for number, (round_, ends) in enumerate(threads):
         calls = sum(event.thread == number for event in events)
         rows.append((7 + number, first[number], 2 * round_ * MS, calls, 2 * round_ * MS + MS if ends else events[-1].time, int(ends), "job"))
-    path.write_bytes(build(TraceSpec(events, threads=rows))[0])
+    if peak_bytes:  # a second before the end, for a tenth
+        at = next(i for i, event in enumerate(events) if event.time >= 59_000 * MS)
+        time = events[at].time
+        events[at:at] = [Event(1, slot=slots, size=peak_bytes, time=time), Event(5, slot=slots, time=time + 100 * MS)]
+        events.sort(key=lambda event: event.time)
+    samples = [(exit_s * 1000 * MS, len(events), 1 << 20, 1 << 16, 0, 1)] if exit_s else []
+    path.write_bytes(build(TraceSpec(events, threads=rows, samples=samples))[0])
     return path
+
+
+def test_a_program_that_idles_until_its_exit_is_not_steady(tools: Tools, tmp_path: Path) -> None:
+    """The last measurement is of its exit, minutes after the last call."""
+    assert extended(tools, written(tmp_path / "t.bin", 1000, 400, 0, 0, exit_s=60), tmp_path / "long.bin", "--to", "10m")["loops"] > 5
+    text = refused(tools, written(tmp_path / "idle.bin", 1000, 400, 0, 0, exit_s=300), tmp_path / "no.bin", "--to", "10m")
+    assert "no steady stretch" in text
+    assert "after the end of the recording, 5:00, found" in \
+        refused(tools, tmp_path / "idle.bin", tmp_path / "no.bin", "--to", "4m", status=2)
+
+
+def test_a_recorded_peak_that_is_left_out_is_said(tools: Tools, tmp_path: Path) -> None:
+    plain, peak = written(tmp_path / "t.bin", 1000, 400, 0, 0), written(tmp_path / "peak.bin", 1000, 400, 0, 0, peak_bytes=10_000_000)
+    assert "left_out_live_peak_bytes" not in extended(tools, plain, tmp_path / "plain.bin", "--until", "55s", "--to", "10m")
+    said = extended(tools, peak, tmp_path / "long.bin", "--until", "55s", "--to", "10m")
+    assert said["left_out_live_peak_bytes"] == pytest.approx(10_400_000, rel=0.02)
+    words = tools.succeed([tools.heaptape, "info", tmp_path / "long.bin"]).stdout.decode()
+    assert " s is left out: live bytes reached 10.4 MB there" in words
 
 
 def test_a_growth_is_continued_from_the_middle_of_the_stretch(tools: Tools, tmp_path: Path) -> None:

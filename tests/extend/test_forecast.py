@@ -78,7 +78,7 @@ def test_other_machines_and_more_load(tools: Tools, tmp_path: Path) -> None:
     for item in more["allocators"]:
         assert 2 < item["rss_bytes"]["value"] / alone[0]["rss_bytes"]["value"] < 4
     text = tools.succeed([*command, "--cpus", "1,8", trace]).stdout.decode().splitlines()
-    assert [line.split()[:2] for line in text[-3:]] == [["processors", "allocator"], ["1", "glibc"], ["8", "glibc"]]
+    assert [line.split()[:2] for line in text[-5:-2]] == [["processors", "allocator"], ["1", "glibc"], ["8", "glibc"]]
     for wrong in (["--parts", "1000"], ["--parts", "1"], ["--cpus", "0"], ["--cpus", "4,x"], ["--cpus", "²"], ["--scale", "0"], ["--scale", "1001"], ["--to", "0"]):
         done = run([*command, *wrong, trace])
         assert done.returncode == 2 and b"expected" in done.stderr, wrong

@@ -76,7 +76,8 @@ def test_a_search_is_known_from_limits_that_were_asked_for(tools: Tools, growing
     assert [limit["searched"] for limit in rows["limit"]] == [True] * (len(rows) - 3) + [False] * 3
     sentences = limit_lines(rows)
     assert len(sentences) == 4 and sentences[1:] == limit_lines(read_results(asked))
-    assert sentences[0].startswith(f"glibc lives under a limit of {byte_count(said['least_bytes'])} and dies under one of {byte_count(said['dies_bytes'])} (by ")
+    least, dies = said["least_bytes"] / 1e6, said["dies_bytes"] / 1e6
+    assert sentences[0].startswith(f"glibc lives under a limit of {least:.2f} MB and dies under one of {dies:.2f} MB (by ")
 
 
 def test_a_low_limit_is_printed(tools: Tools, growing: Path) -> None:

@@ -35,13 +35,22 @@ def _print(options: argparse.Namespace, said: dict[str, Any], forecasts: Forecas
     if options.scale > 1:
         print(f"assumed: {options.scale} times the load, as {options.scale} copies of the recording in one process")
     print(f"in the recording: {printable(said['why'])}\n")
-    rows = [("processors", "allocator", "RSS then, MB", "MB/hour", "")]
+    rows = [("processors", "allocator", "heap RSS then, MB", "MB/hour", "")]
     for (processors, name), (rss, slope) in sorted(forecasts.items(), key=lambda item: (item[0][0] or 0, item[1][0].value)):
         rows.append((str(processors), printable(name), _mb(rss), _mb(slope, "+"), "" if slope.resolved else "growth not resolved"))
     if options.cpus:
         print("\n".join(table_lines(rows, right={0, 2, 3})))
     else:
         print("\n".join(table_lines([row[1:] for row in rows], right={1, 2})))
+    print("\n" + _own_memory(said))
+
+
+def _own_memory(said: dict[str, Any]) -> str:
+    """What a process has beside its heap."""
+    own = said.get("own_until_bytes")
+    if own is None:
+        return "The process has more: memory of its own, which was not measured."
+    return f"The process has more: {own / 1e6:.1f} MB of its own at {said['until_ns'] / 1e9:.0f} s (its data, stacks and mappings)."
 
 
 def _as_json(said: dict[str, Any], forecasts: Forecasts, parts: int, scale: int) -> dict[str, Any]:

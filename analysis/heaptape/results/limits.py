@@ -28,7 +28,8 @@ def _found(steps: list[dict[str, object]], name: str) -> list[str]:
         return []
     lives = [_number(step, "memory_max_bytes") for step in steps if step.get("lives")]
     dies = [_number(step, "memory_max_bytes") for step in steps if not step.get("lives")]
-    ends = [f"lives under a limit of {byte_count(min(lives))}" if lives else "", f"dies under one of {byte_count(max(dies))}" if dies else ""]
+    # The two are half a per cent apart, which three digits do not show.
+    ends = [f"lives under a limit of {min(lives) / 1e6:,.2f} MB" if lives else "", f"dies under one of {max(dies) / 1e6:,.2f} MB" if dies else ""]
     return [f"{name} {' and '.join(filter(None, ends))} (by {steps[0].get('by')})."]
 
 
