@@ -1,6 +1,6 @@
 // Calls that make the kernel hold our reserved address space against the program: mlockall where little may
 // be locked, and a limit on address space that the program sets itself. Most of the reservation is given up
-// then, so that things go as they would have gone without us. What a child of vfork locks is its parent's
+// then, so that things go as they would have gone without us, also while nothing is recorded. What a child of vfork locks is its parent's
 // memory, too; its limits are its own.
 #include <errno.h>
 
@@ -11,7 +11,7 @@
 static void give_up_space(uint64_t room) {
     struct recording *recording = recorder_current();
     int saved = errno;
-    if (!recording || epoch_now() != recording->epoch || !recorder_may_call()) return;
+    if (!recording || !epoch_page.maps_log || !recorder_may_call()) return;
     log_shrink_mapping(recording, room);
     sites_give_up_space();
     recorder_has_called();
@@ -24,10 +24,12 @@ static int lock_all(int flags) {
 }
 
 EXPORT int mlockall(int flags) {
-    enum { ROOM_BYTES_MIN = 256 << 10 };
+    enum { ROOM_BYTES_MIN = 256 << 10, PART = 2, PAUSED_PART = 16 };
     int result = lock_all(flags);
     if (!result || errno != ENOMEM || recorder_sealed) return result;
-    for (uint64_t room = sys_limit(RLIMIT_MEMLOCK) / 2; result && room >= ROOM_BYTES_MIN; room /= 2) {
+    // What is locked for a recording that may never begin can't be the program's.
+    uint64_t room = sys_limit(RLIMIT_MEMLOCK) / (epoch_now() == EPOCH_PAUSED ? PAUSED_PART : PART);
+    for (; result && room >= ROOM_BYTES_MIN; room /= 2) {
         give_up_space(room);
         result = lock_all(flags);
     }

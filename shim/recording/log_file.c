@@ -14,8 +14,9 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-enum { WRITABLE_STEP_BYTES = 4 << 20, SEQUENCE_MAX = 10000, AT_ONCE_BYTES_MIN = 128 << 10 };
-static const uint64_t RESERVE_BYTES_MAX = UINT64_C(256) << 30, RESERVE_BYTES_MIN = UINT64_C(64) << 10;
+enum { SEQUENCE_MAX = 10000, AT_ONCE_BYTES_MIN = 128 << 10 };
+static const uint64_t RESERVE_BYTES_MAX = UINT64_C(256) << 30, RESERVE_BYTES_MIN = UINT64_C(64) << 10,
+                      SCARCE_BYTES_MAX = UINT64_C(1) << 30;
 
 // An open descriptor, or an errno negated.
 static int create_file(struct recording *recording, const char *directory, uint32_t sequence) {
@@ -74,7 +75,7 @@ static int reopen(const struct recording *recording) {
 static int make_writable(struct recording *recording, uint64_t end) {
     uint64_t now = atomic_load(&recording->writable_bytes);
     if (end <= now) return 0;
-    end = (end + WRITABLE_STEP_BYTES - 1) / WRITABLE_STEP_BYTES * WRITABLE_STEP_BYTES;
+    end = (end + LOG_WRITABLE_STEP_BYTES - 1) / LOG_WRITABLE_STEP_BYTES * LOG_WRITABLE_STEP_BYTES;
     if (end > recording->reserve_bytes) end = recording->reserve_bytes;
     int failed = sys_mprotect((char *)recording->header + now, end - now, PROT_READ | PROT_WRITE);
     if (failed) return -failed;
@@ -206,6 +207,23 @@ bool log_has_room_in_memory(struct recording *recording, uint64_t end) {
     return true;
 }
 
+static void advise(void *at, uint64_t bytes) {
+    sys_madvise(at, bytes, MADV_DONTFORK);
+    sys_madvise(at, bytes, MADV_DONTDUMP);
+    // Without this the kernel reads ahead of every first touch, and fills 2 MiB with zeros in a millisecond or more.
+    sys_madvise(at, bytes, MADV_RANDOM);
+}
+
+// An address space of which little is left (limited, or locked as a whole) is the program's: of that we take a part.
+static uint64_t part_of_scarce(void *mapping, uint64_t bytes) {
+    enum { PART = 16 };
+    uint64_t part = (bytes / PART) & ~UINT64_C(65535);
+    if (bytes > SCARCE_BYTES_MAX) return bytes;
+    if (part < RESERVE_BYTES_MIN) part = RESERVE_BYTES_MIN;
+    if (part < bytes) sys_munmap((char *)mapping + part, bytes - part);
+    return part < bytes ? part : bytes;
+}
+
 static bool map(struct recording *recording, int fd, uint64_t bytes, bool any_folder) {
     struct stat status;
     if (sys_fstat(fd, &status)) return false;
@@ -221,17 +239,17 @@ static bool map(struct recording *recording, int fd, uint64_t bytes, bool any_fo
         return recording->header;
     }
     void *mapping = NULL;
+    bool scarce = false;
     for (; bytes >= RESERVE_BYTES_MIN && !mapping; bytes = (bytes / 2) & ~UINT64_C(4095)) {
         if (sys_ftruncate(fd, bytes)) continue;
         mapping = sys_mmap(NULL, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd);
+        if (mapping && scarce) bytes = part_of_scarce(mapping, bytes);
+        scarce = !mapping;
         recording->reserve_bytes = recording->real_bytes = bytes;
     }
     if (!mapping) return false;
     recording->header = mapping;
-    sys_madvise(mapping, recording->reserve_bytes, MADV_DONTFORK);
-    sys_madvise(mapping, recording->reserve_bytes, MADV_DONTDUMP);
-    // Without this the kernel reads ahead of every first touch, and fills 2 MiB with zeros in a millisecond or more.
-    sys_madvise(mapping, recording->reserve_bytes, MADV_RANDOM);
+    advise(mapping, recording->reserve_bytes);
     if (!log_make_real(recording, 0, HT_RAW_HEADER_BYTES)) return true;
     sys_munmap(mapping, recording->reserve_bytes);
     return false;
@@ -270,20 +288,55 @@ void log_refuse(struct recording *recording) {
 
 // Lowers the reservation to `room` behind the last chunk, unless a thread has already gone beyond. Threads
 // that take a chunk see the new end before what lies behind it is given up, or did not need it.
-static bool lower_reserve(struct recording *recording, uint64_t room) {
+// Of several that lower it at once, each gives up a part of its own: what is given up may be the program's already.
+static bool lower_reserve(struct recording *recording, uint64_t room, uint64_t *old, uint64_t *end) {
     uint64_t *chunks_end = &recording->header->chunks_end;
-    uint64_t old = recording->reserve_bytes, end = __atomic_load_n(chunks_end, __ATOMIC_SEQ_CST) + room;
-    if (end >= old) return false;
-    atomic_store(&recording->reserve_bytes, end);
-    if (__atomic_load_n(chunks_end, __ATOMIC_SEQ_CST) <= end) return true;
-    atomic_store(&recording->reserve_bytes, old);
+    *old = recording->reserve_bytes;
+    *end = __atomic_load_n(chunks_end, __ATOMIC_SEQ_CST) + room;
+    uint64_t was = *old, lowered = *end;
+    if (*end >= *old || !atomic_compare_exchange_strong(&recording->reserve_bytes, &was, *end)) return false;
+    if (__atomic_load_n(chunks_end, __ATOMIC_SEQ_CST) <= *end) return true;
+    atomic_compare_exchange_strong(&recording->reserve_bytes, &lowered, *old);
     return false;
 }
 
 void log_shrink_mapping(struct recording *recording, uint64_t room) {
-    uint64_t old = recording->reserve_bytes;
-    if (lower_reserve(recording, room & ~UINT64_C(4095)))
-        sys_munmap((char *)recording->header + recording->reserve_bytes, old - recording->reserve_bytes);
+    uint64_t old, end;
+    if (lower_reserve(recording, room & ~UINT64_C(4095), &old, &end))
+        sys_munmap((char *)recording->header + end, old - end);
+}
+
+void log_shrink_to_real(struct recording *recording) {
+    uint64_t start = __atomic_load_n(&recording->header->chunks_end, __ATOMIC_SEQ_CST),
+             end = recording->real_bytes;
+    log_shrink_mapping(recording, end > start ? end - start : 0);
+}
+
+static void map_again_apart(void *argument) {
+    struct file_work *work = argument;
+    char *at = (char *)work->recording->header + work->offset;
+    int fd = reopen(work->recording), flags = MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+    work->failed = fd < 0 ? fd : 0;
+    if (fd < 0) return;
+    long mapped =
+        raw_syscall(SYS_mmap, (long)at, (long)work->bytes, PROT_NONE, flags, fd, (long)work->offset);
+    sys_close(fd);
+    if (mapped == (long)at) return;
+    work->failed = -ENOMEM;
+    // A kernel that does not know the flag maps it elsewhere.
+    if (mapped > 0 || mapped < -4095) sys_munmap((void *)mapped, work->bytes);
+}
+
+void log_extend_mapping(struct recording *recording, uint64_t bytes) {
+    uint64_t now = recording->reserve_bytes, writable = recording->writable_bytes;
+    char *at = (char *)recording->header + now;
+    struct file_work work = {recording, now, bytes - now, 0};
+    if (bytes <= now || !run_apart(map_again_apart, &work, sizeof work) || work.failed) return;
+    advise(at, work.bytes);
+    // That is noted as writable which was so before.
+    if (writable > bytes) writable = bytes;
+    if (writable > now && sys_mprotect(at, writable - now, PROT_READ | PROT_WRITE)) return;
+    atomic_store(&recording->reserve_bytes, bytes);
 }
 
 static void truncate_apart(void *argument) {

@@ -6,6 +6,8 @@
 
 #include "state.h"
 
+enum { LOG_WRITABLE_STEP_BYTES = 4 << 20 };
+
 // Creates and maps a new log of the process in the folder; NULL if that can't be. Its header is not written
 // yet. Nothing is ever overwritten: an exec in the same pid, or an old pid, gets the next free sequence
 // number from the one given on.
@@ -36,8 +38,11 @@ HIDDEN void log_stays_closed(bool is_asked);
 // Cuts the sparse file, and its mapping, `room` bytes behind the last chunk. Only at an orderly end.
 HIDDEN void log_shorten(struct recording *recording, uint64_t room);
 
-// Gives up the address space beyond `room` bytes behind the last chunk.
+// Gives up the address space beyond `room` bytes behind the last chunk, or beyond what is real.
 HIDDEN void log_shrink_mapping(struct recording *recording, uint64_t room);
+HIDDEN void log_shrink_to_real(struct recording *recording);
+// Has it again, up to `bytes`, where the program has not taken it meanwhile.
+HIDDEN void log_extend_mapping(struct recording *recording, uint64_t bytes);
 
 // For a forked child whose interrupted hooks are still to return: memory to scribble on where the parent's
 // header and chunk were.

@@ -112,6 +112,7 @@ static struct recording *open_log(const struct origin *origin) {
     recording->epoch = atomic_fetch_add(&epochs, 1) + 1;
     sites_new_log();
     atomic_store_explicit(&current, recording, memory_order_release);
+    atomic_store(&epoch_page.maps_log, 1);
     return recording;
 }
 
@@ -178,6 +179,14 @@ static void resume(void) {
     atomic_flag_clear(&changing);
 }
 
+// Of address space, after the end: the program may limit it, or lock all that it has.
+static void give_up_reserve(struct recording *recording) {
+    if (!recorder_may_call()) return;
+    // Another thread may be about to make the rest of its chunk's last step writable.
+    log_shrink_mapping(recording, LOG_WRITABLE_STEP_BYTES);
+    recorder_has_called();
+}
+
 void recorder_end_log(struct recording *recording, enum ht_stop_reason reason, int error_number,
                       enum epoch next) {
     struct ht_raw_header *header = recording->header;
@@ -188,6 +197,7 @@ void recorder_end_log(struct recording *recording, enum ht_stop_reason reason, i
     header->stop_errno = (uint32_t)error_number;
     header->stop_stamp = stamp_now();
     header->state = HT_RAW_STOPPED;
+    if (next == EPOCH_OFF) give_up_reserve(recording);
 }
 
 bool recorder_is_borrowed(void) {
@@ -221,6 +231,7 @@ void recorder_give_up(enum ht_stop_reason reason) {
     recording->header->stop_reason = reason;
     recording->header->state = HT_RAW_STOPPED;
     set_epoch(EPOCH_OFF);
+    give_up_reserve(recording);
 }
 
 static uint32_t control_word(void) {
@@ -249,6 +260,15 @@ bool recorder_may_call(void) {
 
 void recorder_has_called(void) { atomic_fetch_sub(&callers, 1); }
 
+// Nothing more can be given up once system calls are forbidden. While nothing is recorded, nothing will be any more.
+static void reserve_for_seal(struct recording *recording) {
+    bool records = epoch_now() == recording->epoch;
+    if (records) log_prepare_ahead(recording, SEALED_AHEAD_BYTES);
+    recording->bytes_before_seal = recording->reserve_bytes;
+    if (records) log_shrink_to_real(recording);
+    else log_shrink_mapping(recording, 0);
+}
+
 bool recorder_seal(void) {
     if (recorder_sealed) return false;
     // What a start needs, in a forked child too, will be forbidden.
@@ -257,7 +277,7 @@ bool recorder_seal(void) {
     if (recorder_is_borrowed()) return false;
     uint32_t gate = self.gate;
     close_gate(&self, GATE_BUSY_SETUP, stack_pointer());
-    if (recording && epoch_now() == recording->epoch) log_prepare_ahead(recording, SEALED_AHEAD_BYTES);
+    if (recording && epoch_page.maps_log) reserve_for_seal(recording);
     // Also where nothing is recorded any more: a forked child must not begin.
     atomic_store(&recorder_sealed, true);
     // The filter may fall on other threads as well, and kills for what they are about to call. A call of ours
@@ -269,9 +289,11 @@ bool recorder_seal(void) {
 
 void recorder_unseal(void) {
     struct recording *recording = recorder_current();
-    atomic_store(&recorder_sealed, false);
-    if (recording && epoch_now() == recording->epoch)
+    if (recording && epoch_page.maps_log && epoch_now() != EPOCH_OFF) {
+        log_extend_mapping(recording, recording->bytes_before_seal);
         atomic_store(&recording->real_bytes, recording->reserve_bytes);
+    }
+    atomic_store(&recorder_sealed, false);
 }
 
 // ---- the start, and forks ----
@@ -306,9 +328,12 @@ void recorder_in_forked_child(void) {
     // allocated before this one, the child has its log already.
     struct recording *recording = recorder_current();
     atomic_store(&callers, 0);  // they were the parent's threads
-    if (recorder_sealed) set_epoch(EPOCH_OFF);
-    else if (recording && recording->pid != sys_getpid()) {
+    if (recorder_sealed) {
+        atomic_store(&epoch_page.maps_log, 0);
+        set_epoch(EPOCH_OFF);
+    } else if (recording && recording->pid != sys_getpid()) {
         atomic_store(&epoch_page.starting, 0);
+        atomic_store(&epoch_page.maps_log, 0);
         set_epoch(EPOCH_NONE);
     }
 }

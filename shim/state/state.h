@@ -49,7 +49,8 @@ enum gate {
 struct epoch_page {
     _Atomic uint32_t epoch;
     _Atomic uint32_t starting;  // a thread has taken it on itself to begin
-    char rest[4096 - 2 * sizeof(uint32_t)];
+    _Atomic uint32_t maps_log;  // the current recording's log is mapped in this very process
+    char rest[4096 - 3 * sizeof(uint32_t)];
 };
 enum epoch {
     EPOCH_NONE = 0,             // before the first call, or wiped by fork
@@ -73,6 +74,7 @@ struct recording {
     _Atomic uint64_t log_faults;        // that made pages of the log real
     _Atomic bool faults_are_huge;       // memory grows by more than a page a fault
     bool refused, in_memory;
+    uint64_t bytes_before_seal;   // what was reserved then
     _Atomic uint64_t memory_end;  // of a log in memory: how far it may grow before memory is asked for
     _Atomic bool pair_taken;      // a thread writes a clock pair into the header
     _Atomic bool reads_ahead;     // the kernel reads ahead in the log, because zeros cannot be written to it

@@ -75,6 +75,15 @@ def test_disk_fills_up(tools: Tools, tmp_path: Path, small_disk: SmallDisk) -> N
     assert 0 < recorded[SIZE_OVERWRITTEN] < 200_000
 
 
+def test_limit_after_the_disk_was_full(tools: Tools, tmp_path: Path, small_disk: SmallDisk) -> None:
+    """The recording has ended, and reserves nothing any more: the program limits its address space as it does alone."""
+    outcome = small_disk.run(f'{PRELOADED} "$4"', tools.shim, tools.target("seal_early"), tmp_path / "counts", "limits_idle")
+    assert outcome == Outcome(116, b"", b"")
+    [log] = logs_in(small_disk.kept)
+    assert ending_of(log) == Ending(STOPPED, NO_SPACE, ENOSPC)
+    assert recorded_tallies(tools, [log], tmp_path)[7960] > 100_000
+
+
 def test_disk_fills_up_under_record(tools: Tools, tmp_path: Path, small_disk: SmallDisk) -> None:
     outcome = small_disk.run('"$1" record -o "$disk" -- "$2" "$3"', tools.heaptape,
                              tools.target("close_all_fds"), tmp_path / "counts")

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from quick_tier import quick
-from safety_checks import STOPPED, compare_mode, ending_of, must_work, need_root
-from tool_runner import Outcome, Tools, is_forked
+from safety_checks import STOPPED, compare_mode, ending_of, must_work, need_root, recorded_tallies
+from tool_runner import Outcome, Tools, is_forked, outcome_of, run
 
 # targets/sandbox_kinds.c
 SIZE_BEFORE, SIZE_AFTER, SIZE_CHILD, SIZE_THREAD = range(7840, 7844)
@@ -135,6 +135,38 @@ def test_filter_while_nothing_is_recorded(tools: Tools, tmp_path: Path,
     recording = tools.preload([tools.target("seal_early"), tmp_path / "counts", "when_idle"],
                               tmp_path / "logs", env=environment)
     assert recording.outcome == Outcome(114, b"", b"")
+
+
+@pytest.mark.thorough
+def test_filter_that_is_refused(tools: Tools, tmp_path: Path) -> None:
+    """It forbids nothing: the recording has room for more calls than are prepared for before a filter."""
+    compared = compare_mode(tools, tmp_path, "seal_early", "is_refused", status=118)
+    compared.assert_whole(processes=1)
+
+
+def test_limit_under_a_filter(tools: Tools, tmp_path: Path) -> None:
+    """The recorder calls nothing any more when the limit comes: it has given back its address space before."""
+    compared = compare_mode(tools, tmp_path, "seal_early", "limits_sealed", status=117)
+    compared.assert_whole(processes=1)
+
+
+@pytest.mark.parametrize("locks", [[], ["lock"]], ids=["space", "locked"])
+def test_limit_while_paused(tools: Tools, tmp_path: Path, locks: list[str]) -> None:
+    """What is reserved for a recording that has not begun must not forbid the limit either. It begins under it."""
+    outcome = Outcome(116, b"", b"")
+    command = [tools.target("seal_early"), tmp_path / "counts", "limits_idle", *locks]
+    alone = run(command)
+    if locks and b"not locked" in alone.stderr:
+        pytest.skip("nobody may lock as much memory here")
+    assert outcome_of(alone) == outcome
+    for start, recorded in (("paused", {}), ("0.4", {7961: 20_000})):
+        logs = tmp_path / start
+        logs.mkdir()
+        logs.chmod(0o777)
+        recording = tools.preload(command, logs, env={"MALLOC_WRAP_START": start})
+        assert recording.outcome == outcome
+        tallies = recorded_tallies(tools, recording.logs, tmp_path) if recorded else {}
+        assert {size: tallies[size] for size in recorded} == recorded
 
 
 @pytest.mark.parametrize("by", [

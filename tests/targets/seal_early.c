@@ -74,11 +74,66 @@ static int limits_itself(char *by) {
     return 115;
 }
 
+// Locks all memory as one that may lock little.
+static void lock_all(void) {
+    struct rlimit locked;
+    getrlimit(RLIMIT_MEMLOCK, &locked);
+    if (locked.rlim_max > 64 << 20) locked.rlim_max = 64 << 20;
+    locked.rlim_cur = locked.rlim_max;
+    if (setrlimit(RLIMIT_MEMLOCK, &locked)) target_fail("the limit on locked memory was not set");
+    if (geteuid() == 0 && setuid(65534)) target_fail("cannot change the user");
+    if (mlockall(MCL_CURRENT)) target_fail("the memory was not locked");
+    munlockall();
+}
+
+static void limit_space(void) {
+    struct rlimit space = {512ul << 20, 512ul << 20};
+    if (setrlimit(RLIMIT_AS, &space)) target_fail("the limit on address space was not set");
+    void *block = malloc(256 << 20);
+    if (!block) target_fail("the limit leaves no room");
+    free(block);
+}
+
+// The recording is paused, and may begin later, or has ended.
+static int limits_idle(char *locks) {
+    tally_churn(SIZE_BEFORE, 600000);
+    if (locks) lock_all();
+    else limit_space();
+    usleep(500000);
+    tally_churn(SIZE_AFTER, 20000);
+    return 116;
+}
+
+// The recorder may call nothing when the limit comes.
+static int limits_sealed(char *unused) {
+    (void)unused;
+    tally_churn(SIZE_BEFORE, 1000);
+    filter_nothing(&filter);
+    filter_install_by_prctl(&filter);
+    limit_space();
+    tally_churn(SIZE_AFTER, 1000);
+    return 117;
+}
+
+// A filter that the kernel refuses forbids nothing: as much is recorded as without it.
+static int is_refused(char *unused) {
+    (void)unused;
+    struct sock_fprog program = {0, NULL};
+    tally_churn(SIZE_BEFORE, 1000);
+    for (int i = 0; i < 3; i++)
+        if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) != -1) target_fail("not refused");
+    tally_churn(SIZE_AFTER, 9000000);
+    return 118;
+}
+
 int main(int argc, char **argv) {
     static const struct target_mode modes[] = {{"before_the_first", before_the_first},
                                                {"in_a_child", in_a_child},
                                                {"when_idle", when_idle},
                                                {"limits_itself", limits_itself},
+                                               {"limits_idle", limits_idle},
+                                               {"limits_sealed", limits_sealed},
+                                               {"is_refused", is_refused},
                                                {NULL, NULL}};
     return run_target_mode(modes, argc, argv);
 }
