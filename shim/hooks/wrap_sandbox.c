@@ -1,8 +1,7 @@
 // prctl and syscall, watched for the moment at which the program forbids itself system calls (seccomp). From
 // then on any call of ours may be its end, so the recorder makes none: it goes on in room prepared just
 // before, without samples, and stops when that is used up. Where the cycle counter is forbidden it stops at
-// once. By syscall() a program may also fork and limit itself past the functions that are watched for that; and by
-// clone() it may share its descriptors with a process that is no thread.
+// once. By syscall() a program may also fork and limit itself past the functions that are watched for that.
 #include <errno.h>
 #include <sched.h>
 
@@ -63,18 +62,6 @@ static long fork_noticed(long number, long a, long b, long c, long d, long e) {
     if (result == 0) recorder_in_forked_child();
     else recorder_after_fork();
     return result;
-}
-
-// With or without the three arguments behind these. Not a thread of libc's, which makes those otherwise.
-EXPORT int wrap_clone(int (*function)(void *), void *stack, int flags, void *argument, void *parent_tid,
-                      void *tls, void *child_tid) __asm__("clone");
-int wrap_clone(int (*function)(void *), void *stack, int flags, void *argument, void *parent_tid, void *tls,
-               void *child_tid) {
-    if (!real.clone) real.clone = symbol_behind_us("clone");
-    if (flags & CLONE_FILES) apart_shares_descriptors();
-    if (real.clone) return real.clone(function, stack, flags, argument, parent_tid, tls, child_tid);
-    errno = ENOSYS;
-    return -1;
 }
 
 EXPORT long wrap_syscall(long number, long a, long b, long c, long d, long e, long f) __asm__("syscall");

@@ -170,6 +170,7 @@ void real_resolve(void) {
     real.syscall = symbol_behind_us("syscall");
     real.dlclose = symbol_behind_us("dlclose");
     real.clone = symbol_behind_us("clone");
+    real.bare_fork = symbol_behind_us("_Fork");
     real.mq_notify = symbol_behind_us("mq_notify");
     real.inotify_init = symbol_behind_us("inotify_init");
     real.inotify_init1 = symbol_behind_us("inotify_init1");

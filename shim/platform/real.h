@@ -35,6 +35,7 @@ struct real_functions {
     int (*dlclose)(void *);
     long (*syscall)(long, ...);
     int (*clone)(int (*)(void *), void *, int, void *, void *, void *, void *);
+    pid_t (*bare_fork)(void);  // _Fork
     int (*mq_notify)(int, const struct sigevent *);
     int (*inotify_init)(void);
     int (*inotify_init1)(int);

@@ -1,5 +1,6 @@
 // Every way to come by another process: each allocates, and each block is counted.
 // Usage: process_kinds COUNTS MODE
+#include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 
@@ -118,6 +119,36 @@ static int call_fork(char *unused) {
     return without_handlers(fork_raw) == 8 ? 56 : 1;
 }
 
+static pid_t fork_bare(void) {
+    extern pid_t _Fork(void) __attribute__((weak));
+    return _Fork ? _Fork() : 0;
+}
+static int call_bare_fork(char *unused) {
+    (void)unused;
+    extern pid_t _Fork(void) __attribute__((weak));
+    if (!_Fork) return 77;
+    return without_handlers(fork_bare) == 8 ? 61 : 1;
+}
+
+// By libc's function, with a stack of its own.
+static void *cloned_blocks[100];
+static int be_clone(void *depth) {
+    static char stack[256 << 10] __attribute__((aligned(16)));
+    for (int i = 0; i < 50; i++) free(cloned_blocks[i]);
+    tally_churn(depth ? SIZE_GRANDCHILD : SIZE_CHILD, 300);
+    if (depth) return 7;
+    for (int i = 0; i < 50; i++) cloned_blocks[i] = tally_malloc(SIZE_INHERITED);
+    return child_status(clone(be_clone, stack + sizeof stack, SIGCHLD, stack)) == 7 ? 8 : 1;
+}
+static int call_clone_function(char *unused) {
+    (void)unused;
+    static char stack[256 << 10] __attribute__((aligned(16)));
+    for (int i = 0; i < 100; i++) cloned_blocks[i] = tally_malloc(SIZE_INHERITED);
+    pid_t pid = clone(be_clone, stack + sizeof stack, SIGCHLD, NULL);
+    for (int i = 0; i < 100; i++) free(cloned_blocks[i]);
+    return child_status(pid) == 8 ? 62 : 1;
+}
+
 static int fifty_children(char *unused) {
     (void)unused;
     for (int i = 0; i < 50; i++) {
@@ -183,7 +214,8 @@ int main(int argc, char **argv) {
                                                {"double_fork", fork_twice}, {"raw_clone", call_clone},
                                                {"raw_fork", call_fork},     {"fifty", fifty_children},
                                                {"chdir", change_directory}, {"clearenv", without_environment},
-                                               {"linger", linger},          {NULL, NULL}};
+                                               {"linger", linger},          {"bare_fork", call_bare_fork},
+                                               {"clone", call_clone_function}, {NULL, NULL}};
     counts_path = argc > 1 ? argv[1] : "";
     return run_target_mode(modes, argc, argv);
 }
