@@ -301,7 +301,8 @@ void recorder_unseal(void) {
 static bool forks_beside_threads;
 
 void recorder_before_fork(void) {
-    forks_beside_threads = !apart_is_alone();
+    // Before the first call that is not known, and the child has all functions to look up yet.
+    forks_beside_threads = disposition != UNDECIDED && !apart_is_alone();
     struct thread_state *t = recorder_idle_thread();
     // Where the counter may be forbidden, or in a child that has made no call yet: what its own child
     // inherits is what it got itself, when it was forked.
@@ -338,6 +339,14 @@ void recorder_in_forked_child(void) {
     }
 }
 
+// At load already: handlers that the program registers before its first call run before ours when it is about to fork, and
+// behind ours in the child. What they call is on the right side of the fork then.
+__attribute__((constructor)) static void watch_forks(void) {
+    static atomic_flag watched = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&watched))
+        pthread_atfork(recorder_before_fork, recorder_after_fork, recorder_in_forked_child);
+}
+
 static void thread_ends(void *state);
 
 // A process may forbid itself the cycle counter, for its children too.
@@ -364,7 +373,7 @@ static void start(void) {
         return;
     }
     end_key_made = pthread_key_create(&end_key, thread_ends) == 0;
-    pthread_atfork(recorder_before_fork, recorder_after_fork, recorder_in_forked_child);
+    watch_forks();
     begin_first(recording);
 }
 

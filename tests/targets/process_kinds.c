@@ -1,5 +1,7 @@
 // Every way to come by another process: each allocates, and each block is counted.
 // Usage: process_kinds COUNTS MODE
+#include <dlfcn.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -119,15 +121,12 @@ static int call_fork(char *unused) {
     return without_handlers(fork_raw) == 8 ? 56 : 1;
 }
 
-static pid_t fork_bare(void) {
-    extern pid_t _Fork(void) __attribute__((weak));
-    return _Fork ? _Fork() : 0;
-}
+// Not every C library has it.
 static int call_bare_fork(char *unused) {
     (void)unused;
-    extern pid_t _Fork(void) __attribute__((weak));
-    if (!_Fork) return 77;
-    return without_handlers(fork_bare) == 8 ? 61 : 1;
+    pid_t (*bare_fork)(void) = (pid_t(*)(void))dlsym(RTLD_DEFAULT, "_Fork");
+    if (!bare_fork) return 77;
+    return without_handlers(bare_fork) == 8 ? 61 : 1;
 }
 
 // By libc's function, with a stack of its own.
@@ -147,6 +146,36 @@ static int call_clone_function(char *unused) {
     pid_t pid = clone(be_clone, stack + sizeof stack, SIGCHLD, NULL);
     for (int i = 0; i < 100; i++) free(cloned_blocks[i]);
     return child_status(pid) == 8 ? 62 : 1;
+}
+
+// Handlers of the program's, registered before its first call of malloc. Those of the parent and the child free what is live
+// at the fork: what the one before it leaves.
+static void *held[100];
+static void before_fork(void) {
+    void *others[50];
+    for (int i = 0; i < 50; i++) others[i] = tally_malloc(SIZE_INHERITED);
+    for (int i = 0; i < 50; i++) free(held[i]);
+    memcpy(held, others, sizeof others);
+}
+static void after_fork(void) {
+    for (int i = 0; i < 50; i++) free(held[i]);
+}
+static void in_fork(void) {
+    for (int i = 25; i < 75; i++) free(held[i]);
+    tally_churn(SIZE_CHILD, 10);
+}
+static int fork_with_handlers(char *unused) {
+    (void)unused;
+    pthread_atfork(before_fork, after_fork, in_fork);
+    for (int i = 0; i < 100; i++) held[i] = tally_malloc(SIZE_INHERITED);
+    pid_t pid = fork();
+    if (pid == 0) {
+        tally_churn(SIZE_CHILD, 300);
+        for (int i = 0; i < 25; i++) free(held[i]);
+        _exit(5);
+    }
+    for (int i = 50; i < 100; i++) free(held[i]);
+    return child_status(pid) == 5 ? 63 : 1;
 }
 
 static int fifty_children(char *unused) {
@@ -209,13 +238,21 @@ static int linger(char *unused) {
 }
 
 int main(int argc, char **argv) {
-    static const struct target_mode modes[] = {{"image", be_image},         {"system", call_system},
-                                               {"popen", call_popen},       {"daemon", become_daemon},
-                                               {"double_fork", fork_twice}, {"raw_clone", call_clone},
-                                               {"raw_fork", call_fork},     {"fifty", fifty_children},
-                                               {"chdir", change_directory}, {"clearenv", without_environment},
-                                               {"linger", linger},          {"bare_fork", call_bare_fork},
-                                               {"clone", call_clone_function}, {NULL, NULL}};
+    static const struct target_mode modes[] = {{"image", be_image},
+                                               {"system", call_system},
+                                               {"popen", call_popen},
+                                               {"daemon", become_daemon},
+                                               {"double_fork", fork_twice},
+                                               {"raw_clone", call_clone},
+                                               {"raw_fork", call_fork},
+                                               {"fifty", fifty_children},
+                                               {"chdir", change_directory},
+                                               {"clearenv", without_environment},
+                                               {"linger", linger},
+                                               {"bare_fork", call_bare_fork},
+                                               {"clone", call_clone_function},
+                                               {"atfork", fork_with_handlers},
+                                               {NULL, NULL}};
     counts_path = argc > 1 ? argv[1] : "";
     return run_target_mode(modes, argc, argv);
 }
