@@ -45,8 +45,14 @@ static void heed_limit(pid_t pid) {
     if (limit != RLIM_INFINITY) give_up_space(limit / PART);
 }
 
+// By libc's code: where system calls are dispatched, that may be the only one which is allowed any.
+static long set(long number, long a, long b, long c, long d) {
+    return real.syscall ? real.syscall(number, a, b, c, d)
+                        : with_errno(raw_syscall(number, a, b, c, d, 0, 0));
+}
+
 static int set_limit(pid_t pid, int resource, const struct rlimit *limit, struct rlimit *old) {
-    int result = (int)with_errno(raw_syscall(SYS_prlimit64, pid, resource, (long)limit, (long)old, 0, 0));
+    int result = (int)set(SYS_prlimit64, pid, resource, (long)limit, (long)old);
     if (!result && resource == RLIMIT_AS && limit) heed_limit(pid);
     return result;
 }
@@ -54,7 +60,7 @@ static int set_limit(pid_t pid, int resource, const struct rlimit *limit, struct
 long wrap_limit_by_number(long number, long a, long b, long c, long d) {
     if (number == SYS_mlockall) return mlockall((int)a);
     bool of_process = number == SYS_prlimit64;
-    long result = with_errno(raw_syscall(number, a, b, c, d, 0, 0));
+    long result = set(number, a, b, c, d);
     if (!result && (int)(of_process ? b : a) == RLIMIT_AS && (of_process ? c : b))
         heed_limit(of_process ? (pid_t)a : 0);
     return result;

@@ -1,7 +1,8 @@
-// prctl and syscall, watched for the moment at which the program forbids itself system calls (seccomp). From
-// then on any call of ours may be its end, so the recorder makes none: it goes on in room prepared just
-// before, without samples, and stops when that is used up. Where the cycle counter is forbidden it stops at
-// once. By syscall() a program may also fork and limit itself past the functions that are watched for that.
+// prctl and syscall, watched for the moment at which the program forbids itself system calls (seccomp), or has them handed to
+// a handler of its own (user dispatch, as Wine does). From then on any call of ours may be its end, or be taken for one of the
+// program's, so the recorder makes none: it goes on in room prepared just before, without samples, and stops when that is
+// used up. Where the cycle counter is forbidden it stops at once. By syscall() a program may also fork and limit itself past
+// the functions that are watched for that.
 #include <errno.h>
 #include <sched.h>
 
@@ -12,7 +13,14 @@
 
 // Of prctl, whose header would declare the function with other parameters, and of seccomp, whose header is
 // the kernel's and not everywhere.
-enum { SET_SECCOMP = 22, SECCOMP_STRICT = 1, SET_TSC = 26, TSC_SIGSEGV = 2 };
+enum {
+    SET_SECCOMP = 22,
+    SECCOMP_STRICT = 1,
+    SET_TSC = 26,
+    TSC_SIGSEGV = 2,
+    SET_DISPATCH = 59,
+    DISPATCH_OFF = 0
+};
 enum { SET_MODE_STRICT = 0, SET_MODE_FILTER = 1 };
 
 static long call(long number, long a, long b, long c, long d, long e, long f) {
@@ -20,24 +28,63 @@ static long call(long number, long a, long b, long c, long d, long e, long f) {
     return with_errno(raw_syscall(number, a, b, c, d, e, f));
 }
 
-// Before the call that forbids. True if recorder_unseal() is to follow should the kernel refuse it.
-static bool prepare(bool forbids_counter) {
+// What holds the seal: a call under way that may forbid, a filter, which stays for ever, a thread whose system calls are
+// dispatched, until it turns that off.
+static _Atomic uint32_t holders;
+static __thread bool dispatched __attribute__((tls_model("initial-exec")));
+
+// Not for a child of vfork, which forbids them to itself.
+static bool hold(void) {
     int saved = errno;
-    bool sealed_now = false;
-    if (forbids_counter) recorder_give_up(HT_STOP_SANDBOX);
-    else sealed_now = recorder_seal();
+    bool holds = !recorder_is_borrowed();
+    if (holds) {
+        atomic_fetch_add(&holders, 1);
+        recorder_seal();
+    }
     errno = saved;
-    return sealed_now;
+    return holds;
+}
+
+static void let_go(void) {
+    int saved = errno;
+    if (atomic_fetch_sub(&holders, 1) == 1) recorder_unseal();
+    errno = saved;
+}
+
+// Before the call that forbids. True if let_go() is to follow should the kernel refuse it.
+static bool prepare(bool forbids_counter) {
+    if (!forbids_counter) return hold();
+    int saved = errno;
+    recorder_give_up(HT_STOP_SANDBOX);
+    errno = saved;
+    return false;
+}
+
+// In the kernel it is one thread's; to us it is as a filter that falls on all of them.
+static long set_dispatch(long a, long b, long c, long d) {
+    bool begins = a != DISPATCH_OFF && !dispatched && hold();
+    long result = call(SYS_prctl, SET_DISPATCH, a, b, c, d, 0);
+    bool ends = dispatched && a == DISPATCH_OFF && result >= 0;
+    if (begins) dispatched = result >= 0;
+    if (ends) dispatched = false;
+    if (ends || (begins && result < 0)) let_go();
+    return result;
+}
+
+// Is this one of the options that forbid?
+static bool is_forbidding(long option) {
+    return option == SET_SECCOMP || option == SET_TSC || option == SET_DISPATCH;
 }
 
 // Variadic both of them; in the calling conventions of x86_64 and aarch64 that makes no difference.
 EXPORT int wrap_prctl(int option, long a, long b, long c, long d) __asm__("prctl");
 int wrap_prctl(int option, long a, long b, long c, long d) {
+    if (option == SET_DISPATCH) return (int)set_dispatch(a, b, c, d);
     bool forbids_counter =
         (option == SET_SECCOMP && a == SECCOMP_STRICT) || (option == SET_TSC && a == TSC_SIGSEGV);
-    bool sealed_now = (option == SET_SECCOMP || forbids_counter) && prepare(forbids_counter);
+    bool held = (option == SET_SECCOMP || forbids_counter) && prepare(forbids_counter);
     int result = real.prctl ? real.prctl(option, a, b, c, d) : (int)call(SYS_prctl, option, a, b, c, d, 0);
-    if (result < 0 && sealed_now) recorder_unseal();
+    if (result < 0 && held) let_go();
     return result;
 }
 
@@ -76,9 +123,10 @@ long wrap_syscall(long number, long a, long b, long c, long d, long e, long f) {
     if (unlikely(wrap_is_limit(number))) return wrap_limit_by_number(number, a, b, c, d);
     if (unlikely(number == SYS_mq_notify && b)) wrap_before_notification();
     if (unlikely(wrap_is_watch(number))) log_stays_closed(number == SYS_fanotify_init);
+    if (unlikely(number == SYS_prctl && is_forbidding((int)a))) return wrap_prctl((int)a, b, c, d, e);
     if (likely(!strict && !filter)) return call(number, a, b, c, d, e, f);
-    bool sealed_now = prepare(strict);
+    bool held = prepare(strict);
     long result = call(number, a, b, c, d, e, f);
-    if (result < 0 && sealed_now) recorder_unseal();
+    if (result < 0 && held) let_go();
     return result;
 }

@@ -269,12 +269,12 @@ static void reserve_for_seal(struct recording *recording) {
     else log_shrink_mapping(recording, 0);
 }
 
-bool recorder_seal(void) {
-    if (recorder_sealed) return false;
+void recorder_seal(void) {
+    if (recorder_sealed) return;
     // What a start needs, in a forked child too, will be forbidden.
     if (epoch_now() == EPOCH_NONE) free(malloc(1));
     struct recording *recording = recorder_current();
-    if (recorder_is_borrowed()) return false;
+    if (recorder_is_borrowed()) return;
     uint32_t gate = self.gate;
     close_gate(&self, GATE_BUSY_SETUP, stack_pointer());
     if (recording && epoch_page.maps_log) reserve_for_seal(recording);
@@ -284,10 +284,10 @@ bool recorder_seal(void) {
     // that a handler of this thread interrupted does not end before the wait does.
     for (unsigned step = 0; step < SYS_WAIT_STEPS && callers; step++) sys_wait_step(step);
     set_gate(&self, gate);
-    return true;
 }
 
 void recorder_unseal(void) {
+    if (!recorder_sealed) return;
     struct recording *recording = recorder_current();
     if (recording && epoch_page.maps_log && epoch_now() != EPOCH_OFF) {
         log_extend_mapping(recording, recording->bytes_before_seal);

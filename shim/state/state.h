@@ -190,7 +190,7 @@ HIDDEN bool recorder_is_borrowed(void);
 
 // True once the program has forbidden itself system calls, which then would end it: no more of them.
 extern HIDDEN _Atomic bool recorder_sealed;
-HIDDEN bool recorder_seal(void);
+HIDDEN void recorder_seal(void);
 HIDDEN void recorder_unseal(void);
 // No recording any more in this process and its children.
 HIDDEN void recorder_give_up(enum ht_stop_reason reason);

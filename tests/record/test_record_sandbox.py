@@ -76,9 +76,9 @@ def test_folder_that_is_gone(tools: Tools, tmp_path: Path) -> None:
     compared.assert_whole(processes=2)
 
 
-@pytest.mark.parametrize("mode,status", quick(["opening_syscall", "strict_prctl", "all_threads", "no_counter"], [
+@pytest.mark.parametrize("mode,status", quick(["opening_syscall", "strict_prctl", "strict_number", "all_threads", "no_counter"], [
     ("opening_prctl", 90), ("opening_syscall", 91), ("strict_prctl", 92), ("strict_syscall", 93),
-    ("all_threads", 94), ("mode_strict", 95), ("no_counter", 96),
+    ("all_threads", 94), ("mode_strict", 95), ("no_counter", 96), ("strict_number", 97),
 ]))
 def test_seccomp(tools: Tools, tmp_path: Path, mode: str, status: int) -> None:
     """The kernel kills for the first unforeseen system call. The recorder makes none: it goes on
@@ -147,6 +147,17 @@ def test_filter_that_is_refused(tools: Tools, tmp_path: Path) -> None:
 def test_limit_under_a_filter(tools: Tools, tmp_path: Path) -> None:
     """The recorder calls nothing any more when the limit comes: it has given back its address space before."""
     compared = compare_mode(tools, tmp_path, "seal_early", "limits_sealed", status=117)
+    compared.assert_whole(processes=1)
+
+
+@pytest.mark.parametrize("how", [[], ["number"], ["filter"]], ids=["function", "number", "filter"])
+def test_system_calls_that_are_dispatched(tools: Tools, tmp_path: Path, how: list[str]) -> None:
+    """The program has those that do not come from the C library handed to a handler of its own, as Wine does; the recorder makes
+    none until it has that turned off, nor after that where a filter has come meanwhile."""
+    command = [tools.target("seal_early"), tmp_path / "tried", "dispatches", *how]
+    if run(command).returncode == 77:
+        pytest.skip("the kernel dispatches no system calls here")
+    compared = compare_mode(tools, tmp_path, "seal_early", "dispatches", *how, status=119)
     compared.assert_whole(processes=1)
 
 

@@ -1,5 +1,8 @@
 // Forbids itself system calls at moments that catch a recorder out: before the first allocation of a process,
 // or of a forked child, or where nothing is being recorded. Usage: seal_early COUNTS MODE [BY]
+#include <dlfcn.h>
+#include <link.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
@@ -115,6 +118,60 @@ static int limits_sealed(char *unused) {
     return 117;
 }
 
+// System calls from outside the C library are handed to a handler of the program's.
+static volatile sig_atomic_t handed_over;
+static void take_over(int number) {
+    (void)number;
+    handed_over++;
+}
+
+static int find_libc(struct dl_phdr_info *info, size_t bytes, void *context) {
+    uintptr_t *range = context, place = (uintptr_t)dlsym(RTLD_NEXT, "write");
+    (void)bytes;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        if (segment->p_type != PT_LOAD || place - info->dlpi_addr - segment->p_vaddr >= segment->p_memsz)
+            continue;
+        range[0] = info->dlpi_addr + segment->p_vaddr;
+        range[1] = segment->p_memsz;
+        return 1;
+    }
+    return 0;
+}
+
+static char blocks_others;
+static int dispatch(const uintptr_t *range, int by_number) {
+    enum { SET_DISPATCH = 59, ON = 1, BLOCK = 1 };
+    blocks_others = BLOCK;
+    long on = range != NULL, from = on ? (long)range[0] : 0, bytes = on ? (long)range[1] : 0;
+    char *selector = on ? &blocks_others : NULL;
+    return by_number ? (int)syscall(SYS_prctl, SET_DISPATCH, on, from, bytes, selector)
+                     : prctl(SET_DISPATCH, on, from, bytes, selector);
+}
+
+// With a filter that comes meanwhile and stays. Without one, all of it once more.
+static int dispatches(char *how) {
+    uintptr_t range[2] = {0, 0};
+    struct sigaction action = {.sa_handler = take_over};
+    struct rlimit limit = {1ul << 30, 1ul << 30};
+    int filters = how && !strcmp(how, "filter"), by_number = how && !strcmp(how, "number");
+    if (!dl_iterate_phdr(find_libc, range)) target_fail("no C library");
+    if (sigaction(SIGSYS, &action, NULL)) target_fail("no handler");
+    for (int i = 0; i < (filters ? 1 : 3); i++) {
+        tally_churn(SIZE_BEFORE, 1000);
+        if (dispatch(range, by_number)) return 77;
+        for (int k = 0; k < 100; k++) work(SIZE_AFTER);
+        if (setrlimit(RLIMIT_AS, &limit)) target_fail("the limit was not set");
+        if (filters) {
+            filter_upkeep(&filter);
+            filter_install_by_prctl(&filter);
+        }
+        if (dispatch(NULL, by_number)) return 1;
+        for (int k = 0; k < 100; k++) work(SIZE_CHILD);
+    }
+    return handed_over ? 1 : 119;
+}
+
 // A filter that the kernel refuses forbids nothing: as much is recorded as without it.
 static int is_refused(char *unused) {
     (void)unused;
@@ -134,6 +191,7 @@ int main(int argc, char **argv) {
                                                {"limits_idle", limits_idle},
                                                {"limits_sealed", limits_sealed},
                                                {"is_refused", is_refused},
+                                               {"dispatches", dispatches},
                                                {NULL, NULL}};
     return run_target_mode(modes, argc, argv);
 }

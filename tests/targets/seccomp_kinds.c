@@ -103,6 +103,17 @@ static int strict_by_syscall(char *unused) {
     return go_on(93);
 }
 
+static int strict_by_number(char *unused) {
+    (void)unused;
+    filter_strict(&filter);
+    prepare();
+    struct sock_fprog program = {filter.length, filter.code};
+    if (syscall(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+        syscall(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0))
+        target_fail("cannot install the filter");
+    return go_on(97);
+}
+
 static _Atomic int started, locked_in;
 
 static void *allocate_meanwhile(void *unused) {
@@ -165,10 +176,14 @@ static int mode_strict(char *unused) {
 }
 
 int main(int argc, char **argv) {
-    static const struct target_mode modes[] = {
-        {"opening_prctl", opening_by_prctl}, {"opening_syscall", opening_by_syscall},
-        {"strict_prctl", strict_by_prctl},   {"strict_syscall", strict_by_syscall},
-        {"all_threads", on_all_threads},     {"mode_strict", mode_strict},
-        {"no_counter", no_counter},          {NULL, NULL}};
+    static const struct target_mode modes[] = {{"opening_prctl", opening_by_prctl},
+                                               {"opening_syscall", opening_by_syscall},
+                                               {"strict_prctl", strict_by_prctl},
+                                               {"strict_syscall", strict_by_syscall},
+                                               {"strict_number", strict_by_number},
+                                               {"all_threads", on_all_threads},
+                                               {"mode_strict", mode_strict},
+                                               {"no_counter", no_counter},
+                                               {NULL, NULL}};
     return run_target_mode(modes, argc, argv);
 }
