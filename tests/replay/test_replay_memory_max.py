@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 import replay_traces
 from heaptape import read_results, write_report
-from heaptape.base.units import byte_count
 from heaptape.results.limits import limit_lines
 from tool_runner import Argument, Tools, clean_environment, run
 from virtual_machine import run_in_machine
