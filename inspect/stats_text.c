@@ -166,8 +166,8 @@ static void print_lifetimes(const struct trace_stats *stats) {
                  share(a, stats->short_lived, stats->lifetimes), STATS_SHORT_EVENTS);
     }
     fputs(stats->lifetimes ? "  " : "\n", stdout);
-    ht_print(stdout, "%s blocks, %s, live at the end\n",
-             ht_grouped(a, stats->live_objects), ht_bytes(b, (double)stats->live_bytes));
+    ht_print(stdout, "%s blocks, %s, live at the end\n", ht_grouped(a, stats->live_objects),
+             ht_bytes(b, (double)stats->live_bytes));
 }
 
 static const char *thread_label(char text[32], const struct trace_stats *stats, unsigned column) {

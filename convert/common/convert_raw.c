@@ -17,10 +17,11 @@ void convert_warn_about(const struct ht_raw_log *log) {
     char words[HT_STOP_TEXT_BYTES];
     const char *ignored = ht_raw_context(log, "ignored_settings");
     if (ignored)
-        ht_print(stderr,
-                 "heaptape convert: warning: %s: the recorder ignored settings of its environment whose values "
-                 "mean nothing: %s\n",
-                 log->path, ignored);
+        ht_print(
+            stderr,
+            "heaptape convert: warning: %s: the recorder ignored settings of its environment whose values "
+            "mean nothing: %s\n",
+            log->path, ignored);
     if (ht_stopped_early(&log->header))
         ht_print(stderr,
                  "heaptape convert: warning: %s: the recording stopped early (%s), and so does the trace\n",

@@ -320,7 +320,8 @@ static void judge_before(const struct steady_windows *windows, struct steady_str
 static void find_left_out(const struct steady_windows *windows, struct steady_stretch *stretch) {
     double highest = 0, expected = stretch->live.mean;
     for (size_t i = 0; i < stretch->end; i++) expected = fmax(expected, windows->list[i].live_bytes);
-    for (size_t i = stretch->end; i < windows->count; i++) highest = fmax(highest, windows->list[i].live_bytes);
+    for (size_t i = stretch->end; i < windows->count; i++)
+        highest = fmax(highest, windows->list[i].live_bytes);
     double passed_ns = (double)((windows->count - stretch->first) * windows->window_ns);
     if (stretch->grows) expected = fmax(expected, stretch->live.mean + stretch->live.step * passed_ns);
     if (highest > (1 + OTHER_PHASE) * expected) stretch->left_out_bytes = highest;

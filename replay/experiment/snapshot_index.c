@@ -78,8 +78,8 @@ static json_t *stretches_json(const struct ht_experiment *x, const struct ht_sna
 static uint32_t moment_of(const struct ht_snapshot_index *index, const struct ht_snapshot_head *head,
                           const json_t *all) {
     uint32_t number = 0;
-    while (number < index->moments && (index->moment[number].sample != head->sample ||
-                                       !json_is_null(json_array_get(all, number))))
+    while (number < index->moments &&
+           (index->moment[number].sample != head->sample || !json_is_null(json_array_get(all, number))))
         number++;
     return number;
 }

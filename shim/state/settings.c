@@ -116,7 +116,8 @@ static uint64_t number_in(const char *name, unsigned decimals) {
         uint64_t digit = (uint64_t)(*text - '0');
         if (*text == '.') in_fraction = true;
         else if (!in_fraction || decimals)
-            overflows |= __builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, digit, &value);
+            overflows |=
+                __builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, digit, &value);
         if (in_fraction && *text != '.' && decimals) decimals--;
     }
     for (; decimals; decimals--) overflows |= __builtin_mul_overflow(value, 10, &value);
