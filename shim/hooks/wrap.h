@@ -58,6 +58,13 @@ HIDDEN size_t wrap_put_resize_begin(struct thread_state *t, enum ht_function fun
 HIDDEN void wrap_put_resize_end(struct thread_state *t, void *old, void *block, size_t bytes,
                                 size_t large_bytes);
 
+// The program's system call as libc's syscall() makes it: by libc's code, which where calls are dispatched may be the only one
+// that is allowed any; with errno.
+static inline long call_by_number(long number, long a, long b, long c, long d, long e, long f) {
+    return real.syscall ? real.syscall(number, a, b, c, d, e, f)
+                        : with_errno(raw_syscall(number, a, b, c, d, e, f));
+}
+
 // Is this syscall() one that the hooks of limits handle? Then call the other.
 static inline bool wrap_is_limit(long number) {
 #ifdef SYS_setrlimit

@@ -1,7 +1,7 @@
 // Calls that make the kernel hold our reserved address space against the program: mlockall where little may
 // be locked, and a limit on address space that the program sets itself. Most of the reservation is given up
-// then, so that things go as they would have gone without us, also while nothing is recorded. What a child of vfork locks is its parent's
-// memory, too; its limits are its own.
+// then, also while nothing is recorded, so that things go as they would have gone without us. What a child of
+// vfork locks is its parent's memory, too; its limits are its own.
 #include <errno.h>
 
 #include "log_file.h"
@@ -45,14 +45,8 @@ static void heed_limit(pid_t pid) {
     if (limit != RLIM_INFINITY) give_up_space(limit / PART);
 }
 
-// By libc's code: where system calls are dispatched, that may be the only one which is allowed any.
-static long set(long number, long a, long b, long c, long d) {
-    return real.syscall ? real.syscall(number, a, b, c, d)
-                        : with_errno(raw_syscall(number, a, b, c, d, 0, 0));
-}
-
 static int set_limit(pid_t pid, int resource, const struct rlimit *limit, struct rlimit *old) {
-    int result = (int)set(SYS_prlimit64, pid, resource, (long)limit, (long)old);
+    int result = (int)call_by_number(SYS_prlimit64, pid, resource, (long)limit, (long)old, 0, 0);
     if (!result && resource == RLIMIT_AS && limit) heed_limit(pid);
     return result;
 }
@@ -60,7 +54,7 @@ static int set_limit(pid_t pid, int resource, const struct rlimit *limit, struct
 long wrap_limit_by_number(long number, long a, long b, long c, long d) {
     if (number == SYS_mlockall) return mlockall((int)a);
     bool of_process = number == SYS_prlimit64;
-    long result = set(number, a, b, c, d);
+    long result = call_by_number(number, a, b, c, d, 0, 0);
     if (!result && (int)(of_process ? b : a) == RLIMIT_AS && (of_process ? c : b))
         heed_limit(of_process ? (pid_t)a : 0);
     return result;

@@ -23,11 +23,6 @@ enum {
 };
 enum { SET_MODE_STRICT = 0, SET_MODE_FILTER = 1 };
 
-static long call(long number, long a, long b, long c, long d, long e, long f) {
-    if (real.syscall) return real.syscall(number, a, b, c, d, e, f);
-    return with_errno(raw_syscall(number, a, b, c, d, e, f));
-}
-
 // What holds the seal: a call under way that may forbid, a filter, which stays for ever, a thread whose system calls are
 // dispatched, until it turns that off.
 static _Atomic uint32_t holders;
@@ -63,7 +58,7 @@ static bool prepare(bool forbids_counter) {
 // In the kernel it is one thread's; to us it is as a filter that falls on all of them.
 static long set_dispatch(long a, long b, long c, long d) {
     bool begins = a != DISPATCH_OFF && !dispatched && hold();
-    long result = call(SYS_prctl, SET_DISPATCH, a, b, c, d, 0);
+    long result = call_by_number(SYS_prctl, SET_DISPATCH, a, b, c, d, 0);
     bool ends = dispatched && a == DISPATCH_OFF && result >= 0;
     if (begins) dispatched = result >= 0;
     if (ends) dispatched = false;
@@ -83,7 +78,8 @@ int wrap_prctl(int option, long a, long b, long c, long d) {
     bool forbids_counter =
         (option == SET_SECCOMP && a == SECCOMP_STRICT) || (option == SET_TSC && a == TSC_SIGSEGV);
     bool held = (option == SET_SECCOMP || forbids_counter) && prepare(forbids_counter);
-    int result = real.prctl ? real.prctl(option, a, b, c, d) : (int)call(SYS_prctl, option, a, b, c, d, 0);
+    int result =
+        real.prctl ? real.prctl(option, a, b, c, d) : (int)call_by_number(SYS_prctl, option, a, b, c, d, 0);
     if (result < 0 && held) let_go();
     return result;
 }
@@ -105,7 +101,7 @@ static uint64_t clone_flags(long number, long flags, long bytes) {
 
 static long fork_noticed(long number, long a, long b, long c, long d, long e) {
     recorder_before_fork();
-    long result = call(number, a, b, c, d, e, 0);
+    long result = call_by_number(number, a, b, c, d, e, 0);
     if (result == 0) recorder_in_forked_child();
     else recorder_after_fork();
     return result;
@@ -124,9 +120,9 @@ long wrap_syscall(long number, long a, long b, long c, long d, long e, long f) {
     if (unlikely(number == SYS_mq_notify && b)) wrap_before_notification();
     if (unlikely(wrap_is_watch(number))) log_stays_closed(number == SYS_fanotify_init);
     if (unlikely(number == SYS_prctl && is_forbidding((int)a))) return wrap_prctl((int)a, b, c, d, e);
-    if (likely(!strict && !filter)) return call(number, a, b, c, d, e, f);
+    if (likely(!strict && !filter)) return call_by_number(number, a, b, c, d, e, f);
     bool held = prepare(strict);
-    long result = call(number, a, b, c, d, e, f);
+    long result = call_by_number(number, a, b, c, d, e, f);
     if (result < 0 && held) let_go();
     return result;
 }
