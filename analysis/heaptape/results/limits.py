@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from ..base.units import byte_count, count, seconds
+from ..base.units import byte_count, count, decimal, seconds
 
 LIMIT = "limit"
 
@@ -28,9 +28,13 @@ def _found(steps: list[dict[str, object]], name: str) -> list[str]:
         return []
     lives = [_number(step, "memory_max_bytes") for step in steps if step.get("lives")]
     dies = [_number(step, "memory_max_bytes") for step in steps if not step.get("lives")]
-    # The two are half a per cent apart, which three digits do not show.
-    ends = [f"lives under a limit of {min(lives) / 1e6:,.2f} MB" if lives else "", f"dies under one of {max(dies) / 1e6:,.2f} MB" if dies else ""]
+    ends = [f"lives under a limit of {_size(min(lives))}" if lives else "", f"dies under one of {_size(max(dies))}" if dies else ""]
     return [f"{name} {' and '.join(filter(None, ends))} (by {steps[0].get('by')})."]
+
+
+def _size(limit_bytes: float) -> str:
+    """As replay prints it: the two that a search finds are half a per cent apart, which three digits do not show."""
+    return f"{decimal(limit_bytes / 1e3)} kB" if limit_bytes < 1e6 else f"{decimal(limit_bytes / 1e6)} MB"
 
 
 def _sentence(name: str, limit: dict[str, object]) -> str:
