@@ -118,9 +118,8 @@ static void say_stretch(const json_t *said, const struct options *options) {
     ht_print(out, "live at the end: %s; from what was recorded, between %s and %s can't be excluded\n",
              ht_bytes(live, figure(said, "live_to_bytes")), ht_bytes(low, figure(said, "live_to_low_bytes")),
              ht_bytes(high, figure(said, "live_to_high_bytes")));
-    if (figure(said, "left_out_live_peak_bytes") > 0)
-        ht_print(out, "what was recorded after %s is left out: live bytes reached %s there\n",
-                 extended_time(until, until_ns), ht_bytes(live, figure(said, "left_out_live_peak_bytes")));
+    char left_out[EXTENDED_LEFT_OUT_BYTES];
+    if (extended_left_out(said, left_out)) ht_print(out, "%s\n", left_out);
 }
 
 static int extend(const struct options *options, struct ht_trace_reader **reader, struct ht_error *error) {

@@ -38,15 +38,21 @@ static void add_doubt(const json_t *extended, char words[EXTENDED_WORDS_BYTES]) 
                  ht_figures(least, low / 1e6, 3), ht_figures(most, high / 1e6, 3));
 }
 
-// A peak that was recorded, and is not in the extension.
-static void add_left_out(const json_t *extended, char words[EXTENDED_WORDS_BYTES]) {
+bool extended_left_out(const json_t *extended, char words[EXTENDED_LEFT_OUT_BYTES]) {
     double left_out = json_number_value(json_object_get(extended, "left_out_live_peak_bytes"));
     char until[EXTENDED_TIME_BYTES], peak[32];
+    if (!(left_out > 0) || !time_of(extended, "until_ns", until)) return false;
+    snprintf(words, EXTENDED_LEFT_OUT_BYTES,
+             "what was recorded after %s is left out: live bytes reached %s MB there", until,
+             ht_figures(peak, left_out / 1e6, 3));
+    return true;
+}
+
+static void add_left_out(const json_t *extended, char words[EXTENDED_WORDS_BYTES]) {
+    char left_out[EXTENDED_LEFT_OUT_BYTES];
     size_t used = strlen(words);
-    if (left_out > 0 && time_of(extended, "until_ns", until))
-        snprintf(words + used, EXTENDED_WORDS_BYTES - used,
-                 "; what was recorded after %s is left out: live bytes reached %s MB there", until,
-                 ht_figures(peak, left_out / 1e6, 3));
+    if (extended_left_out(extended, left_out))
+        snprintf(words + used, EXTENDED_WORDS_BYTES - used, "; %s", left_out);
 }
 
 bool extended_words(const json_t *context, char words[EXTENDED_WORDS_BYTES]) {

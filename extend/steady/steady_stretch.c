@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "growth.h"
 #include "talk.h"
 
 enum {
@@ -272,7 +273,7 @@ static bool is_other_phase(const struct steady_windows *windows, struct steady_s
     double live = live_mean(windows, first, end);
     double passed_ns =
         (double)((first + end) - (stretch->first + stretch->end)) / 2 * (double)windows->window_ns;
-    double expected = stretch->live.mean + (stretch->grows ? stretch->live.step * passed_ns : 0);
+    double expected = growth_at(stretch, (first + end) * windows->window_ns / 2).bytes;
     double doubt = passed_ns * (stretch->live.high - stretch->live.low) / 2;
     bool other_rate = fabs(rate / stretch->calls_per_s - 1) > OTHER_PHASE;
     bool other_live = fabs(live - expected) > OTHER_PHASE * expected + fmin(doubt, OTHER_PHASE * expected);
@@ -318,12 +319,10 @@ static void judge_before(const struct steady_windows *windows, struct steady_str
 
 // A peak behind the stretch that is too short for another phase is not repeated, and in no result.
 static void find_left_out(const struct steady_windows *windows, struct steady_stretch *stretch) {
-    double highest = 0, expected = stretch->live.mean;
+    double highest = 0, expected = growth_at(stretch, windows->count * windows->window_ns).bytes;
     for (size_t i = 0; i < stretch->end; i++) expected = fmax(expected, windows->list[i].live_bytes);
     for (size_t i = stretch->end; i < windows->count; i++)
         highest = fmax(highest, windows->list[i].live_bytes);
-    double passed_ns = (double)((windows->count - stretch->first) * windows->window_ns);
-    if (stretch->grows) expected = fmax(expected, stretch->live.mean + stretch->live.step * passed_ns);
     if (highest > (1 + OTHER_PHASE) * expected) stretch->left_out_bytes = highest;
 }
 

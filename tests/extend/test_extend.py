@@ -202,9 +202,7 @@ def written(path: Path, held: int, size: int, made: float, freed: float, threads
         calls = sum(event.thread == number for event in events)
         rows.append((7 + number, first[number], 2 * round_ * MS, calls, 2 * round_ * MS + MS if ends else events[-1].time, int(ends), "job"))
     if peak_bytes:  # a second before the end, for a tenth
-        at = next(i for i, event in enumerate(events) if event.time >= 59_000 * MS)
-        time = events[at].time
-        events[at:at] = [Event(1, slot=slots, size=peak_bytes, time=time), Event(5, slot=slots, time=time + 100 * MS)]
+        events += [Event(1, slot=slots, size=peak_bytes, time=59_000 * MS), Event(5, slot=slots, time=59_100 * MS)]
         events.sort(key=lambda event: event.time)
     samples = [(exit_s * 1000 * MS, len(events), 1 << 20, 1 << 16, 0, 1)] if exit_s else []
     path.write_bytes(build(TraceSpec(events, threads=rows, samples=samples))[0])

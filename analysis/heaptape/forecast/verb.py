@@ -50,7 +50,7 @@ def _own_memory(said: dict[str, Any]) -> str:
     own = said.get("own_until_bytes")
     if own is None:
         return "The process has more: memory of its own, which was not measured."
-    return f"The process has more: {own / 1e6:.1f} MB of its own at {said['until_ns'] / 1e9:.0f} s (its data, stacks and mappings)."
+    return f"The process has more: as recorded, {own / 1e6:.1f} MB of its own at {said['until_ns'] / 1e9:.0f} s (its data, stacks and mappings)."
 
 
 def _as_json(said: dict[str, Any], forecasts: Forecasts, parts: int, scale: int) -> dict[str, Any]:
