@@ -212,7 +212,10 @@ def main() -> int:
     options = parser.parse_args()
     options.build = options.build.resolve()
     if options.keep:  # before an hour is recorded that could not be kept
-        options.keep.mkdir(parents=True, exist_ok=True)
+        try:
+            options.keep.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            parser.error(f"--keep: {error}")
     traces = dict(word.split("=", 1) for word in options.trace)
     names = list(traces) or chosen(parser, options.only, programs)
     pairs: list[Pair] = []
