@@ -17,17 +17,12 @@ static double bend_max(const struct steady_stretch *stretch) {
     return (differ + hypot(half_width(&stretch->early), half_width(&stretch->late))) / apart_ns;
 }
 
-// A line's value is known best in the middle of what it was put through: there it is the mean.
-static double middle_ns(const struct steady_stretch *stretch) {
-    return ((double)stretch->from_ns + (double)stretch->until_ns) / 2;
-}
-
 struct growth growth_at(const struct steady_stretch *stretch, uint64_t to_ns) {
-    double passed_ns = fmax((double)to_ns - middle_ns(stretch), 0), bend = bend_max(stretch);
+    double passed_ns = fmax((double)to_ns - steady_middle_ns(stretch), 0), bend = bend_max(stretch);
     double line = stretch->live.mean + stretch->live.step * passed_ns;
     double doubt = hypot(half_width(&stretch->live) * passed_ns, bend * passed_ns * passed_ns / 2);
     // A level stays, and its slope is not continued: the interval has room for both.
-    double bytes = stretch->grows ? line : stretch->live.mean;
+    double bytes = steady_live_at(stretch, to_ns);
     return (struct growth){.bytes = bytes,
                            .low_bytes = fmax(fmin(line - doubt, bytes), 0),
                            .high_bytes = fmax(line + doubt, bytes),
@@ -46,6 +41,6 @@ uint64_t growth_known_until_ns(const struct steady_stretch *stretch) {
         passed_ns = (grown + sqrt(grown * grown + 2 * bend * DOUBT_MAX * stretch->live.mean)) / bend;
     else if (growth_is_level_that_moves(stretch))
         passed_ns = MOVED_MAX * stretch->live.mean / fabs(stretch->live.step);
-    double until_ns = middle_ns(stretch) + passed_ns;
+    double until_ns = steady_middle_ns(stretch) + passed_ns;
     return until_ns < 9e18 ? (uint64_t)until_ns : UINT64_MAX;
 }

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "growth.h"
 #include "talk.h"
 
 enum {
@@ -271,9 +270,9 @@ static bool is_other_phase(const struct steady_windows *windows, struct steady_s
     double seconds = (double)((end - first) * windows->window_ns) / 1e9;
     double rate = calls_between(windows, first, end) / seconds;
     double live = live_mean(windows, first, end);
-    double passed_ns =
-        (double)((first + end) - (stretch->first + stretch->end)) / 2 * (double)windows->window_ns;
-    double expected = growth_at(stretch, (first + end) * windows->window_ns / 2).bytes;
+    uint64_t middle_ns = (first + end) * windows->window_ns / 2;
+    double passed_ns = (double)middle_ns - steady_middle_ns(stretch);
+    double expected = steady_live_at(stretch, middle_ns);
     double doubt = passed_ns * (stretch->live.high - stretch->live.low) / 2;
     bool other_rate = fabs(rate / stretch->calls_per_s - 1) > OTHER_PHASE;
     bool other_live = fabs(live - expected) > OTHER_PHASE * expected + fmin(doubt, OTHER_PHASE * expected);
@@ -319,7 +318,7 @@ static void judge_before(const struct steady_windows *windows, struct steady_str
 
 // A peak behind the stretch that is too short for another phase is not repeated, and in no result.
 static void find_left_out(const struct steady_windows *windows, struct steady_stretch *stretch) {
-    double highest = 0, expected = growth_at(stretch, windows->count * windows->window_ns).bytes;
+    double highest = 0, expected = steady_live_at(stretch, windows->count * windows->window_ns);
     for (size_t i = 0; i < stretch->end; i++) expected = fmax(expected, windows->list[i].live_bytes);
     for (size_t i = stretch->end; i < windows->count; i++)
         highest = fmax(highest, windows->list[i].live_bytes);

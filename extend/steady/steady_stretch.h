@@ -46,4 +46,15 @@ void steady_stretch_find(const struct steady_windows *windows, size_t from_windo
 void steady_stretch_judge(const struct steady_windows *windows, uint64_t from_ns, uint64_t until_ns,
                           struct steady_stretch *stretch);
 
+// A line's value is known best in the middle of what it was put through: there it is the mean.
+static inline double steady_middle_ns(const struct steady_stretch *stretch) {
+    return ((double)stretch->from_ns + (double)stretch->until_ns) / 2;
+}
+
+// Live bytes at a time after the stretch, if they go on: along its line where they grow, else as its mean.
+static inline double steady_live_at(const struct steady_stretch *stretch, uint64_t time_ns) {
+    double passed_ns = (double)time_ns - steady_middle_ns(stretch);
+    return stretch->live.mean + (stretch->grows && passed_ns > 0 ? stretch->live.step * passed_ns : 0);
+}
+
 #endif
