@@ -279,6 +279,7 @@ static void apply_sample(struct merge *m, const struct ht_raw_record *record) {
                                .own_rss_bytes = record->word[1],
                                .cpu_ns = record->word[2],
                                .own_fresh = record->word[3] != 0};
+    m->samples.many_threads = m->heap.threads_count > 1;
     sample_line_put(&m->samples, &(struct line_sample){.sample = sample,
                                                        .live_bytes = m->heap.live_bytes,
                                                        .allocated_bytes = m->heap.totals.allocated_bytes});

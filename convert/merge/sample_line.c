@@ -36,10 +36,13 @@ static double progress(const struct ht_sample *from, const struct ht_sample *to,
 }
 
 // How far RssAnon lies beyond what it was at both measurements: of a sample that no call of the malloc family
-// parts from one of them, that is the program's own.
-static double beyond(const struct ht_sample *from, const struct ht_sample *to, const struct ht_sample *at) {
+// parts from one of them, that is the program's own. Of several threads one may be in a call of free, which is recorded
+// before the memory goes: then no call may lie between all three.
+static double beyond(const struct ht_sample *from, const struct ht_sample *to, const struct ht_sample *at,
+                     bool many_threads) {
     uint64_t a = from->rss_anon_bytes, b = to->rss_anon_bytes, low = a < b ? a : b, high = a < b ? b : a;
     if (at->event != from->event && at->event != to->event) return 0;
+    if (many_threads && from->event != to->event) return 0;
     if (at->rss_anon_bytes > high) return (double)(at->rss_anon_bytes - high);
     return at->rss_anon_bytes < low ? -(double)(low - at->rss_anon_bytes) : 0;
 }
@@ -113,7 +116,7 @@ void sample_line_put(struct sample_line *line, const struct line_sample *put) {
     for (size_t i = 0; i < line->held_count && between; i++) {
         struct line_sample *held = &line->held[i];
         double own = (double)last->own_rss_bytes + progress(last, sample, &held->sample) * rise;
-        own += beyond(last, sample, &held->sample);
+        own += beyond(last, sample, &held->sample, line->many_threads);
         keep_within(&held->sample, own, bounds_between(&line->last_fresh, put, held));
     }
     write_held(line);

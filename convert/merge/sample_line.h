@@ -20,7 +20,7 @@ struct sample_line {
     struct ht_trace_writer *writer;  // NULL: only the totals are wanted
     struct merge_totals *totals;
     struct line_sample last_fresh;
-    bool any_fresh;
+    bool any_fresh, many_threads;
     uint64_t allocated_bytes;  // at the last sample of any kind
     size_t held_count;
     struct line_sample held[SAMPLES_HELD_MAX];  // since the last measurement

@@ -3,8 +3,9 @@
 #include <errno.h>
 #include <stdarg.h>
 
+#include "apart.h"
 #include "memory_sample.h"
-#include "own_memory.h"
+#include "own_ranges.h"
 #include "sys.h"
 #include "wrap.h"
 
@@ -109,10 +110,34 @@ void *map_64(void *hint, size_t bytes, int protection, int flags, int fd, off_t 
     return map(hint, bytes, protection, flags, fd, offset, __builtin_return_address(0));
 }
 
+// Another thread may get the same addresses before we are back, and may count own memory while the kernel is at it.
+static bool begin_unmap(uintptr_t start, size_t bytes) {
+    struct hold held;
+    int saved = errno;
+    sample(bytes);
+    bool holds = hold(&held), alone = apart_is_alone();
+    if (holds && alone) own_unmap(start, bytes);
+    else if (holds) own_unmap_begins(start, bytes, &self);
+    if (holds) let_go(&held);
+    errno = saved;
+    return holds && !alone;
+}
+
+static void end_unmap(void) {
+    struct hold held;
+    int saved = errno;
+    if (hold(&held)) {
+        own_unmap_ends(&self);
+        let_go(&held);
+    }
+    errno = saved;
+}
+
 EXPORT int munmap(void *at, size_t bytes) {
-    // Forgotten before it is gone: another thread may get the same addresses at once.
-    if (recorder_watches_maps(__builtin_return_address(0))) note_mapped((uintptr_t)at, bytes, false);
-    return real.munmap ? real.munmap(at, bytes) : (int)with_errno(sys_munmap(at, bytes));
+    bool begun = recorder_watches_maps(__builtin_return_address(0)) && begin_unmap((uintptr_t)at, bytes);
+    int status = real.munmap ? real.munmap(at, bytes) : (int)with_errno(sys_munmap(at, bytes));
+    if (begun) end_unmap();
+    return status;
 }
 
 EXPORT void *mremap(void *at, size_t old_bytes, size_t new_bytes, int flags, ...) {

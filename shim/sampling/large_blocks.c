@@ -1,7 +1,7 @@
 // The live blocks of 16 KiB and more: an open-addressing table under a spin lock, and a counting filter that
 // lets free() skip it. Such blocks are rare; the filter is one byte load on the fast path.
 #include "large_blocks.h"
-#include "own_memory.h"
+#include "own_ranges.h"
 #include "settings.h"
 #include "sys.h"
 

@@ -30,8 +30,12 @@ enum {
     GROWTH_COST_SHARE = 20,
     // RssAnon that grew by so much more than a page a fault shows that faults bring huge pages. Less may be the
     // lag of the kernel's counters.
-    HUGE_PAGES_SHOW_BYTES = 1 << 20
+    HUGE_PAGES_SHOW_BYTES = 1 << 20,
+    // So much more or less of RssAnon, and one part in SAMPLE_SHARE, is the same moment: the kernel's counters may lag by it.
+    MOVED_BYTES_MIN = 256 << 10
 };
+// A reading takes some 2 us.
+#define READING_STAMPS_MAX (STAMPS_PER_S / 20000)
 
 // How much is to be allocated until the next sample.
 static int64_t next_step(struct recording *recording, uint64_t anon) {
@@ -68,31 +72,67 @@ static void learn_fault_bytes(struct recording *recording, uint64_t faults, uint
     if (anon > most + HUGE_PAGES_SHOW_BYTES) recording->faults_are_huge = true;
 }
 
-static void put_sample(const struct sampling *of, uint64_t anon) {
+// RssAnon, and when it was so.
+struct reading {
+    uint64_t stamp, anon;
+};
+
+// Other threads change RssAnon: one that lost the processor between the reading and its stamp reads again.
+static struct reading read_anonymous(void) {
+    enum { TRIES_MAX = 4 };
+    struct reading reading;
+    uint64_t before, tries = 0;
+    do {
+        before = stamp_now();
+        reading.anon = rss_anonymous_bytes();
+        reading.stamp = stamp_now();
+    } while (reading.stamp - before > READING_STAMPS_MAX && ++tries < TRIES_MAX);
+    return reading;
+}
+
+// The program's own part of it, counted after it. Where other threads have changed RssAnon meanwhile, the count is of another
+// moment, mostly because this one lost the processor: it is taken once more, and else is not fresh.
+static uint64_t read_own(const struct sampling *of, struct reading *reading, bool *fresh) {
+    struct recording *recording = of->t->recording;
+    uint64_t own_rss = 0;
+    for (unsigned tries = 0; tries < 2; tries++) {
+        struct own_question question = {.stamp = of->stamp,
+                                        .anonymous_bytes = reading->anon,
+                                        .is_peak = reading->anon > recording->sample_peak_bytes,
+                                        .final = of->final};
+        own_rss = own_bytes(&question, fresh);
+        if (!*fresh || apart_is_alone()) return own_rss;
+        struct reading after = read_anonymous();
+        uint64_t low = after.anon < reading->anon ? after.anon : reading->anon;
+        if (after.anon + reading->anon - 2 * low <= MOVED_BYTES_MIN + low / SAMPLE_SHARE) return own_rss;
+        *reading = after;
+    }
+    *fresh = false;
+    return own_rss;
+}
+
+static void put_sample(const struct sampling *of, struct reading reading) {
     struct thread_state *t = of->t;
     struct recording *recording = t->recording;
     bool fresh;
     clock_note_pair(recording->header, &recording->pair_taken);
     // Without /proc there is no sample; 0 would be a wrong one.
-    if (anon) {
-        learn_fault_bytes(recording, of->faults, anon);
-        struct own_question question = {.stamp = of->stamp,
-                                        .anonymous_bytes = anon,
-                                        .is_peak = anon > recording->sample_peak_bytes,
-                                        .final = of->final};
-        uint64_t own_rss = own_bytes(&question, &fresh), ours = recorder_memory_bytes();
-        uint64_t word[5] = {of->stamp, anon > ours ? anon - ours : 0, own_rss, of->cpu_ns, fresh};
+    if (reading.anon) {
+        learn_fault_bytes(recording, of->faults, reading.anon);
+        uint64_t own_rss = read_own(of, &reading, &fresh), ours = recorder_memory_bytes();
+        uint64_t word[5] = {reading.stamp, reading.anon > ours ? reading.anon - ours : 0, own_rss, of->cpu_ns,
+                            fresh};
         if (room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_SAMPLE, word, 5);
     }
-    t->sample_budget_bytes = next_step(recording, anon);
-    recording->sample_last_bytes = anon;
+    t->sample_budget_bytes = next_step(recording, reading.anon);
+    recording->sample_last_bytes = reading.anon;
     if (of->faults != FAULTS_UNKNOWN) recording->sample_faults = of->faults - recording->log_faults;
-    if (anon > recording->sample_peak_bytes) recording->sample_peak_bytes = anon;
+    if (reading.anon > recording->sample_peak_bytes) recording->sample_peak_bytes = reading.anon;
 }
 
 static void sample_apart(void *argument) {
     const struct sampling *of = argument;
-    put_sample(of, rss_anonymous_bytes());
+    put_sample(of, read_anonymous());
     if (of->final) append_cost_measure(of->t->recording->header);
     else residency_probe(of->t, of->stamp);
 }
@@ -175,9 +215,9 @@ void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
 static void peak_apart(void *argument) {
     const struct sampling *of = argument;
     const struct recording *recording = of->t->recording;
-    uint64_t anon = rss_anonymous_bytes();
-    if (anon > recording->sample_peak_bytes + recording->sample_peak_bytes / SAMPLE_SHARE)
-        put_sample(of, anon);
+    struct reading reading = read_anonymous();
+    if (reading.anon > recording->sample_peak_bytes + recording->sample_peak_bytes / SAMPLE_SHARE)
+        put_sample(of, reading);
 }
 
 // The most that was ever resident, of files too; it never falls.

@@ -10,11 +10,8 @@
 #include "sys.h"
 
 enum {
-    RANGES_MAX = 4096,
-    STACKS_MAX = 4096,
     OBJECTS_MAX = 512,
     SEGMENTS_MAX = 16,
-    LOCK_TRIES_MAX = 1 << 14,
     // Counting the program's own pages may take at most one part in this many of the run. What was not used
     // may be used later, up to a limit, which is also what a run begins with. Counting what moves, which is its mappings
     // and stacks without its data, may take as much again. While the last whole count found nothing new in the rest
@@ -37,31 +34,14 @@ static const uint64_t ONE_BY_ONE_MAX = UINT64_C(16) << 30;
 // Where the kernel does not show its tables to the process any more, asking for each page takes a microsecond a MiB and more.
 static const uint64_t PRESENT_BYTES_MAX = UINT64_C(1) << 30;
 
-struct range {
-    uintptr_t start, end;
-};
-
-// What the hooks know. Reservations without access are in it, too: the kernel counts what of them is
-// resident.
-static struct {
-    atomic_flag lock;
-    struct range range[RANGES_MAX];  // the program's own mappings, sorted by address
-    size_t count;
-    uintptr_t stack_end[STACKS_MAX];  // of threads that are alive or were; sorted
-    size_t stacks;
-    bool overflowed;  // too many to follow: own memory is unknown
-} own = {.lock = ATOMIC_FLAG_INIT};
-
 // A measurement, one at a time, with copies of what the hooks know.
 static struct {
     atomic_flag taken;
     struct maps_file maps;
     struct page_counter pages;
-    struct range range[RANGES_MAX];
-    size_t ranges, next_range;
-    uintptr_t stack_end[STACKS_MAX];
-    size_t stacks, next_stack;
-    struct range stack[STACKS_MAX];  // where the last whole count found threads' stacks
+    struct own_ranges own;
+    size_t next_range, next_stack;
+    struct range stack[OWN_STACKS_MAX];  // where the last whole count found threads' stacks
     size_t found_stacks;
     size_t stacks_then;  // how many were noted at that time
     uint64_t bytes, counted_bytes;
@@ -78,125 +58,11 @@ static struct {
     bool any;                    // that has been counted
 } measured = {.taken = ATOMIC_FLAG_INIT, .maps = {.fd = -1}, .pages = {.fd = -1}};
 
-// The lock is held for a copy of the tables at most. A thread that still can't have it, because its holder
-// will never run again, does without: then own memory is unknown from here on.
-static bool lock(void) {
-    if (own.overflowed) return false;
-    for (unsigned tries = 0; atomic_flag_test_and_set_explicit(&own.lock, memory_order_acquire); tries++) {
-        if (tries == LOCK_TRIES_MAX) {
-            own.overflowed = true;
-            return false;
-        }
-        if (recorder_may_call()) {
-            sys_yield();
-            recorder_has_called();
-        }
-    }
-    return true;
-}
-static void unlock(void) { atomic_flag_clear_explicit(&own.lock, memory_order_release); }
-
 static uintptr_t page_down(uintptr_t address) { return address & ~(uintptr_t)(settings.page_bytes - 1); }
 static uintptr_t page_up(uintptr_t address) { return page_down(address + settings.page_bytes - 1); }
 
-// ---- what the hooks report ----
-
-// Index of the first range that ends after start.
-static size_t find(uintptr_t start) {
-    size_t low = 0, high = own.count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (own.range[middle].end > start) high = middle;
-        else low = middle + 1;
-    }
-    return low;
-}
-
-static void insert(size_t at, struct range range) {
-    if (own.count == RANGES_MAX) {
-        own.overflowed = true;
-        return;
-    }
-    memmove(&own.range[at + 1], &own.range[at], (own.count - at) * sizeof range);
-    own.range[at] = range;
-    own.count++;
-}
-
-// Cuts [start, end) out of the ranges.
-static void cut(uintptr_t start, uintptr_t end) {
-    size_t i = find(start);
-    while (i < own.count && own.range[i].start < end) {
-        struct range old = own.range[i];
-        if (old.start < start && old.end > end) {
-            own.range[i].end = start;
-            insert(i + 1, (struct range){end, old.end});
-            return;
-        }
-        if (old.start < start) {
-            own.range[i++].end = start;
-        } else if (old.end > end) {
-            own.range[i].start = end;
-            return;
-        } else {
-            memmove(&own.range[i], &own.range[i + 1], (--own.count - i) * sizeof old);
-        }
-    }
-}
-
-void own_map(uintptr_t start, size_t bytes) {
-    uintptr_t end = page_up(start + bytes);
-    if (!lock()) return;
-    cut(start, end);
-    size_t at = find(start);
-    // Neighbours grow together: page-wise mapping must not fill the table.
-    if (at > 0 && own.range[at - 1].end == start) own.range[at - 1].end = end;
-    else if (at < own.count && own.range[at].start == end) own.range[at].start = start;
-    else insert(at, (struct range){start, end});
-    unlock();
-}
-
-void own_unmap(uintptr_t start, size_t bytes) {
-    if (!lock()) return;
-    cut(start, page_up(start + bytes));
-    unlock();
-}
-
-bool own_has(uintptr_t address) {
-    if (!lock()) return false;
-    size_t at = find(address);
-    bool found = at < own.count && own.range[at].start <= address;
-    unlock();
-    return found;
-}
-
-// libc keeps what it knows of a thread, and its thread-local storage, at the end of the stack: on x86 the
-// former lies last, elsewhere the latter, which is mostly of less than a page.
-static uintptr_t end_of_stack(void) {
-    uintptr_t thread = (uintptr_t)__builtin_thread_pointer();
-#ifdef __x86_64__
-    return page_up(thread + 1);
-#else
-    return page_up(thread + 1) + settings.page_bytes;
-#endif
-}
-
-void own_note_stack(void) {
-    uintptr_t end = end_of_stack();
-    if (!lock()) return;
-    size_t at = own.stacks;
-    while (at > 0 && own.stack_end[at - 1] >= end) at--;
-    // A stack that an ended thread left is used again by the next.
-    bool known = at < own.stacks && own.stack_end[at] == end;
-    if (!known && own.stacks < STACKS_MAX) {
-        memmove(&own.stack_end[at + 1], &own.stack_end[at], (own.stacks - at) * sizeof end);
-        own.stack_end[at] = end;
-        own.stacks++;
-    }
-    unlock();
-}
-
 void own_after_fork(void) {
-    atomic_flag_clear(&own.lock);
+    own_ranges_after_fork();
     atomic_flag_clear(&measured.taken);
 }
 
@@ -253,11 +119,12 @@ static uintptr_t segment_end(uintptr_t object, uint64_t inode, uintptr_t file_en
 
 // The end of the thread's stack that fills the mapping from its start on; 0 if it is none.
 static uintptr_t stack_end_in(const struct mapping *mapping, const struct mapping *before) {
-    while (measured.next_stack < measured.stacks && measured.stack_end[measured.next_stack] <= mapping->start)
+    while (measured.next_stack < measured.own.stacks &&
+           measured.own.stack_end[measured.next_stack] <= mapping->start)
         measured.next_stack++;
     bool guarded = before->end == mapping->start && before->kind == MAPPING_ANONYMOUS && !before->readable;
-    if (!guarded || !mapping->writable || measured.next_stack == measured.stacks) return 0;
-    uintptr_t end = measured.stack_end[measured.next_stack];
+    if (!guarded || !mapping->writable || measured.next_stack == measured.own.stacks) return 0;
+    uintptr_t end = measured.own.stack_end[measured.next_stack];
     return end <= mapping->end ? end : 0;
 }
 
@@ -284,8 +151,8 @@ static void count_anonymous(const struct mapping *mapping, const struct mapping 
     // Where the kernel does not search, counting reserved address space would take too long.
     bool is_useful = mapping->readable || mapping->writable || measured.pages.searches;
     uint64_t bytes_before = measured.bytes;
-    for (; measured.next_range < measured.ranges; measured.next_range++) {
-        struct range range = measured.range[measured.next_range];
+    for (; measured.next_range < measured.own.mapped.count; measured.next_range++) {
+        struct range range = measured.own.mapped.range[measured.next_range];
         if (range.start >= mapping->end) break;
         uintptr_t start = range.start > at ? range.start : at;
         if (is_useful) count(start, range.end < mapping->end ? range.end : mapping->end, false);
@@ -312,12 +179,7 @@ static void count_mapping(const struct mapping *mapping, const struct mapping *b
 }
 
 static bool copy_tables(void) {
-    if (!lock()) return false;
-    measured.ranges = own.count;
-    memcpy(measured.range, own.range, own.count * sizeof *own.range);
-    measured.stacks = own.stacks;
-    memcpy(measured.stack_end, own.stack_end, own.stacks * sizeof *own.stack_end);
-    unlock();
+    if (!own_copy(&measured.own)) return false;
     measured.next_range = measured.next_stack = 0;
     measured.bytes = measured.counted_bytes = measured.moving_bytes = 0;
     measured.object_start = measured.object_inode = measured.data_end = 0;
@@ -329,7 +191,7 @@ static bool measure(void) {
     struct mapping mapping, before = {0};
     if (!copy_tables() || !pages_open(&measured.pages)) return false;
     measured.found_stacks = 0;
-    measured.stacks_then = measured.stacks;
+    measured.stacks_then = measured.own.stacks;
     if (!maps_open(&measured.maps)) {
         pages_close(&measured.pages);
         return false;
@@ -347,7 +209,8 @@ static bool measure(void) {
 
 static uint64_t ranges_bytes(void) {
     uint64_t bytes = 0;
-    for (size_t i = 0; i < measured.ranges; i++) bytes += measured.range[i].end - measured.range[i].start;
+    for (size_t i = 0; i < measured.own.mapped.count; i++)
+        bytes += measured.own.mapped.range[i].end - measured.own.mapped.range[i].start;
     return bytes;
 }
 
@@ -356,15 +219,16 @@ static uint64_t ranges_bytes(void) {
 // the last whole count found them. Only where the kernel searches: else the time depends on the address space.
 static bool measure_moving(void) {
     if (!measured.pages.searches || !copy_tables()) return false;
-    if (!measured.ranges && !measured.found_stacks && !recorder_memory_is_counted()) return !recorder_sealed;
+    if (!measured.own.mapped.count && !measured.found_stacks && !recorder_memory_is_counted())
+        return !recorder_sealed;
     if (!pages_open(&measured.pages) && ranges_bytes() > PRESENT_BYTES_MAX) return false;
     size_t range = 0, stack = 0;
     uintptr_t counted_to = 0;  // a program may map a stack for itself: it is in both tables
-    while ((range < measured.ranges || stack < measured.found_stacks) && !recorder_sealed) {
-        bool is_stack =
-            range == measured.ranges ||
-            (stack < measured.found_stacks && measured.stack[stack].start < measured.range[range].start);
-        struct range next = is_stack ? measured.stack[stack++] : measured.range[range++];
+    while ((range < measured.own.mapped.count || stack < measured.found_stacks) && !recorder_sealed) {
+        bool is_stack = range == measured.own.mapped.count ||
+                        (stack < measured.found_stacks &&
+                         measured.stack[stack].start < measured.own.mapped.range[range].start);
+        struct range next = is_stack ? measured.stack[stack++] : measured.own.mapped.range[range++];
         count(next.start > counted_to ? next.start : counted_to, next.end, false);
         if (next.end > counted_to) counted_to = next.end;
     }
@@ -396,7 +260,7 @@ static bool is_time(uint64_t stamp, uint64_t anonymous_bytes) {
 static void earn_credit(uint64_t stamp) {
     int64_t passed = (int64_t)(stamp - measured.asked_stamp), most = (int64_t)CREDIT_STAMPS_MAX;
     measured.asked_stamp = stamp;
-    bool is_still = measured.elsewhere_is_still && own.stacks == measured.stacks_then;
+    bool is_still = measured.elsewhere_is_still && own_stacks() == measured.stacks_then;
     measured.credit_stamps += passed / (is_still ? STILL_COST_SHARE : OWN_COST_SHARE);
     measured.moving_credit_stamps += passed / OWN_COST_SHARE;
     if (measured.credit_stamps > most) measured.credit_stamps = most;
@@ -436,12 +300,12 @@ static bool measure_in_between(bool is_peak) {
     measured.last_bytes = measured.last_elsewhere_bytes + measured.moving_bytes;
     measured.moving_cost_stamps = stamps_since(started_ns);
     if (paid) measured.moving_credit_stamps -= measured.moving_cost_stamps;
-    return measured.stacks == measured.stacks_then;
+    return measured.own.stacks == measured.stacks_then;
 }
 
 uint64_t own_bytes(const struct own_question *question, bool *fresh) {
     *fresh = false;
-    if (own.overflowed || atomic_flag_test_and_set(&measured.taken))  // another thread is at it
+    if (!own_is_known() || atomic_flag_test_and_set(&measured.taken))  // another thread is at it
         return measured.last_bytes;
     earn_credit(question->stamp);
     if (question->final || is_time(question->stamp, question->anonymous_bytes))

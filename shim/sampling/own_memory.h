@@ -3,16 +3,12 @@
 #ifndef HEAPTAPE_OWN_MEMORY_H
 #define HEAPTAPE_OWN_MEMORY_H
 
+#include "own_ranges.h"
 #include "state.h"
 
 // Once, before the program's first allocation.
 HIDDEN void own_start(void);
 HIDDEN void own_after_fork(void);
-HIDDEN void own_map(uintptr_t start, size_t bytes);
-HIDDEN void own_unmap(uintptr_t start, size_t bytes);
-HIDDEN bool own_has(uintptr_t address);
-// The calling thread's stack, which libc mapped for it.
-HIDDEN void own_note_stack(void);
 // A sample that asks: RssAnon, whether that is more than ever before, and whether it is the last sample.
 struct own_question {
     uint64_t stamp, anonymous_bytes;

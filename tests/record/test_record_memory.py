@@ -89,6 +89,28 @@ def check_in_sandbox(tools: Tools, tmp_path: Path, sandbox: str, kind: str) -> N
     assert HEAP_BYTES <= heap < HEAP_BYTES + SLACK_BYTES
 
 
+def test_threads_that_lose_the_processor(tools: Tools, tmp_path: Path) -> None:
+    """A sample is of the moment at which RssAnon was read: what other threads fill before that is the heap's."""
+    recording = tools.preload([tools.target("shared_processors"), tmp_path / "counts", "heap"], tmp_path / "logs")
+    info = tools.convert_clean(recording.logs[-1], tmp_path / "t.bin")
+    assert info["recorded_heap_rss_peak_bytes"] > 20 << 20
+    assert info["recorded_own_peak_bytes"] < 2 << 20
+
+
+def test_own_memory_of_threads_that_lose_the_processor(tools: Tools, tmp_path: Path) -> None:
+    """It is counted at the moment at which RssAnon is read, with what the kernel is about to unmap, or it is not fresh."""
+    if not searches_page_tables():
+        pytest.skip("the kernel can't search page tables")
+    recording = tools.preload([tools.target("shared_processors"), tmp_path / "counts", "maps"], tmp_path / "logs")
+    tools.convert_clean(recording.logs[-1], tmp_path / "t.bin")
+    with read_trace(tmp_path / "t.bin") as trace:
+        samples = trace.samples
+    heap = samples["heap_rss_bytes"][samples["own_fresh"] & (samples["event"] >= 20_000)]
+    assert len(heap) > 20
+    off = (heap - heap.iloc[-1]).abs()  # at the end there is nothing else
+    assert (off < 1 << 20).mean() > 0.75, off.describe()
+
+
 def test_block_that_no_allocation_follows_is_in_the_peak(tools: Tools, tmp_path: Path) -> None:
     whole, heap = memory_of(tools, tools.preload(command_of(tools, "late_block"), tmp_path / "logs"), tmp_path)
     assert HEAP_BYTES + BLOCK_BYTES <= heap < HEAP_BYTES + BLOCK_BYTES + SLACK_BYTES

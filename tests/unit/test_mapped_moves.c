@@ -1,10 +1,11 @@
-// What the shim notes of mremap: the old addresses are forgotten before the kernel gives them away.
+// What the shim notes of mremap and munmap: the old addresses are forgotten before the kernel gives them away.
 #include "unit_support.h"
 
 #include <sys/mman.h>
 
+#include "apart.h"
 #include "memory_sample.h"
-#include "own_memory.h"
+#include "own_ranges.h"
 #include "real.h"
 
 // What wrap_maps.c asks of the rest of the shim. Own memory is one bit for each page of a small space.
@@ -42,6 +43,18 @@ static void note(uintptr_t start, size_t bytes, bool value) {
 void own_map(uintptr_t start, size_t bytes) { note(start, bytes, true); }
 void own_unmap(uintptr_t start, size_t bytes) { note(start, bytes, false); }
 bool own_has(uintptr_t address) { return *page_at(address); }
+static volatile bool alone;
+static volatile size_t leaving_bytes;
+bool apart_is_alone(void) { return alone; }
+void own_unmap_begins(uintptr_t start, size_t bytes, const void *who) {
+    assert_ptr_equal(who, &self);
+    note(start, bytes, false);
+    leaving_bytes = bytes;
+}
+void own_unmap_ends(const void *who) {
+    assert_ptr_equal(who, &self);
+    leaving_bytes = 0;
+}
 void memory_sample(struct thread_state *t, uint64_t stamp, bool final) { (void)t, (void)stamp, (void) final; }
 
 // The kernel's part: where the memory went, and how much was still noted by then.
@@ -51,6 +64,14 @@ static void *move(void *at, size_t old_bytes, size_t new_bytes, int flags, ...) 
     (void)at, (void)old_bytes, (void)new_bytes, (void)flags;
     owned_meanwhile = owned();
     return result;
+}
+
+static volatile size_t leaving_meanwhile_bytes;
+static int unmap(void *at, size_t bytes) {
+    (void)at, (void)bytes;
+    owned_meanwhile = owned();
+    leaving_meanwhile_bytes = leaving_bytes;
+    return 0;
 }
 
 static void *place(unsigned page) { return (void *)(uintptr_t)(BASE + page * PAGE); }
@@ -66,6 +87,7 @@ static void remap(unsigned from, unsigned pages, unsigned to, unsigned new_pages
 static int begin(void **state) {
     (void)state;
     real.mremap = move;
+    real.munmap = unmap;
     for (unsigned i = 0; i < PAGES; i++) own[i] = false;
     return 0;
 }
@@ -107,10 +129,31 @@ static void what_comes_to_lie_on_own_memory_is_not(void **state) {
     assert_true(own[10] && own[13]);
 }
 
+static void unmap_four_pages(bool is_alone) {
+    set(BASE, 6 * PAGE, true);
+    alone = is_alone;
+    watched = true;
+    assert_int_equal(munmap(place(0), 4 * PAGE), 0);
+    watched = false;
+    assert_int_equal(owned_meanwhile, 2);
+    assert_int_equal(owned(), 2);
+    assert_int_equal(leaving_bytes, 0);
+}
+
+static void what_is_being_unmapped_is_known(void **state) {
+    (void)state;
+    unmap_four_pages(false);
+    assert_int_equal(leaving_meanwhile_bytes, 4 * PAGE);
+    // Nobody else could ask.
+    unmap_four_pages(true);
+    assert_int_equal(leaving_meanwhile_bytes, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup(own_memory_is_forgotten_first, begin),
                                        cmocka_unit_test_setup(a_move_that_fails_changes_nothing, begin),
                                        cmocka_unit_test_setup(what_stays_mapped_stays_own, begin),
-                                       cmocka_unit_test_setup(what_comes_to_lie_on_own_memory_is_not, begin)};
+                                       cmocka_unit_test_setup(what_comes_to_lie_on_own_memory_is_not, begin),
+                                       cmocka_unit_test_setup(what_is_being_unmapped_is_known, begin)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,200 @@
+#include "own_ranges.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "settings.h"
+#include "state.h"
+#include "sys.h"
+
+enum {
+    LOCK_TRIES_MAX = 1 << 14,
+    // Of threads that unmap at the same time.
+    LEAVING_MAX = 64
+};
+
+static struct {
+    atomic_flag lock;
+    struct own_ranges known;
+    struct {
+        const void *who;
+        struct range range;
+    } leaving[LEAVING_MAX];  // what is being unmapped
+    size_t leaving_count;
+    bool overflowed;  // too many to follow: own memory is unknown
+} own = {.lock = ATOMIC_FLAG_INIT};
+
+// The lock is held for a copy of the tables at most. A thread that still can't have it, because its holder
+// will never run again, does without: then own memory is unknown from here on.
+static bool lock(void) {
+    if (own.overflowed) return false;
+    for (unsigned tries = 0; atomic_flag_test_and_set_explicit(&own.lock, memory_order_acquire); tries++) {
+        if (tries == LOCK_TRIES_MAX) {
+            own.overflowed = true;
+            return false;
+        }
+        if (recorder_may_call()) {
+            sys_yield();
+            recorder_has_called();
+        }
+    }
+    return true;
+}
+static void unlock(void) { atomic_flag_clear_explicit(&own.lock, memory_order_release); }
+
+static uintptr_t page_up(uintptr_t address) {
+    return (address + settings.page_bytes - 1) & ~(uintptr_t)(settings.page_bytes - 1);
+}
+
+// ---- a table ----
+
+// Index of the first range that ends after start.
+static size_t find(const struct range_table *table, uintptr_t start) {
+    size_t low = 0, high = table->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (table->range[middle].end > start) high = middle;
+        else low = middle + 1;
+    }
+    return low;
+}
+
+static void insert(struct range_table *table, size_t at, struct range range) {
+    if (table->count == OWN_RANGES_MAX) {
+        own.overflowed = true;
+        return;
+    }
+    memmove(&table->range[at + 1], &table->range[at], (table->count - at) * sizeof range);
+    table->range[at] = range;
+    table->count++;
+}
+
+static void cut(struct range_table *table, uintptr_t start, uintptr_t end) {
+    size_t i = find(table, start);
+    while (i < table->count && table->range[i].start < end) {
+        struct range old = table->range[i];
+        if (old.start < start && old.end > end) {
+            table->range[i].end = start;
+            insert(table, i + 1, (struct range){end, old.end});
+            return;
+        }
+        if (old.start < start) {
+            table->range[i++].end = start;
+        } else if (old.end > end) {
+            table->range[i].start = end;
+            return;
+        } else {
+            memmove(&table->range[i], &table->range[i + 1], (--table->count - i) * sizeof old);
+        }
+    }
+}
+
+// Neighbours grow together: page-wise mapping must not fill the table.
+static void add(struct range_table *table, uintptr_t start, uintptr_t end) {
+    cut(table, start, end);
+    size_t at = find(table, start);
+    if (at > 0 && table->range[at - 1].end == start) table->range[at - 1].end = end;
+    else if (at < table->count && table->range[at].start == end) table->range[at].start = start;
+    else insert(table, at, (struct range){start, end});
+}
+
+// ---- what the hooks report ----
+
+void own_map(uintptr_t start, size_t bytes) {
+    if (!lock()) return;
+    add(&own.known.mapped, start, page_up(start + bytes));
+    unlock();
+}
+
+void own_unmap(uintptr_t start, size_t bytes) {
+    if (!lock()) return;
+    cut(&own.known.mapped, start, page_up(start + bytes));
+    unlock();
+}
+
+static void forget_leaving(const void *who) {
+    for (size_t i = 0; i < own.leaving_count;)
+        if (own.leaving[i].who == who) own.leaving[i] = own.leaving[--own.leaving_count];
+        else i++;
+}
+
+void own_unmap_begins(uintptr_t start, size_t bytes, const void *who) {
+    uintptr_t end = page_up(start + bytes);
+    if (!lock()) return;
+    const struct range_table *table = &own.known.mapped;
+    for (size_t i = find(table, start); i < table->count && table->range[i].start < end; i++) {
+        struct range range = table->range[i];
+        if (own.leaving_count == LEAVING_MAX) break;
+        own.leaving[own.leaving_count].who = who;
+        own.leaving[own.leaving_count++].range =
+            (struct range){range.start > start ? range.start : start, range.end < end ? range.end : end};
+    }
+    cut(&own.known.mapped, start, end);
+    unlock();
+}
+
+void own_unmap_ends(const void *who) {
+    if (!lock()) return;
+    forget_leaving(who);
+    unlock();
+}
+
+bool own_has(uintptr_t address) {
+    if (!lock()) return false;
+    const struct range_table *table = &own.known.mapped;
+    size_t at = find(table, address);
+    bool found = at < table->count && table->range[at].start <= address;
+    unlock();
+    return found;
+}
+
+// libc keeps what it knows of a thread, and its thread-local storage, at the end of the stack: on x86 the
+// former lies last, elsewhere the latter, which is mostly of less than a page.
+static uintptr_t end_of_stack(void) {
+    uintptr_t thread = (uintptr_t)__builtin_thread_pointer();
+#ifdef __x86_64__
+    return page_up(thread + 1);
+#else
+    return page_up(thread + 1) + settings.page_bytes;
+#endif
+}
+
+void own_note_stack(void) {
+    uintptr_t end = end_of_stack();
+    if (!lock()) return;
+    struct own_ranges *known = &own.known;
+    size_t at = known->stacks;
+    while (at > 0 && known->stack_end[at - 1] >= end) at--;
+    // A stack that an ended thread left is used again by the next.
+    bool is_known = at < known->stacks && known->stack_end[at] == end;
+    if (!is_known && known->stacks < OWN_STACKS_MAX) {
+        memmove(&known->stack_end[at + 1], &known->stack_end[at], (known->stacks - at) * sizeof end);
+        known->stack_end[at] = end;
+        known->stacks++;
+    }
+    unlock();
+}
+
+// ---- for a count ----
+
+bool own_copy(struct own_ranges *to) {
+    if (!lock()) return false;
+    memcpy(to->mapped.range, own.known.mapped.range, own.known.mapped.count * sizeof *to->mapped.range);
+    to->mapped.count = own.known.mapped.count;
+    memcpy(to->stack_end, own.known.stack_end, own.known.stacks * sizeof *to->stack_end);
+    to->stacks = own.known.stacks;
+    // Its addresses may be another thread's again.
+    for (size_t i = 0; i < own.leaving_count; i++)
+        add(&to->mapped, own.leaving[i].range.start, own.leaving[i].range.end);
+    unlock();
+    return !own.overflowed;
+}
+
+bool own_is_known(void) { return !own.overflowed; }
+size_t own_stacks(void) { return own.known.stacks; }
+
+// The thread that unmapped is the parent's.
+void own_ranges_after_fork(void) {
+    atomic_flag_clear(&own.lock);
+    own.leaving_count = 0;
+}
