@@ -244,16 +244,17 @@ def _accounts(not_resident_bytes: int = 0, **bytes_: int) -> Accounts:
 
 
 @pytest.mark.parametrize(("accounts", "verdict"), [
-    (_accounts(), "none"), (_accounts(live=90, holes=10), "growth"), (_accounts(live=50, holes=30, rounding=20), "fragmentation"),
+    (_accounts(), "none"), (_accounts(live=90, holes=10), "live"), (_accounts(live=50, holes=30, rounding=20), "fragmentation"),
     (_accounts(live=50, free_pages=900, not_resident_bytes=60), "retention"), (_accounts(live=50, free_pages=90, not_resident_bytes=100), "untouched")])
 def test_verdicts(accounts: Accounts, verdict: str) -> None:
-    assert verdict_of(accounts) == verdict
+    assert verdict_of(accounts, live_rises=False) == verdict
+    assert verdict_of(accounts, live_rises=True) == ("growth" if verdict == "live" else verdict)
 
 
 def _said(accounts: Accounts, *holders: Holder) -> list[str]:
     curve = pd.DataFrame({"time_ns": [0, 1], "live_bytes": 1, "rss_bytes": 1})
     snapshot = replace(_snapshot([], []), allocator={"name": "x", "version": ""}, why="time", time_ns=250_000_000)
-    return text_of(Answer("t", snapshot, 4_000_000_000, accounts, verdict_of(accounts), trend_of(curve), list(holders), {3: "a\x1b"}, None,
+    return text_of(Answer("t", snapshot, 4_000_000_000, accounts, verdict_of(accounts, live_rises=False), trend_of(curve), list(holders), {3: "a\x1b"}, None,
                           SharedLines(2, 1, 2)))
 
 

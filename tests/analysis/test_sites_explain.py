@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
+from random import Random
 
 import naive_writer
 import pandas as pd
@@ -45,10 +47,10 @@ def test_the_culprits_are_named(tmp_path: Path) -> None:
     assert site_rows(found, 2530)[1:] == [["2.50 kB", "99 %", "5", "50.0 B", "xmalloc (util.c:7) ← pin (job.c:2)"],
                                           ["30.0 B", "1.2 %", "300", "3.00 kB", "xmalloc (util.c:7) ← leak (job.c:3)"]]
     assert site_sentences(found) == [
-        "Growth: xmalloc (util.c:7) ← leak (job.c:3) allocates along the whole trace and keeps 15.0 kB in 300 blocks until the end.",
+        "Growth: xmalloc (util.c:7) ← leak (job.c:3) keeps ever more: 15.0 kB in 300 blocks at the end, 7.50 kB in the middle of the trace.",
         "Churn: xmalloc (util.c:7) ← churn (job.c:4) makes 305 of the calls (50 %), of blocks that live for 19.7 ns."]
     shown = sites_object(found)
-    assert shown and [frame["function"] for frame in shown["leak"]["frames"]] == ["xmalloc", "leak"] and shown["churn"]["calls"] == 305
+    assert shown and [frame["function"] for frame in shown["growing"][0]["frames"]] == ["xmalloc", "leak"] and shown["churn"]["calls"] == 305
 
 
 @pytest.mark.parametrize(("births", "named"), [([150], False), ([*range(100, 130)], False), ([*range(50, 60), *range(200, 210)], False),
@@ -62,8 +64,57 @@ def test_a_burst_is_no_leak(tmp_path: Path, births: list[int], named: bool) -> N
     (tmp_path / "t.bin").write_bytes(naive_writer.build(TraceSpec(events, sites=sites_of(STACKS), block=128))[0])
     with read_trace(tmp_path / "t.bin") as trace:
         found = call_sites(trace, births_of(trace, trace.records, pd.Series([1]).to_numpy()).assign(slot=[1], requested_bytes=10, holes_bytes=[0.0]))
-    assert found and bool(found.leak) == named
-    assert any("leak (job.c:3) allocates" in line for line in site_sentences(found)) == named
+    assert found and bool(found.growing) == named
+    assert any("leak (job.c:3) keeps" in line for line in site_sentences(found)) == named
+
+
+def _cache(blocks: int, number: int, random: Random) -> int:
+    """The place of the entry that the next one takes, after so many."""
+    return number if number < blocks else random.randrange(blocks)
+
+
+@pytest.mark.parametrize(("kind", "named"), [
+    ("leak beside a full cache", ["leak"]), ("two leaks", ["pin", "leak"]), ("one in 20 leaks", ["leak"]), ("a backlog that grows", ["leak"]),
+    ("full cache", []), ("cache that fills at 80 %", []), ("sessions", []), ("load, then a leak", ["leak"])])
+def test_what_grows_is_told_from_what_is_full(tmp_path: Path, kind: str, named: list[str]) -> None:
+    """The largest site may be a bounded cache; the one that leaks may free most of its blocks, or all but the last."""
+    random, events, slots = Random(kind), list[Event](), count(10)
+    live: dict[str, dict[int, int]] = {"load": {}, "pin": {}, "leak": {}}
+    site = {"load": 1, "pin": 2, "leak": 3}
+
+    def put(name: str, place: int, size: int) -> None:
+        drop(name, place)
+        live[name][place] = next(slots)
+        events.append(Event(MALLOC, 0, 0, len(events), live[name][place], size, site=site[name]))
+
+    def drop(name: str, place: int) -> None:
+        if place in live[name]:
+            events.append(Event(FREE, 0, 0, len(events), live[name].pop(place)))
+
+    for number in range(4000):
+        if kind in ("leak beside a full cache", "full cache"):
+            put("load", _cache(300, number, random), 4000)
+        if kind == "cache that fills at 80 %":
+            put("leak", _cache(3200, number, random), 400)
+        if kind == "two leaks":
+            put("pin", number, 300)
+        if kind == "load, then a leak" and not number:
+            for place in range(2000):
+                put("leak", -place - 1, 400)
+        if kind == "sessions":
+            put("leak", random.randrange(300), random.randrange(1000, 9000))
+        elif kind == "a backlog that grows":
+            put("leak", number, 100)
+            if number % 10:
+                drop("leak", min(live["leak"]))
+        elif kind not in ("full cache", "cache that fills at 80 %"):
+            put("leak", number, 100)
+            if kind == "one in 20 leaks" and number % 20:
+                drop("leak", number)
+    (tmp_path / "t.bin").write_bytes(naive_writer.build(TraceSpec(events, sites=sites_of(STACKS), block=4096))[0])
+    with read_trace(tmp_path / "t.bin") as trace:
+        found = call_sites(trace, births_of(trace, trace.records, pd.Series([10]).to_numpy()).assign(slot=[10], requested_bytes=10, holes_bytes=[0.0]))
+    assert found and [one.place[1].function for one in found.growing] == named
 
 
 def test_calls_that_leave_no_block_are_no_churn(tmp_path: Path) -> None:
@@ -100,4 +151,4 @@ def test_recorded_call_sites_reach_the_answer(tools: Tools, tmp_path: Path, kind
     found = json.loads(run(tools.heaptape, "explain", "--json", "--budget", "0", "--at", "end", "--alloc", "glibc", "t.bin"))["call_sites"]
     worst = found["holders"][0]
     assert worst["frames"][0]["module"].endswith("planted_heaps") and worst["blocks"] > 5000
-    assert bool(found["leak"]) == (kind == "leak")
+    assert bool(found["growing"]) == (kind == "leak")

@@ -36,9 +36,9 @@ def _asked(found: SnapshotFile, at: str) -> Snapshot:
     return replace(before[-1], why="time")
 
 
-def _mean(along: pd.DataFrame) -> list[Moment]:
+def _mean(along: pd.DataFrame, live_rises: bool) -> list[Moment]:
     mean = mean_of(along)
-    return [] if mean is None else [Moment("mean", None, mean, verdict_of(mean))]
+    return [] if mean is None else [Moment("mean", None, mean, verdict_of(mean, live_rises))]
 
 
 def _names(trace: Trace) -> dict[int, str]:
@@ -66,11 +66,13 @@ def answer_of(found: SnapshotFile, at: str, trace: Trace | None, cells_max: int)
     blocks = None if births is None else pd.concat([accounts.blocks, births], axis=1)
     holders = [] if blocks is None else find_holders(blocks, snapshot.time_ns)
     lines = None if blocks is None else shared_lines(blocks)
-    moments = [Moment(of.why, of.time_ns, Sums(one.bytes, one.rss_bytes, one.not_resident_bytes), verdict_of(one))
+    trend = trend_of(found.curve)
+    moments = [Moment(of.why, of.time_ns, Sums(one.bytes, one.rss_bytes, one.not_resident_bytes), verdict_of(one, trend.live_rises))
                for one, of in zip(each, found.snapshots, strict=True)]
     along = accounts_along(found)
-    return Answer(str(trace.path if trace else found.trace["path"]), snapshot, int(found.curve["time_ns"].max()), accounts, verdict_of(accounts), trend_of(found.curve), holders,
-                  _names(trace) if trace else {}, None, lines, [*moments, *_mean(along)], along, break_of(found, along, snapshot.time_ns),
+    return Answer(str(trace.path if trace else found.trace["path"]), snapshot, int(found.curve["time_ns"].max()), accounts,
+                  verdict_of(accounts, trend.live_rises), trend, holders,
+                  _names(trace) if trace else {}, None, lines, [*moments, *_mean(along, trend.live_rises)], along, break_of(found, along, snapshot.time_ns),
                   map_of(found.snapshots, uses, snapshot, births, cells_max) if cells_max else None,
                   str(trace.context.get("command") or "") if trace else "", also_set(trace.context) if trace else "",
                   call_sites(trace, blocks) if trace and blocks is not None else None, _extended(trace) if trace else None)

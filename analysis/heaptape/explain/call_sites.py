@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ..base.units import byte_count, nanoseconds, null_unless_known, percent
-from ..sites.figures import PARTS, SiteFigures, site_figures
+from ..sites.figures import LIVE, SiteFigures, site_figures
 from ..sites.frames import Frame, Stacks, place_text
 from ..sites.table import SUMMED, Node, by_place, call_tree
 from ..trace.reader import Trace
@@ -16,12 +16,16 @@ from ..trace.reader import Trace
 _ROWS, _HELD_MIN = 5, 0.01
 """Call sites that are listed, each with a hundredth of the holes or more."""
 
-_KEPT, _GROWING, _LEAK_MIN = 0.5, 0.75, 0.05
-"""A leak: so much of what a site allocated is live at the end; it was allocated along the trace, not at its beginning, or its mean
-age would be the whole; and of the bytes at the live peak it has so much."""
+_RISE_MIN, _RISE_KEPT = 0.05, 0.5
+"""A site grows whose live bytes rise by so much of those at the peak of all in the second half of the trace, and in the last
+stretch at least so much as in the one before: a cache that has filled does not."""
 
-_PARTS_MIN, _PART_MOST = 5, 0.6
-"""What is left of a leak was allocated in so many parts of the trace, and at most so much of it in one: else it was a burst or two."""
+_STRETCHES = [slice(11, 14), slice(14, 17), slice(17, 20)]
+"""Those are the last parts of the trace, by threes: their mean is no matter of one moment."""
+
+_LOADED, _STEPS_MIN = 5, 3
+"""After so many parts, in which programs load, the rise is like one in so many equal steps at least, square of the sum over sum of
+the squares: else it was a burst or two, or is lost in what comes and goes."""
 
 _CHURN_CALLS, _CHURN_LIFE = 0.1, 100
 """Churn: a site makes a tenth of all calls, of blocks that live for so many events or fewer."""
@@ -40,14 +44,24 @@ class SiteHolder:
 
 
 @dataclass(frozen=True)
+class SiteGrowth:
+    """Live bytes of one call site in the middle of the trace, by events, and at its end; and its live blocks there."""
+
+    place: Place
+    middle_bytes: int
+    end_bytes: int
+    end_blocks: int
+
+
+@dataclass(frozen=True)
 class CallSites:
-    """places: as by_place makes them; tree: all; both with the holes held, holes_bytes. holders: of the moment that is asked for, worst first. leak: a site, its bytes and blocks live at the end; churn: a site, its
-    calls, their share of all, the mean life of its blocks."""
+    """places: as by_place makes them; tree: all; both with the holes held, holes_bytes. holders: of the moment that is asked for,
+    worst first; growing: the fastest first; churn: a site, its calls, their share of all, the mean life of its blocks."""
 
     places: pd.DataFrame
     tree: Node
     holders: list[SiteHolder]
-    leak: tuple[Place, int, int, int] | None
+    growing: list[SiteGrowth]
     churn: tuple[Place, int, float, float] | None
 
 
@@ -60,16 +74,16 @@ def _holders(blocks: pd.DataFrame, stacks: Stacks) -> list[SiteHolder]:
             for number, row in zip(rows.index[:_ROWS], rows.head(_ROWS).itertuples(), strict=True) if row.holes_bytes >= least]
 
 
-def _leak(places: pd.DataFrame, figures: SiteFigures) -> tuple[Place, int, int, int] | None:
-    kept = places["end_blocks"] >= _KEPT * places["blocks"]
-    grown = places["life_events"] <= _GROWING * figures.events * places["blocks"]
-    parts = (places[PARTS] > 0).sum(axis=1)
-    spread = (parts >= _PARTS_MIN) & (places[PARTS].max(axis=1) <= _PART_MOST * places["end_bytes"])
-    found = places[kept & grown & spread & (places["end_bytes"] >= max(_LEAK_MIN * figures.peak_bytes, 1))]
-    if found.empty:
-        return None
-    worst = found.loc[found["end_bytes"].idxmax()]
-    return worst["place"], int(worst["end_bytes"]), int(worst["end_blocks"]), int(parts[worst.name])
+def _growing(places: pd.DataFrame, figures: SiteFigures) -> list[SiteGrowth]:
+    steps = places[LIVE].diff(axis=1)[LIVE[_LOADED:]].astype(float)
+    even = steps.sum(axis=1) ** 2 >= _STEPS_MIN * (steps**2).sum(axis=1)
+    middle = places[LIVE[len(LIVE) // 2 - 1]]
+    rise = places["end_bytes"] - middle
+    early, late, latest = (places[LIVE[parts]].mean(axis=1) for parts in _STRETCHES)
+    still = (late > early) & (latest - late >= _RISE_KEPT * (late - early))
+    found = rise[even & still & (rise >= max(_RISE_MIN * figures.peak_bytes, 1))].sort_values(ascending=False, kind="stable")
+    rows = places.loc[found.index[:_ROWS]]
+    return [SiteGrowth(row.place, int(middle[row.Index]), int(row.end_bytes), int(row.end_blocks)) for row in rows.itertuples()]
 
 
 def _churn(places: pd.DataFrame) -> tuple[Place, int, float, float] | None:
@@ -90,7 +104,7 @@ def call_sites(trace: Trace, blocks: pd.DataFrame) -> CallSites | None:
     sites = figures.sites.assign(holes_bytes=held.reindex(figures.sites.index, fill_value=0))
     tree, everywhere = call_tree(sites, stacks, [*SUMMED, "holes_bytes"]), by_place(sites, stacks)
     places = everywhere[[place[0].function != "[unknown]" for place in everywhere["place"]]]
-    return CallSites(everywhere, tree, _holders(blocks, stacks), _leak(places, figures), _churn(places))
+    return CallSites(everywhere, tree, _holders(blocks, stacks), _growing(places, figures), _churn(places))
 
 
 def site_sentences(found: CallSites | None) -> list[str]:
@@ -98,10 +112,9 @@ def site_sentences(found: CallSites | None) -> list[str]:
     if found is None:
         return []
     lines = []
-    if found.leak:
-        place, bytes_, blocks, parts = found.leak
-        along = "along the whole trace" if parts == len(PARTS) else f"in {parts} of {len(PARTS)} parts of the trace"
-        lines.append(f"Growth: {place_text(place)} allocates {along} and keeps {byte_count(bytes_)} in {blocks:,} blocks until the end.")
+    for one in found.growing:
+        lines.append(f"Growth: {place_text(one.place)} keeps ever more: {byte_count(one.end_bytes)} in {one.end_blocks:,} blocks at the end, "
+                     f"{byte_count(one.middle_bytes)} in the middle of the trace.")
     if found.churn:
         place, calls, share, life = found.churn
         lines.append(f"Churn: {place_text(place)} makes {calls:,} of the calls ({percent(share)}), of blocks that live for {nanoseconds(life)}.")
@@ -125,6 +138,7 @@ def sites_object(found: CallSites | None) -> dict[str, Any] | None:
 
     return {"holders": [{"frames": frames(one.place), "blocks": one.blocks, "requested_bytes": one.requested_bytes, "holes_bytes": one.holes_bytes}
                         for one in found.holders],
-            "leak": found.leak and {"frames": frames(found.leak[0]), "end_bytes": found.leak[1], "end_blocks": found.leak[2]},
+            "growing": [{"frames": frames(one.place), "middle_bytes": one.middle_bytes, "end_bytes": one.end_bytes, "end_blocks": one.end_blocks}
+                        for one in found.growing],
             "churn": found.churn and {"frames": frames(found.churn[0]), "calls": found.churn[1], "share": found.churn[2],
                                       "mean_life_ns": null_unless_known(found.churn[3])}}

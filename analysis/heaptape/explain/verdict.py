@@ -16,7 +16,8 @@ CHANGE_SHARE = 0.1
 """Of the highest RSS: a smaller change of a curve is none."""
 
 VERDICTS = {
-    "growth": "nearly all of RSS is live blocks, needed or leaked",
+    "growth": "nearly all of RSS is live blocks, and these become more: needed or leaked",
+    "live": "nearly all of RSS is live blocks, which do not become more",
     "fragmentation": "live blocks hold pages that are mostly empty",
     "retention": "the allocator keeps pages without live blocks",
     "rounding": "blocks are larger than requested",
@@ -34,18 +35,19 @@ class Trend:
 
     live_rise_bytes: float
     rss_rise_bytes: float
+    live_rises: bool
     words: str
 
 
-def verdict_of(accounts: Sums) -> str:
+def verdict_of(accounts: Sums, live_rises: bool) -> str:
     """A name of VERDICTS: the largest account above the live bytes, unless they are nearly all of RSS, or more was asked for and
-    never written to than is anything of RSS."""
+    never written to than is anything of RSS. live_rises: along the trace."""
     if not accounts.rss_bytes:
         return "none"
     if accounts.not_resident_bytes + accounts.bytes["untouched"] > max(accounts.bytes.values()):
         return "untouched"
     if accounts.bytes["live"] >= NEEDED_SHARE * accounts.rss_bytes:
-        return "growth"
+        return "growth" if live_rises else "live"
     return _OF_ACCOUNT[max(_OF_ACCOUNT, key=lambda name: accounts.bytes[name])]
 
 
@@ -65,4 +67,4 @@ def trend_of(curve: pd.DataFrame) -> Trend:
         words = "the live bytes fall, RSS falls less than half as much: memory is kept"
     else:
         words = "neither RSS nor the live bytes rise" if rss_rise > -least else "RSS falls with the live bytes"
-    return Trend(live_rise, rss_rise, words)
+    return Trend(live_rise, rss_rise, live_rise >= least, words)

@@ -19,8 +19,8 @@ _SUMS = ("calls", "blocks", "bytes", "square_bytes", "life_ns", "life_events", "
          "end_blocks", "end_bytes")
 _THREAD_BITS = 24
 
-PARTS = [f"end_bytes_{part}" for part in range(20)]
-"""Columns of SiteFigures, one for each twentieth of the events."""
+LIVE = [f"live_bytes_{part}" for part in range(20)]
+"""Columns of SiteFigures: live bytes at the end of each twentieth of the events."""
 
 Ints = NDArray[np.int64]
 
@@ -30,7 +30,7 @@ class SiteFigures:
     """sites: a row for each site, 0 (unknown) first. calls: that asked for memory, failed ones too; bytes: that they got; blocks:
     these and those that the trace began with; life_ns, life_events: the sums of their lives, in time and in events of the
     trace, until the end where they are not freed; square_*: sums of squares; peak_*, end_*: live when live bytes were highest,
-    and at the end; PARTS: of what is live at the end, what was allocated in each part of the events. A realloc ends the life of a block and begins another's at its own site.
+    and at the end; LIVE: along the trace. A realloc ends the life of a block and begins another's at its own site.
     threads: calls by site and thread."""
 
     sites: pd.DataFrame
@@ -45,8 +45,9 @@ class SiteFigures:
 class _Live:
     """What each slot holds, carried from chunk to chunk; and the sums by site."""
 
-    def __init__(self, sites: int) -> None:
-        self.rows = sites + 1
+    def __init__(self, sites: int, events: int) -> None:
+        self.rows, self.events = sites + 1, events
+        self.change_bytes = np.zeros((len(LIVE), self.rows), dtype=np.int64)
         self.sums = {name: np.zeros(self.rows) if name.startswith("square") else np.zeros(self.rows, dtype=np.int64) for name in _SUMS}
         self.of_slot = {name: np.zeros(1024, dtype=np.int64) for name in ("held", "size", "site", "event", "time_ns")}
         self.by_thread = pd.Series(dtype=np.int64)
@@ -112,31 +113,34 @@ class _Live:
             peak = int(live.argmax())
             self.peak_bytes, self.peak_event, self.peak_ns = int(live[peak]), int(after["event"][peak]), int(after["time_ns"][peak])
             for kind in ("blocks", "bytes"):
-                self.sums[f"peak_{kind}"] = self.sums[f"end_{kind}"] + self._change(before, after, kind, peak + 1)
-        for kind in ("blocks", "bytes"):
-            self.sums[f"end_{kind}"] += self._change(before, after, kind, live.size)
+                self.sums[f"peak_{kind}"] = self.sums[f"end_{kind}"] + self._change(before, after, kind, slice(peak + 1))
+        self.sums["end_blocks"] += self._change(before, after, "blocks", slice(None))
+        part = np.minimum(len(LIVE) * after["event"] // max(self.events, 1), len(LIVE) - 1)
+        for number in np.unique(part):
+            first, last = np.searchsorted(part, [number, number + 1])
+            change = self._change(before, after, "bytes", slice(first, last))
+            self.change_bytes[number] += change
+            self.sums["end_bytes"] += change
         self.sums["blocks"] += self._of_sites(after["site"][after["held"] != 0])
         self.live_bytes = int(live[-1]) if live.size else self.live_bytes
 
-    def _change(self, before: dict[str, Ints], after: dict[str, Ints], kind: str, rows: int) -> Ints:
-        """What the first rows add to the live blocks or bytes of each site. A row that ends a block has no site."""
+    def _change(self, before: dict[str, Ints], after: dict[str, Ints], kind: str, rows: slice) -> Ints:
+        """What these rows add to the live blocks or bytes of each site. A row that ends a block has no site."""
         name = "held" if kind == "blocks" else "size"
-        return self._of_sites(after["site"][:rows], after[name][:rows]) - self._of_sites(before["site"][:rows], before[name][:rows])
+        return self._of_sites(after["site"][rows], after[name][rows]) - self._of_sites(before["site"][rows], before[name][rows])
 
     def finish(self) -> None:
         """Blocks that nobody freed live until the end."""
         held = np.flatnonzero(self.of_slot["held"])
         left = {name: values[held] for name, values in self.of_slot.items()}
         self._end_lives(left, np.full(held.size, self.event), np.full(held.size, self.time_ns))
-        part = np.minimum(len(PARTS) * left["event"] // max(self.event, 1), len(PARTS) - 1)
-        for number, name in enumerate(PARTS):
-            self.sums[name] = self._of_sites(left["site"][part == number], left["size"][part == number])
+        self.sums |= dict(zip(LIVE, self.change_bytes.cumsum(axis=0), strict=True))
 
 
 @lru_cache(maxsize=2)
 def site_figures(trace: Trace) -> SiteFigures:
     """One pass over the trace; none where it was the latest one."""
-    live = _Live(len(trace.sites.sites))
+    live = _Live(len(trace.sites.sites), trace.records)
     for chunk in trace.event_arrays(_COLUMNS, slots_due=True):
         live.advance(chunk)
     live.finish()
