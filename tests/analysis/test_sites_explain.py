@@ -47,7 +47,7 @@ def test_the_culprits_are_named(tmp_path: Path) -> None:
     assert site_rows(found, 2530)[1:] == [["2.50 kB", "99 %", "5", "50.0 B", "xmalloc (util.c:7) ← pin (job.c:2)"],
                                           ["30.0 B", "1.2 %", "300", "3.00 kB", "xmalloc (util.c:7) ← leak (job.c:3)"]]
     assert site_sentences(found) == [
-        "Growth: xmalloc (util.c:7) ← leak (job.c:3) keeps ever more: 15.0 kB in 300 blocks at the end, 7.50 kB in the middle of the trace.",
+        "Growth: xmalloc (util.c:7) ← leak (job.c:3) keeps ever more: 15.0 kB in 300 blocks at 29.9 µs, 7.70 kB at 15.4 µs.",
         "Churn: xmalloc (util.c:7) ← churn (job.c:4) makes 305 of the calls (50 %), of blocks that live for 19.7 ns."]
     shown = sites_object(found)
     assert shown and [frame["function"] for frame in shown["growing"][0]["frames"]] == ["xmalloc", "leak"] and shown["churn"]["calls"] == 305
@@ -75,7 +75,8 @@ def _cache(blocks: int, number: int, random: Random) -> int:
 
 @pytest.mark.parametrize(("kind", "named"), [
     ("leak beside a full cache", ["leak"]), ("two leaks", ["pin", "leak"]), ("one in 20 leaks", ["leak"]), ("a backlog that grows", ["leak"]),
-    ("full cache", []), ("cache that fills at 80 %", []), ("sessions", []), ("load, then a leak", ["leak"])])
+    ("full cache", []), ("cache that fills at 80 %", []), ("sessions", []), ("load, then a leak", ["leak"]),
+    ("a quarter is freeing", ["leak"])])
 def test_what_grows_is_told_from_what_is_full(tmp_path: Path, kind: str, named: list[str]) -> None:
     """The largest site may be a bounded cache; the one that leaks may free most of its blocks, or all but the last."""
     random, events, slots = Random(kind), list[Event](), count(10)
@@ -109,8 +110,13 @@ def test_what_grows_is_told_from_what_is_full(tmp_path: Path, kind: str, named: 
                 drop("leak", min(live["leak"]))
         elif kind not in ("full cache", "cache that fills at 80 %"):
             put("leak", number, 100)
+            if kind == "a quarter is freeing":
+                put("pin", 0, 100)
             if kind == "one in 20 leaks" and number % 20:
                 drop("leak", number)
+    if kind == "a quarter is freeing":
+        for place in sorted(live["leak"]):
+            drop("leak", place)
     (tmp_path / "t.bin").write_bytes(naive_writer.build(TraceSpec(events, sites=sites_of(STACKS), block=4096))[0])
     with read_trace(tmp_path / "t.bin") as trace:
         found = call_sites(trace, births_of(trace, trace.records, pd.Series([10]).to_numpy()).assign(slot=[10], requested_bytes=10, holes_bytes=[0.0]))

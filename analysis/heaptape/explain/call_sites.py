@@ -8,24 +8,14 @@ from typing import Any
 import pandas as pd
 
 from ..base.units import byte_count, nanoseconds, null_unless_known, percent
-from ..sites.figures import LIVE, SiteFigures, site_figures
+from ..sites.figures import site_figures
 from ..sites.frames import Frame, Stacks, place_text
 from ..sites.table import SUMMED, Node, by_place, call_tree
 from ..trace.reader import Trace
+from .site_growth import SiteGrowth, growing_sites
 
 _ROWS, _HELD_MIN = 5, 0.01
 """Call sites that are listed, each with a hundredth of the holes or more."""
-
-_RISE_MIN, _RISE_KEPT = 0.05, 0.5
-"""A site grows whose live bytes rise by so much of those at the peak of all in the second half of the trace, and in the last
-stretch at least so much as in the one before: a cache that has filled does not."""
-
-_STRETCHES = [slice(11, 14), slice(14, 17), slice(17, 20)]
-"""Those are the last parts of the trace, by threes: their mean is no matter of one moment."""
-
-_LOADED, _STEPS_MIN = 5, 3
-"""After so many parts, in which programs load, the rise is like one in so many equal steps at least, square of the sum over sum of
-the squares: else it was a burst or two, or is lost in what comes and goes."""
 
 _CHURN_CALLS, _CHURN_LIFE = 0.1, 100
 """Churn: a site makes a tenth of all calls, of blocks that live for so many events or fewer."""
@@ -41,16 +31,6 @@ class SiteHolder:
     blocks: int
     requested_bytes: int
     holes_bytes: float
-
-
-@dataclass(frozen=True)
-class SiteGrowth:
-    """Live bytes of one call site in the middle of the trace, by events, and at its end; and its live blocks there."""
-
-    place: Place
-    middle_bytes: int
-    end_bytes: int
-    end_blocks: int
 
 
 @dataclass(frozen=True)
@@ -74,18 +54,6 @@ def _holders(blocks: pd.DataFrame, stacks: Stacks) -> list[SiteHolder]:
             for number, row in zip(rows.index[:_ROWS], rows.head(_ROWS).itertuples(), strict=True) if row.holes_bytes >= least]
 
 
-def _growing(places: pd.DataFrame, figures: SiteFigures) -> list[SiteGrowth]:
-    steps = places[LIVE].diff(axis=1)[LIVE[_LOADED:]].astype(float)
-    even = steps.sum(axis=1) ** 2 >= _STEPS_MIN * (steps**2).sum(axis=1)
-    middle = places[LIVE[len(LIVE) // 2 - 1]]
-    rise = places["end_bytes"] - middle
-    early, late, latest = (places[LIVE[parts]].mean(axis=1) for parts in _STRETCHES)
-    still = (late > early) & (latest - late >= _RISE_KEPT * (late - early))
-    found = rise[even & still & (rise >= max(_RISE_MIN * figures.peak_bytes, 1))].sort_values(ascending=False, kind="stable")
-    rows = places.loc[found.index[:_ROWS]]
-    return [SiteGrowth(row.place, int(middle[row.Index]), int(row.end_bytes), int(row.end_blocks)) for row in rows.itertuples()]
-
-
 def _churn(places: pd.DataFrame) -> tuple[Place, int, float, float] | None:
     calls = float(places["calls"].sum())
     found = places[(places["calls"] >= _CHURN_CALLS * calls) & (places["blocks"] > 0) & (places["life_events"] <= _CHURN_LIFE * places["blocks"])]
@@ -104,7 +72,7 @@ def call_sites(trace: Trace, blocks: pd.DataFrame) -> CallSites | None:
     sites = figures.sites.assign(holes_bytes=held.reindex(figures.sites.index, fill_value=0))
     tree, everywhere = call_tree(sites, stacks, [*SUMMED, "holes_bytes"]), by_place(sites, stacks)
     places = everywhere[[place[0].function != "[unknown]" for place in everywhere["place"]]]
-    return CallSites(everywhere, tree, _holders(blocks, stacks), _growing(places, figures), _churn(places))
+    return CallSites(everywhere, tree, _holders(blocks, stacks), growing_sites(places, figures.along, figures.peak_bytes, _ROWS), _churn(places))
 
 
 def site_sentences(found: CallSites | None) -> list[str]:
@@ -113,8 +81,8 @@ def site_sentences(found: CallSites | None) -> list[str]:
         return []
     lines = []
     for one in found.growing:
-        lines.append(f"Growth: {place_text(one.place)} keeps ever more: {byte_count(one.end_bytes)} in {one.end_blocks:,} blocks at the end, "
-                     f"{byte_count(one.middle_bytes)} in the middle of the trace.")
+        lines.append(f"Growth: {place_text(one.place)} keeps ever more: {byte_count(one.end_bytes)} in {one.end_blocks:,} blocks at "
+                     f"{nanoseconds(one.end_ns)}, {byte_count(one.middle_bytes)} at {nanoseconds(one.middle_ns)}.")
     if found.churn:
         place, calls, share, life = found.churn
         lines.append(f"Churn: {place_text(place)} makes {calls:,} of the calls ({percent(share)}), of blocks that live for {nanoseconds(life)}.")
@@ -138,7 +106,8 @@ def sites_object(found: CallSites | None) -> dict[str, Any] | None:
 
     return {"holders": [{"frames": frames(one.place), "blocks": one.blocks, "requested_bytes": one.requested_bytes, "holes_bytes": one.holes_bytes}
                         for one in found.holders],
-            "growing": [{"frames": frames(one.place), "middle_bytes": one.middle_bytes, "end_bytes": one.end_bytes, "end_blocks": one.end_blocks}
+            "growing": [{"frames": frames(one.place), "middle_ns": one.middle_ns, "middle_bytes": one.middle_bytes, "end_ns": one.end_ns,
+                         "end_bytes": one.end_bytes, "end_blocks": one.end_blocks}
                         for one in found.growing],
             "churn": found.churn and {"frames": frames(found.churn[0]), "calls": found.churn[1], "share": found.churn[2],
                                       "mean_life_ns": null_unless_known(found.churn[3])}}

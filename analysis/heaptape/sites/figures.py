@@ -13,14 +13,12 @@ from numpy.typing import NDArray
 from ..trace import ops
 from ..trace.live import asked_bytes
 from ..trace.reader import Arrays, Trace
+from .along import AlongSums, LiveAlong
 
 _COLUMNS = ("event", "op", "thread", "time_ns", "slot", "size", "extra", "site")
 _SUMS = ("calls", "blocks", "bytes", "square_bytes", "life_ns", "life_events", "square_life_ns", "square_life_events", "peak_blocks", "peak_bytes",
          "end_blocks", "end_bytes")
 _THREAD_BITS = 24
-
-LIVE = [f"live_bytes_{part}" for part in range(20)]
-"""Columns of SiteFigures: live bytes at the end of each twentieth of the events."""
 
 Ints = NDArray[np.int64]
 
@@ -30,7 +28,7 @@ class SiteFigures:
     """sites: a row for each site, 0 (unknown) first. calls: that asked for memory, failed ones too; bytes: that they got; blocks:
     these and those that the trace began with; life_ns, life_events: the sums of their lives, in time and in events of the
     trace, until the end where they are not freed; square_*: sums of squares; peak_*, end_*: live when live bytes were highest,
-    and at the end; LIVE: along the trace. A realloc ends the life of a block and begins another's at its own site.
+    and at the end. A realloc ends the life of a block and begins another's at its own site.
     threads: calls by site and thread."""
 
     sites: pd.DataFrame
@@ -40,14 +38,15 @@ class SiteFigures:
     peak_bytes: int
     end_ns: int
     events: int
+    along: LiveAlong
 
 
 class _Live:
     """What each slot holds, carried from chunk to chunk; and the sums by site."""
 
-    def __init__(self, sites: int, events: int) -> None:
-        self.rows, self.events = sites + 1, events
-        self.change_bytes = np.zeros((len(LIVE), self.rows), dtype=np.int64)
+    def __init__(self, sites: int) -> None:
+        self.rows = sites + 1
+        self.along = AlongSums(self.rows)
         self.sums = {name: np.zeros(self.rows) if name.startswith("square") else np.zeros(self.rows, dtype=np.int64) for name in _SUMS}
         self.of_slot = {name: np.zeros(1024, dtype=np.int64) for name in ("held", "size", "site", "event", "time_ns")}
         self.by_thread = pd.Series(dtype=np.int64)
@@ -114,13 +113,11 @@ class _Live:
             self.peak_bytes, self.peak_event, self.peak_ns = int(live[peak]), int(after["event"][peak]), int(after["time_ns"][peak])
             for kind in ("blocks", "bytes"):
                 self.sums[f"peak_{kind}"] = self.sums[f"end_{kind}"] + self._change(before, after, kind, slice(peak + 1))
-        self.sums["end_blocks"] += self._change(before, after, "blocks", slice(None))
-        part = np.minimum(len(LIVE) * after["event"] // max(self.events, 1), len(LIVE) - 1)
-        for number in np.unique(part):
-            first, last = np.searchsorted(part, [number, number + 1])
-            change = self._change(before, after, "bytes", slice(first, last))
-            self.change_bytes[number] += change
-            self.sums["end_bytes"] += change
+        for span, rows in self.along.spans(after["time_ns"]):
+            bytes_, blocks = (self._change(before, after, kind, rows) for kind in ("bytes", "blocks"))
+            self.along.add(span, bytes_, blocks)
+            self.sums["end_bytes"] += bytes_
+            self.sums["end_blocks"] += blocks
         self.sums["blocks"] += self._of_sites(after["site"][after["held"] != 0])
         self.live_bytes = int(live[-1]) if live.size else self.live_bytes
 
@@ -134,17 +131,16 @@ class _Live:
         held = np.flatnonzero(self.of_slot["held"])
         left = {name: values[held] for name, values in self.of_slot.items()}
         self._end_lives(left, np.full(held.size, self.event), np.full(held.size, self.time_ns))
-        self.sums |= dict(zip(LIVE, self.change_bytes.cumsum(axis=0), strict=True))
 
 
 @lru_cache(maxsize=2)
 def site_figures(trace: Trace) -> SiteFigures:
     """One pass over the trace; none where it was the latest one."""
-    live = _Live(len(trace.sites.sites), trace.records)
+    live = _Live(len(trace.sites.sites))
     for chunk in trace.event_arrays(_COLUMNS, slots_due=True):
         live.advance(chunk)
     live.finish()
     key = live.by_thread.index.to_numpy(dtype=np.int64)
     threads = pd.DataFrame({"site": key >> _THREAD_BITS, "thread": key & ((1 << _THREAD_BITS) - 1),
                             "calls": live.by_thread.to_numpy(dtype=np.int64)})
-    return SiteFigures(pd.DataFrame(live.sums), threads, live.peak_event, live.peak_ns, live.peak_bytes, live.time_ns, trace.records)
+    return SiteFigures(pd.DataFrame(live.sums), threads, live.peak_event, live.peak_ns, live.peak_bytes, live.time_ns, trace.records, live.along.finish(live.time_ns))
