@@ -553,6 +553,7 @@ int main(int argc, char **argv) {
     }
     struct ht_outcome *outcome = &run.exchange->outcome;
     run.job = run.exchange->job;
+    ht_processors_chosen(&run.exchange->chosen);
     outcome->state = HT_OUTCOME_RUNNING;
     if (!ht_service_proof(&run.job, ht_this_allocator, outcome)) {
         outcome->state = HT_OUTCOME_REFUSED;

@@ -17,6 +17,7 @@
 static struct {
     uint32_t count;  // 0: as many as there are
     _Atomic bool asked;
+    const struct ht_chosen_processors *_Atomic chosen;
     int (*sched_getcpu)(void);
     int (*getcpu)(unsigned *, unsigned *);
 } processors;
@@ -38,11 +39,13 @@ __attribute__((section(".preinit_array"), used)) static void (*const before_all)
 
 bool ht_processors_asked(void) { return processors.asked; }
 
+void ht_processors_chosen(const struct ht_chosen_processors *chosen) { processors.chosen = chosen; }
+
 static int shown_number(void) {
     static __thread pid_t thread __attribute__((tls_model("initial-exec")));
     if (!thread) thread = (pid_t)syscall(SYS_gettid);
     if (!processors.asked) processors.asked = true;
-    return (int)ht_processor_number(thread, processors.count);
+    return (int)ht_processor_number(processors.chosen, thread, processors.count);
 }
 
 __attribute__((visibility("default"))) int sched_getcpu(void) {

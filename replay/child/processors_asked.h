@@ -4,6 +4,10 @@
 
 #include <stdbool.h>
 
+struct ht_chosen_processors;
+
 bool ht_processors_asked(void);
+// From here on, what threads chose is answered.
+void ht_processors_chosen(const struct ht_chosen_processors *chosen);
 
 #endif

@@ -10,6 +10,7 @@
 #include "aging_plan.h"
 #include "child_figures.h"
 #include "pollution.h"
+#include "processor_number.h"
 #include "snapshot_rows.h"
 #include "verify_findings.h"
 
@@ -137,6 +138,7 @@ struct ht_exchange {
     struct ht_outcome outcome;
     struct ht_child_figures figures;
     struct ht_verify_findings findings;
+    struct ht_chosen_processors chosen;  // set by the launcher, along the run
 };
 // uint64_t rss_bytes[samples], untouched_bytes[samples], then struct ht_reading[readings], then uint64_t
 // live[slots / 64 + 1]: a bit for each slot that holds a block when all has been replayed, and uint64_t own_bytes[samples]:

@@ -332,7 +332,8 @@ static bool run_shown(struct ht_child_channel *channel, const struct ht_choice *
     struct ht_shown_processors shown;
     channel->processors_asked = false;
     if (!job->processors) return run_to_end(channel, choice, job, &start, random, status, problem, room);
-    if (!ht_shown_processors_start(&shown, job->processors, job->counted ? channel->counter : NULL)) {
+    if (!ht_shown_processors_start(&shown, job->processors, &channel->shared->chosen,
+                                   job->counted ? channel->counter : NULL)) {
         snprintf(problem, room, "no thread to show it other processors: %s", strerror(errno));
         return false;
     }

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "listener_socket.h"
@@ -14,7 +15,7 @@
 #endif
 
 // The kernel's structures may be longer than ours (SECCOMP_GET_NOTIF_SIZES); it fills what it knows of.
-enum { POLL_MS = 50, STRUCTURE_BYTES_MAX = 1024, STACK_BYTES = 256 << 10 };
+enum { POLL_MS = 50, STRUCTURE_BYTES_MAX = 1024, STACK_BYTES = 256 << 10, PAGE_BYTES_LEAST = 4096 };
 
 // One call that a thread of the child waits with. False: there will be no more.
 static bool answer_one(struct ht_kernel_listener *listener, int listener_fd) {
@@ -79,4 +80,28 @@ bool ht_kernel_listener_stop(struct ht_kernel_listener *listener) {
     close(listener->sockets[0]);
     close(listener->sockets[1]);
     return listener->listened;
+}
+
+// A part for each page: a part that is not all there is not read at all.
+ptrdiff_t ht_asked_read(const struct seccomp_notif *asked, uint64_t address, void *bytes, size_t count) {
+    size_t in_page = PAGE_BYTES_LEAST - address % PAGE_BYTES_LEAST;
+    if (in_page > count) in_page = count;
+    struct iovec here = {bytes, count}, there[] = {{(void *)(uintptr_t)address, in_page},
+                                                   {(void *)(uintptr_t)(address + in_page), count - in_page}};
+    return process_vm_readv((pid_t)asked->pid, &here, 1, there, in_page < count ? 2 : 1, 0);
+}
+
+bool ht_asked_write(const struct seccomp_notif *asked, uint64_t address, const void *bytes, size_t count) {
+    struct iovec here = {(void *)bytes, count}, there = {(void *)(uintptr_t)address, count};
+    return process_vm_writev((pid_t)asked->pid, &here, 1, &there, 1, 0) == (ssize_t)count;
+}
+
+void ht_answer_error(struct seccomp_notif_resp *answer, int number) {
+    answer->flags = 0;
+    answer->error = -number;
+}
+
+void ht_answer_value(struct seccomp_notif_resp *answer, int64_t value) {
+    answer->flags = 0;
+    answer->val = value;
 }

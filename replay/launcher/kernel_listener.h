@@ -6,6 +6,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 struct seccomp_notif;
 struct seccomp_notif_resp;
@@ -28,5 +30,14 @@ struct ht_kernel_listener {
 bool ht_kernel_listener_start(struct ht_kernel_listener *listener, ht_answer_call *answer, void *context);
 // The child has ended. True if it had such a filter.
 bool ht_kernel_listener_stop(struct ht_kernel_listener *listener);
+
+// From and to the memory of the child that asked. What can be read is, up to this many bytes; -1 with errno: nothing can.
+ptrdiff_t ht_asked_read(const struct seccomp_notif *asked, uint64_t address, void *bytes, size_t count);
+// False, with errno, if not all can be written.
+bool ht_asked_write(const struct seccomp_notif *asked, uint64_t address, const void *bytes, size_t count);
+
+// The call is not executed: it fails with this errno, or returns this value.
+void ht_answer_error(struct seccomp_notif_resp *answer, int number);
+void ht_answer_value(struct seccomp_notif_resp *answer, int64_t value);
 
 #endif

@@ -15,8 +15,9 @@
 
 // `beyond`: words between the last of these and the one that tells of a call.
 #define OF_PROCESSORS(beyond)                                                                                \
-    HT_FILTER_IF(SYS_openat, 3 + (beyond)), HT_FILTER_IF(OLD_OPEN, 2 + (beyond)),                            \
-        HT_FILTER_IF(SYS_sched_getaffinity, 1 + (beyond)), HT_FILTER_IF(SYS_getcpu, (beyond))
+    HT_FILTER_IF(SYS_openat, 5 + (beyond)), HT_FILTER_IF(OLD_OPEN, 4 + (beyond)),                            \
+        HT_FILTER_IF(SYS_openat2, 3 + (beyond)), HT_FILTER_IF(SYS_sched_getaffinity, 2 + (beyond)),          \
+        HT_FILTER_IF(SYS_sched_setaffinity, 1 + (beyond)), HT_FILTER_IF(SYS_getcpu, (beyond))
 
 static struct sock_filter of_processors[] = {
     HT_FILTER_BEGINS,

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/openat2.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <stdio.h>
@@ -10,14 +11,12 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
+#include "child_path.h"
 #include "processor_files.h"
 #include "processor_number.h"
 #include "syscall_count.h"
-
-enum { PATH_BYTES = 512, PAGE_BYTES_LEAST = 4096 };
 
 // Linux 5.9; older headers lack it.
 struct added_fd {
@@ -32,92 +31,73 @@ static bool fail(struct ht_shown_processors *shown, const char *problem) {
     return false;
 }
 
-static void reply_error(struct seccomp_notif_resp *reply, int number) {
-    reply->flags = 0;
-    reply->error = -number;
-}
-
-static void reply_value(struct seccomp_notif_resp *reply, int64_t value) {
-    reply->flags = 0;
-    reply->val = value;
-}
-
 static bool still_waits(int listener, const struct seccomp_notif *asked) {
     uint64_t id = asked->id;
     return ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
 }
 
-static bool write_there(const struct seccomp_notif *asked, uint64_t address, const void *bytes,
-                        size_t count) {
-    struct iovec here = {(void *)bytes, count}, there = {(void *)(uintptr_t)address, count};
-    return process_vm_writev((pid_t)asked->pid, &here, 1, &there, 1, 0) == (ssize_t)count;
-}
-
-// A text that ends in the page where it begins or in the next one. False if it is longer, or not there.
-static bool read_path(const struct seccomp_notif *asked, uint64_t address, char path[PATH_BYTES]) {
-    size_t in_page = PAGE_BYTES_LEAST - address % PAGE_BYTES_LEAST;
-    if (in_page > PATH_BYTES) in_page = PATH_BYTES;
-    struct iovec here = {path, PATH_BYTES},
-                 there[] = {{(void *)(uintptr_t)address, in_page},
-                            {(void *)(uintptr_t)(address + in_page), PATH_BYTES - in_page}};
-    ssize_t got = process_vm_readv((pid_t)asked->pid, &here, 1, there, in_page < PATH_BYTES ? 2 : 1, 0);
-    return got > 0 && memchr(path, 0, (size_t)got);
-}
-
-// As the kernel does where so many processors are possible: whole words, of which the caller must have room for all.
 static bool answer_affinity(struct ht_shown_processors *shown, const struct seccomp_notif *asked,
                             struct seccomp_notif_resp *reply) {
-    uint64_t room = asked->data.args[1], words[HT_PROCESSORS_MAX / 64] = {0};
-    size_t bytes = (shown->count + 63) / 64 * sizeof *words;
+    uint64_t room = asked->data.args[1];
     if (room == HT_BEGIN_COUNTING && !asked->data.args[2]) {
         if (shown->counter) ht_syscall_count_begin(shown->counter);
-        reply_error(reply, EINVAL);
+        ht_answer_error(reply, EINVAL);
         return true;
     }
     if (room == HT_TRUE_AFFINITY) return true;
     shown->asked = true;
-    if (room * CHAR_BIT < shown->count || room % sizeof(long)) {
-        reply_error(reply, EINVAL);
-        return true;
-    }
-    if (bytes > room) bytes = room;
-    for (uint32_t i = 0; i < shown->count; i++) words[i / 64] |= UINT64_C(1) << i % 64;
-    if (write_there(asked, asked->data.args[2], words, bytes)) reply_value(reply, (int64_t)bytes);
-    else if (errno == EFAULT) reply_error(reply, EFAULT);
-    else return fail(shown, "its memory can't be written");
-    return true;
+    return ht_shown_affinity_get(&shown->affinity, asked, reply) ||
+           fail(shown, "its memory can't be written");
 }
 
 static bool answer_number(struct ht_shown_processors *shown, const struct seccomp_notif *asked,
                           struct seccomp_notif_resp *reply) {
-    uint32_t number = ht_processor_number((pid_t)asked->pid, shown->count), node = 0;
+    uint32_t number = ht_shown_affinity_number(&shown->affinity, (pid_t)asked->pid), node = 0;
     bool written = true;
     shown->asked = true;
-    if (asked->data.args[0]) written = write_there(asked, asked->data.args[0], &number, sizeof number);
-    if (written && asked->data.args[1]) written = write_there(asked, asked->data.args[1], &node, sizeof node);
-    if (written) reply_value(reply, 0);
-    else if (errno == EFAULT) reply_error(reply, EFAULT);
+    if (asked->data.args[0]) written = ht_asked_write(asked, asked->data.args[0], &number, sizeof number);
+    if (written && asked->data.args[1])
+        written = ht_asked_write(asked, asked->data.args[1], &node, sizeof node);
+    if (written) ht_answer_value(reply, 0);
+    else if (errno == EFAULT) ht_answer_error(reply, EFAULT);
     else return fail(shown, "its memory can't be written");
     return true;
+}
+
+// What it opens, and how. False: it can't be told, and the kernel is to answer.
+static bool opened(const struct seccomp_notif *asked, char real[PATH_MAX], uint64_t *flags) {
+    const __typeof__(asked->data.args[0]) *arguments = asked->data.args;
+    struct open_how how = {0};
+    char path[PATH_MAX];
+    bool at = asked->data.nr == SYS_openat || asked->data.nr == SYS_openat2;
+    ptrdiff_t got = ht_asked_read(asked, arguments[at ? 1 : 0], path, sizeof path);
+    if (got <= 0 || !memchr(path, 0, (size_t)got)) return false;
+    *flags = arguments[at ? 2 : 1];
+    if (asked->data.nr == SYS_openat2) {
+        // A path is another one where it is to stay below a folder.
+        if (ht_asked_read(asked, arguments[2], &how, sizeof how) != sizeof how || how.resolve) return false;
+        *flags = how.flags;
+    }
+    return ht_child_path((pid_t)asked->pid, at ? (int)arguments[0] : AT_FDCWD, path, real);
 }
 
 // The child gets a file of its own, with what is shown of the machine.
 static bool answer_open(struct ht_shown_processors *shown, int listener, const struct seccomp_notif *asked,
                         struct seccomp_notif_resp *reply) {
-    bool at = asked->data.nr == SYS_openat;
-    char path[PATH_BYTES];
-    if (!read_path(asked, asked->data.args[at ? 1 : 0], path)) return true;
-    int fd = ht_processor_file(path, shown->count);
+    char real[PATH_MAX];
+    uint64_t flags;
+    if (!opened(asked, real, &flags)) return true;
+    int fd = ht_processor_file(real, &shown->affinity);
     if (fd == HT_NOT_OF_PROCESSORS) return true;
     if (fd < 0) return fail(shown, "no memory for its files");
     shown->asked = true;
     struct added_fd added = {.id = asked->id, .source_fd = (uint32_t)fd};
-    if (asked->data.args[at ? 2 : 1] & O_CLOEXEC) added.new_fd_flags = O_CLOEXEC;
+    if (flags & O_CLOEXEC) added.new_fd_flags = O_CLOEXEC;
     int given = ioctl(listener, ADD_FD, &added);
     int problem = errno;
     close(fd);
     errno = problem;
-    if (given >= 0) reply_value(reply, given);
+    if (given >= 0) ht_answer_value(reply, given);
     else if (errno != ENOENT && errno != ESRCH)
         return fail(shown, "files can't be passed to it, which takes Linux 5.9");
     return true;
@@ -127,25 +107,32 @@ static bool answer(void *context, int listener, const struct seccomp_notif *aske
                    struct seccomp_notif_resp *reply) {
     struct ht_shown_processors *shown = context;
     if (!still_waits(listener, asked)) return true;
+    if (!ht_shown_affinity_begin(&shown->affinity, (pid_t)asked->pid))
+        return errno == ESRCH || fail(shown, "its processors are not known");
     switch (asked->data.nr) {
     case SYS_sched_getaffinity: return answer_affinity(shown, asked, reply);
+    case SYS_sched_setaffinity:
+        return ht_shown_affinity_set(&shown->affinity, asked, reply) || fail(shown, "no memory");
     case SYS_getcpu: return answer_number(shown, asked, reply);
 #ifdef SYS_open
     case SYS_open:
 #endif
+    case SYS_openat2:
     case SYS_openat: return answer_open(shown, listener, asked, reply);
     default: return !shown->counter || ht_syscall_count_take(shown->counter, asked);
     }
 }
 
 bool ht_shown_processors_start(struct ht_shown_processors *shown, uint32_t count,
-                               struct ht_syscall_counter *counter) {
-    *shown = (struct ht_shown_processors){.count = count, .counter = counter};
+                               struct ht_chosen_processors *chosen, struct ht_syscall_counter *counter) {
+    *shown =
+        (struct ht_shown_processors){.affinity = {.shown = count, .numbers = chosen}, .counter = counter};
     return ht_kernel_listener_start(&shown->listener, answer, shown);
 }
 
 void ht_shown_processors_stop(struct ht_shown_processors *shown) {
     ht_kernel_listener_stop(&shown->listener);
+    ht_shown_affinity_free(&shown->affinity);
 }
 
 void ht_processors_restrict(uint32_t count) {

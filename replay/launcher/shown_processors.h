@@ -8,21 +8,22 @@
 #include <sys/types.h>
 
 #include "kernel_listener.h"
+#include "shown_affinity.h"
 
 struct ht_syscall_counter;
 
 struct ht_shown_processors {
     struct ht_kernel_listener listener;
-    uint32_t count;
+    struct ht_shown_affinity affinity;
     struct ht_syscall_counter *counter;  // of the calls that change the address space; NULL: none
     bool asked;                          // the child asked for the number
     const char *problem;                 // why an answer could not be given, NULL: all were
     int problem_errno;
 };
 
-// False, with errno, without a thread.
+// chosen: memory that the child shares. False, with errno, without a thread.
 bool ht_shown_processors_start(struct ht_shown_processors *shown, uint32_t count,
-                               struct ht_syscall_counter *counter);
+                               struct ht_chosen_processors *chosen, struct ht_syscall_counter *counter);
 // The child has ended.
 void ht_shown_processors_stop(struct ht_shown_processors *shown);
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from pathlib import Path
@@ -33,7 +34,7 @@ def asked(tools: Tools, trace: Path, *more: str) -> tuple[set[str], list[tuple[i
     """What asking_malloc heard of the number of processors, in all runs, and on which it ran."""
     done = tools.succeed([tools.replay_program, "--alloc", f"asking={tools.target('asking_malloc.so')}", "--rounds", "1", "-q", *more, trace])
     heard = done.stderr.decode()
-    runs = [(int(one), int(other)) for one, other in re.findall(r"runs: sched_getcpu=(\d+) getcpu=(\d+)", heard)]
+    runs = [(int(one), int(other)) for one, other in re.findall(r"runs: sched_getcpu=(\d+) getcpu=(\d+) ", heard)]
     return set(re.findall(r"asked: (.*)", heard)), runs
 
 
@@ -45,6 +46,40 @@ def test_every_way_of_asking_is_answered(tools: Tools, small: Path, count: int) 
     assert heard == {f"onln={count} conf={count} nprocs={count} nprocs_conf={count} affinity={count} bytes={(count + 63) // 64 * 8} "
                      f"refused=1 online={online} cpuinfo={count} stat={count}"}
     assert len(runs) > 2 and all(one == other < count for one, other in runs)
+
+
+@pytest.mark.parametrize("count", [1, 36, 64, 1024])
+def test_files_are_answered_by_whatever_path(tools: Tools, small: Path, count: int) -> None:
+    """By folders, dots and links, of the process and of the thread. Not every machine has nodes."""
+    done = tools.succeed([tools.replay_program, "--alloc", f"asking={tools.target('asking_malloc.so')}", "--rounds", "1", "-q", "--cpus", str(count), small])
+    heard = done.stderr.decode()
+    values = dict(re.findall(r"file: (\w+)=(.*)", heard))
+    every = "0" if count == 1 else f"0-{count - 1}"
+    words = f"{(1 << count % 32) - 1:x}" if count % 32 else "f" * 8
+    bits = ",".join([words] + ["f" * 8] * ((count - 1) // 32))
+    for path in ("relative", "absolute", "openat2", "dots", "root", "self_list", "thread", "process", "below_proc"):
+        assert values[path] == every, path
+    assert values["offline"] == "" and values["self"] == bits
+    if Path("/sys/devices/system/node/node0/cpulist").exists():
+        assert (values["cpulist"], values["cpumap"], values["has_cpu"]) == (every, bits, "0")
+    assert set(re.findall(r"file: pid=(\d+)", heard)) == set(re.findall(r" pid=(\d+)", heard.replace("file: pid", "")))
+
+
+@pytest.mark.parametrize("count", [1, 2, 65, 1024])
+def test_a_thread_may_choose_any_processor_that_is_shown(tools: Tools, small: Path, count: int) -> None:
+    """Whether this machine has it or not; the kernel, the C library and /proc then say the same."""
+    done = tools.succeed([tools.replay_program, "--alloc", f"pinning={tools.target('pinning_malloc.so')}", "--rounds", "1", "-q", "--cpus", str(count), small])
+    heard = done.stderr.decode()
+    assert set(re.findall(r"pinned: (.*)", heard)) == {
+        f"0 of=1 last=1 list={count - 1} none={errno.EINVAL} beyond={errno.EINVAL} nobody={errno.ESRCH} null={errno.EFAULT} other={count}"}
+    assert set(re.findall(r"runs: (.*)", heard)) == {f"getcpu={count - 1} sched_getcpu={count - 1} of={count}"}
+
+
+def test_threads_of_jemalloc_choose_processors(tools: Tools, threads: Path, tmp_path: Path) -> None:
+    """Its background threads do, with an arena for each processor."""
+    rows = tools.replay(threads, "jemalloc:percpu_arena=percpu,background_thread=1", tmp_path / "r.jsonl", "--pass", "memory", "-q", "--cpus", "16")
+    (row,) = [row for row in rows if row["allocator"]["name"].startswith("jemalloc") and not row["control"]]
+    assert 8 <= row["arenas"] <= 17 and row["failures"] == 0
 
 
 def test_without_the_option_nothing_changes(tools: Tools, small: Path) -> None:
