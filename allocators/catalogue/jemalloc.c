@@ -6,6 +6,8 @@
 
 typedef int mallctl_function(const char *name, void *value, size_t *value_bytes, void *set, size_t set_bytes);
 
+enum { ARENAS_MAX = 4094 };  // as far as MALLOCX_ARENA() counts; above it opt.narenas is not what is made
+
 static mallctl_function *mallctl_of(const struct ht_server *server) {
     return (mallctl_function *)server->known;
 }
@@ -76,7 +78,7 @@ static void read_arenas(const struct ht_server *server, struct ht_arena_counts *
     size_t bytes = sizeof most;
     char name[64];
     if (mallctl("opt.narenas", &most, &bytes, NULL, 0)) return;
-    arenas->most = most;
+    arenas->most = most < ARENAS_MAX ? most : ARENAS_MAX;
     bytes = sizeof all;
     if (mallctl("arenas.narenas", &all, &bytes, NULL, 0)) return;
     arenas->used = 0;
@@ -90,7 +92,7 @@ static void read_arenas(const struct ht_server *server, struct ht_arena_counts *
 
 static const struct ht_knob knobs[] = {
     {.name = "narenas",
-     .range = {1, 4094},
+     .range = {1, ARENAS_MAX},
      .standard = "4 for each processor",
      .search = {1, 64},
      .help = "number of arenas; threads are divided among them"},
@@ -221,7 +223,7 @@ const struct ht_allocator ht_allocator_jemalloc = {
     .knobs_separator = ',',
     .knobs_always = "abort_conf:true",
     .read_knob = read_knob,
-    .by_processors = "4 arenas for each processor; one processor: one arena",
+    .by_processors = "4 arenas for each processor, at most 4094; one processor: one arena",
     .read_arenas = read_arenas,
     .clock = "clock_gettime",
     .faults = faults,

@@ -92,7 +92,7 @@ def test_without_the_option_nothing_changes(tools: Tools, small: Path) -> None:
 
 def test_arenas_are_those_of_such_a_machine(tools: Tools, threads: Path, tmp_path: Path) -> None:
     """By the allocators' own statistics. glibc counts processors once it has eight arenas, and goes one beyond."""
-    expected = {1: (8, 9, 1), 2: (16, 17, 8), 64: (THREADS, THREADS + 1, 256)}
+    expected = {1: (8, 9, 1), 2: (16, 17, 8), 64: (THREADS, THREADS + 1, 256), 1024: (THREADS, THREADS + 1, 4094)}
     for count, (least, most, of_jemalloc) in expected.items():
         rows = tools.replay(threads, "glibc,jemalloc,tcmalloc,mimalloc", tmp_path / f"{count}.jsonl", "--pass", "memory", "-q", "--cpus", str(count))
         rows = {row["allocator"]["name"]: row for row in rows if not row["control"]}
