@@ -166,6 +166,7 @@ static int read_trace(struct ht_plan *plan, struct ht_trace_reader *reader, stru
     if (ht_recorded_program_read(reader, &trace->program, error) || pollute_by_trace(plan, reader, error))
         return -1;
     if (plan->scale > 1 || plan->age_occupancy > 0) ht_recorded_program_other(&trace->program);
+    if (plan->processors) ht_recorded_program_elsewhere(&trace->program);
     uint64_t memory_bytes = plan->decoded_memory_bytes;
     if (!memory_bytes && plan->extend_to_ns) memory_bytes = EXTENDED_BYTES;
     if (!memory_bytes) memory_bytes = ht_memory_available_bytes() / 4;

@@ -129,8 +129,12 @@ int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_
     return failed;
 }
 
-void ht_recorded_program_other(struct ht_recorded_program *program) {
+void ht_recorded_program_elsewhere(struct ht_recorded_program *program) {
     program->rss_peak_bytes = program->heap_peak_bytes = program->cpu_ns = NAN;
+}
+
+void ht_recorded_program_other(struct ht_recorded_program *program) {
+    ht_recorded_program_elsewhere(program);
     ht_own_memory_free(&program->own);
 }
 

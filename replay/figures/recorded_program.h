@@ -42,6 +42,9 @@ int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_
 // What is replayed is not this program as it ran: its figures are not to be set beside the replays'.
 void ht_recorded_program_other(struct ht_recorded_program *program);
 
+// It ran on another machine: the same, but what it held beside its heap stays its own.
+void ht_recorded_program_elsewhere(struct ht_recorded_program *program);
+
 void ht_recorded_program_free(struct ht_recorded_program *program);
 
 #endif

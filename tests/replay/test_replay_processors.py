@@ -12,6 +12,7 @@ from heaptape import read_results, write_report
 from heaptape.results.comparison import experiments
 from tool_runner import Tools, run
 
+ROOT = Path(__file__).resolve().parents[2]
 THREADS = 40
 
 
@@ -147,3 +148,26 @@ def test_numbers_are_experiments_of_their_own(tools: Tools, small: Path, tmp_pat
     assert "| allocator | as it is | 2 processors | 64 processors |" in tools.succeed([tools.heaptape, "compare", results, "--markdown"]).stdout.decode()
     write_report(read_results(results), page := tmp_path / "r.html", [small])
     assert "How much memory on other machines?" in page.read_text()
+
+
+def test_the_recorded_program_is_another_machines(tools: Tools, tmp_path: Path) -> None:
+    """Its own time and memory are not compared, but what it held beside its heap counts."""
+    trace = ROOT / "traces" / "postgres.bin"
+    results = tmp_path / "r.jsonl"
+    said = {}
+    for more in ((), ("--cpus", "3")):
+        done = tools.succeed([tools.replay_program, "--alloc", "glibc", "--rounds", "3", "-q", "-o", results, *more, trace])
+        said[more] = done.stdout.decode()
+    assert "recorded program: " in said[()] and "; replayed under glibc: " in said[()] and "malloc's share: " in said[()]
+    assert not re.search("recorded program|replayed under|malloc's share", said["--cpus", "3"])
+    rows = [row for row in read_results(results).to_dict("records") if row["processors"] == 3 and row["pass"] == "memory" and row["allocator"] == "glibc"]
+    assert rows and all(row["process_rss_peak_bytes"] > row["rss_peak_bytes"] for row in rows)
+    as_it_is, other = experiments(read_results(results))
+    assert as_it_is.is_as_recorded and not other.is_as_recorded
+    compared = tools.succeed([tools.heaptape, "compare", results, "--trace", trace]).stdout.decode()
+    assert compared.count("of CPU time; glibc takes") == 1
+    assert "Malloc's share of this program is unknown (it was replayed as on another machine)." in compared
+    pages = [write_report(read_results(results)[lambda rows, shown=shown: rows["processors"] == shown], tmp_path / "r.html", [trace]).read_text()
+             for shown in (0, 3)]
+    assert ["recorded heap" in page for page in pages] == [True, False]
+    assert all("What does the program allocate?" in page for page in pages), "that no machine changes"

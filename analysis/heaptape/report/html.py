@@ -105,7 +105,8 @@ def build_chapter(
     allocators = allocator_order(runs, summary.baseline)
     classes = colour_classes(allocators, summary.baseline)
     program = trace if experiment.is_as_recorded else None
-    profile = profile_trace(program, LIVE_POINTS) if program else None
+    calls = trace if experiment.has_recorded_calls else None
+    profile = profile_trace(calls, LIVE_POINTS) if calls else None
     curves = memory_curves(
         replayed_curves(runs, allocators), recorded_curves(program) if program else {}, profile.live if profile else None,
         classes)
@@ -135,8 +136,8 @@ def build_chapter(
         latency_figures=latency_figures(runs, allocators, classes),
         parts_figures=parts_figures(fragmentation(runs), classes),
         distribution_figures=distribution_figures(profile) if profile else [],
-        threads=threads_table(program) if program else None,
-        flame=_flame(program) if program else None,
+        threads=threads_table(calls) if calls else None,
+        flame=_flame(calls) if calls else None,
         differences=_differences(summary),
         profile=profile_figure(profiles_of(runs), summary.baseline),
         functions=_function_tables(runs, allocators),

@@ -402,7 +402,12 @@ class Experiment:
     @property
     def is_as_recorded(self) -> bool:
         """Whether the recorded program's own time and memory may be set beside the replay's."""
-        return not {"scale", "age", "extended"} & self.settings.keys()
+        return not {"scale", "age", "extended", "processors"} & self.settings.keys()
+
+    @property
+    def has_recorded_calls(self) -> bool:
+        """Whether the calls are the recording's, no others and no more: then so are their sizes, threads and live bytes."""
+        return not {"scale", "extended"} & self.settings.keys()
 
     @property
     def runs(self) -> pd.DataFrame:

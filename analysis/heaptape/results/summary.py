@@ -113,6 +113,8 @@ def why_share_unknown(experiment: Experiment, found: FoundTrace) -> str:
         reason = "the replay went on after the recording"
     elif "age" in experiment.settings:
         reason = "it was replayed on a used heap, the program ran on a fresh one"
+    elif "processors" in experiment.settings:
+        reason = "it was replayed as on another machine"
     elif found.trace is None:
         reason = f"the trace was not read: {found.why_not}"
     return f"Malloc's share of this program is unknown ({reason})."
