@@ -44,9 +44,9 @@ def test_text_json_and_conditions_have_it(tools: Tools, tmp_path: Path) -> None:
     assert "process_rss_peak" in measures
 
 
-@pytest.mark.parametrize("more", [["--scale", "2"], []])
+@pytest.mark.parametrize("more", [["--scale", "2"], ["--age", "0.5"], []])
 def test_unknown_is_null(tools: Tools, tmp_path: Path, more: list[str]) -> None:
-    """Several copies of the program, and a trace without samples, which make_trace writes."""
+    """Several copies of the program, a used heap, and a trace without samples, which make_trace writes."""
     trace = POSTGRES
     if not more:
         trace = tmp_path / "t.bin"
