@@ -131,13 +131,14 @@ static void add_named(struct list *list, const struct ht_allocator *kind) {
 
 static void add_all(struct list *list) {
     struct ht_choices *choices = &list->options->plan.choices;
-    if (!list->options->alloc_named && (list->options->plan.verbose || list->options->plan.json)) {
+    if (!ht_option_given(&list->options->given, "alloc") &&
+        (list->options->plan.verbose || list->options->plan.json)) {
         for (size_t i = 0; ht_allocators[i]; i++) add_named(list, ht_allocators[i]);
         return;
     }
     if (choices->null_only) add_named(list, ht_allocator_named("null"));
     for (size_t i = 0; i < choices->count; i++) add(list, &choices->list[i], NULL);
-    for (size_t i = 0; ht_allocators[i] && !list->options->alloc_named; i++) {
+    for (size_t i = 0; ht_allocators[i] && !ht_option_given(&list->options->given, "alloc"); i++) {
         if (ht_allocators[i]->is_floor && !ht_allocators[i]->is_null) add_named(list, ht_allocators[i]);
     }
 }

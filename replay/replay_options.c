@@ -301,24 +301,33 @@ static void choose(struct argp_state *state, const char *spec, struct ht_choices
     argp_failure(state, error.status, 0, "%s", error.message);
 }
 
-static void check_count(struct argp_state *state, const struct ht_plan *plan) {
+static void check_count(struct argp_state *state, const struct ht_replay_options *options) {
+    const struct ht_plan *plan = &options->plan;
+    bool touches =
+        ht_option_given(&options->given, "touch") || ht_option_given(&options->given, "touch-free");
     if (plan->splice_path && !plan->count_pass) argp_error(state, "--splice: expected --pass count with it");
     if (plan->splice_path && plan->extend_to_ns)
         argp_error(state, "--splice: the accesses are those of the recording: expected no --extend");
+    if (plan->splice_path && touches)
+        argp_error(state,
+                   "--splice: the program's own accesses touch memory: expected no --touch, no --touch-free");
     if (plan->splice_path && plan->instructions)
         argp_error(state, "--splice: counts misses: expected no --instructions");
     if (plan->profile && plan->count_pass && !plan->instructions)
         argp_error(state,
                    "--profile: of instructions, not of misses: expected --instructions with --pass count");
     if (!plan->count_pass) return;
+    if (plan->baseline && !plan->splice_path && !plan->conditions.count)
+        argp_error(state, "--baseline: expected --splice or --fail-if with --pass count");
     if (plan->wrap) argp_error(state, "--wrap: the simulation of --pass count takes its place");
 }
 
 static void check_snapshots(struct argp_state *state, const struct ht_replay_options *options) {
     const struct ht_plan *plan = &options->plan;
-    if (options->at_given && !plan->snapshots_folder) argp_error(state, "--at: expected --snapshots with it");
+    if (ht_option_given(&options->given, "at") && !plan->snapshots_folder)
+        argp_error(state, "--at: expected --snapshots with it");
     if (!plan->snapshots_folder) return;
-    if (options->pass_given)
+    if (ht_option_given(&options->given, "pass"))
         argp_error(state, "--snapshots: expected no --pass; --verify checks the allocators first");
     if (plan->results_path) argp_error(state, "-o: --snapshots measures no runs to keep");
     if (plan->conditions.count) argp_error(state, "--fail-if: expected a pass that measures time or memory");
@@ -375,10 +384,7 @@ static error_t experiment_option(int key, char *text, struct argp_state *state) 
     static const char *const layouts[] = {"drawn", "fixed"};
     struct ht_replay_options *options = state->input;
     switch (key) {
-    case KEY_ALLOC:
-        choose(state, text, &options->plan.choices);
-        options->alloc_named = true;
-        break;
+    case KEY_ALLOC: choose(state, text, &options->plan.choices); break;
     case 'o': options->plan.results_path = text; break;
     case KEY_ROUNDS:
         options->plan.rounds =
@@ -391,13 +397,9 @@ static error_t experiment_option(int key, char *text, struct argp_state *state) 
         break;
     case KEY_INSTRUCTIONS: options->plan.instructions = true; break;
     case KEY_PROFILE: options->plan.profile = true; break;
-    case KEY_SEED:
-        options->plan.seed = number(state, text, "seed", 0, INT64_MAX);
-        options->seed_given = true;
-        break;
+    case KEY_SEED: options->plan.seed = number(state, text, "seed", 0, INT64_MAX); break;
     case KEY_LAYOUT: options->plan.layout_fixed = one_of(state, text, "layout", layouts, 2); break;
     case KEY_PASS:
-        options->pass_given = true;
         set_pass(options, one_of(state, text, "pass", passes, sizeof passes / sizeof *passes));
         break;
     case KEY_VERIFY: options->plan.verify = true; break;
@@ -405,7 +407,6 @@ static error_t experiment_option(int key, char *text, struct argp_state *state) 
     case KEY_SPLICE: options->plan.splice_path = text; break;
     case KEY_SNAPSHOTS: options->plan.snapshots_folder = text; break;
     case KEY_AT:
-        options->at_given = true;
         if (ht_snapshot_times_parse(text, &options->plan.snapshot_times)) break;
         argp_error(state, "--at: %s: expected peak, end, jumps or times such as 90s, at most %d", text,
                    HT_SNAPSHOT_TIMES_MAX);
@@ -446,6 +447,7 @@ static error_t load_option(int key, char *text, struct argp_state *state) {
         if (problem) argp_error(state, "--pollute: %s: %s", text, problem);
         break;
     case KEY_PACE:
+        options->given.pace = text;
         if (ht_paces_parse(text, &options->plan.paces)) break;
         argp_error(
             state,
@@ -511,7 +513,7 @@ static void check_all(struct argp_state *state, const struct ht_replay_options *
     if (!options->plan.trace_path && !options->list) {
         argp_error(state, "expected a trace, as heaptape convert writes it");
     }
-    check_count(state, &options->plan);
+    check_count(state, options);
     check_snapshots(state, options);
     check_limit(state, options);
     check_age(state, &options->plan);
@@ -519,6 +521,14 @@ static void check_all(struct argp_state *state, const struct ht_replay_options *
     check_written_baseline(state, &options->plan);
     if (options->plan.processors && options->plan.wrap)
         argp_error(state, "--wrap: expected no --cpus: the command would see these processors, too");
+    char problem[256];
+    if (ht_option_without_pass(&options->given, &options->plan, problem, sizeof problem))
+        argp_error(state, "%s", problem);
+}
+
+static void note(struct ht_replay_options *options, int key) {
+    for (const struct argp_option *option = table; option->name; option++)
+        if (option->key == key) ht_option_note(&options->given, option->name);
 }
 
 static error_t parse_one(int key, char *text, struct argp_state *state) {
@@ -526,6 +536,7 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
                                                                           machine_option, comparison_option};
     struct ht_replay_options *options = state->input;
     error_t taken = ARGP_ERR_UNKNOWN;
+    note(options, key);
     for (size_t i = 0; taken == ARGP_ERR_UNKNOWN && i < sizeof groups / sizeof *groups; i++)
         taken = groups[i](key, text, state);
     if (key == ARGP_KEY_END) check_all(state, options);
@@ -558,7 +569,8 @@ void ht_replay_options_parse(int argc, char **argv, struct ht_replay_options *op
     plan->instructions |= plan->profile;
     if (plan->snapshots_folder) plan->time_pass = plan->memory_pass = false;
     // What is simulated repeats, if the form of the trace does; and so do snapshots.
-    if ((plan->count_pass || plan->snapshots_folder) && !options->seed_given) plan->seed = 1;
+    if ((plan->count_pass || plan->snapshots_folder) && !ht_option_given(&options->given, "seed"))
+        plan->seed = 1;
     if (!plan->rounds && !plan->budget_ns) plan->budget_ns = budget_default_ns;
     if (plan->touch_free == HT_TOUCH_FREES)
         plan->touch_free = plan->touch == HT_TOUCH_NONE ? HT_TOUCH_FREE_NONE : HT_TOUCH_FREE_RECORDED;

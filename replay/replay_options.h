@@ -4,14 +4,14 @@
 
 #include <stdbool.h>
 
+#include "option_passes.h"
 #include "replay_plan.h"
 
 struct ht_replay_options {
     struct ht_plan plan;
     bool list;
-    bool seed_given, at_given, pass_given;
-    bool alloc_named;  // --alloc was given
     bool limit_alone;  // --pass limit
+    struct ht_given_options given;
 };
 
 // Parses the command line; ends the program itself on bad usage (status 2) and on --help.

@@ -23,6 +23,8 @@ static struct ht_job verify_job(const struct ht_experiment *x) {
                            .end_ns = x->end_ns,
                            .scale = x->built->side_by_side,
                            .repeats = 1,
+                           .fixed_addresses = plan->layout_fixed,
+                           .processors = plan->processors,
                            .window_ns = plan->window_ns ? plan->window_ns : usual_window_ns};
 }
 
@@ -54,7 +56,8 @@ static bool verify_one(struct ht_experiment *x, const struct ht_choice *choice) 
                                  .load = ht_machine_load(),
                                  .verified = &report,
                                  .started_realtime_ns = ht_now_ns(CLOCK_REALTIME)};
-    bool done = ht_child_run(&x->channel, choice, &job, -1, &x->random, problem, sizeof problem);
+    struct ht_random same = {1}, *padding = job.fixed_addresses ? &same : &x->random;
+    bool done = ht_child_run(&x->channel, choice, &job, -1, padding, problem, sizeof problem);
     const struct ht_outcome *outcome = &x->channel.exchange->outcome;
     if (ht_child_interrupted()) return true;
     uint64_t expected = x->built->form->operations * x->built->side_by_side;

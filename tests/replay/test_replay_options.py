@@ -24,12 +24,12 @@ class Bench:
         self.trace = replay_traces.made(tools, folder, events=20_000, threads=3)
         self.count = 0
 
-    def rows(self, *options: Argument, alloc: str = "glibc", rounds: int = 1,
+    def rows(self, *options: Argument, alloc: str = "glibc", rounds: int | None = 1,
              trace: Path | None = None) -> list[Row]:
         """The results of all but the null replayer, by -o."""
         self.count += 1
         results = self.folder / f"results{self.count}.jsonl"
-        self.tools.succeed([self.tools.replay_program, "--alloc", alloc, "--rounds", str(rounds),
+        self.tools.succeed([self.tools.replay_program, "--alloc", alloc, *(["--rounds", str(rounds)] if rounds else []),
                             *options, "-o", results, trace or self.trace], cwd=self.folder)
         return [row for row in replay_traces.rows(results) if row["allocator"]["name"] != "null"]
 
@@ -117,7 +117,7 @@ def check_pass(bench: Bench) -> None:
     assert {row["pass"] for row in bench.rows("--pass", "time")} == {"time"}
     assert {row["pass"] for row in bench.rows("--pass", "memory")} == {"memory"}
     assert {row["pass"] for row in bench.rows("--pass", "both")} == {"time", "memory"}
-    assert {row["pass"] for row in bench.rows("--pass", "verify")} == {"verify"}
+    assert {row["pass"] for row in bench.rows("--pass", "verify", rounds=None)} == {"verify"}
 
 
 def check_pollute(bench: Bench) -> None:
@@ -222,6 +222,68 @@ def test_every_option_is_tried(tools: Tools) -> None:
     assert not set(CHECKS) - listed, "checks of options that are gone"
     untried = {name for name in listed - own - set(CHECKS) if f'"--{name}"' not in others}
     assert not untried
+
+
+PASSES = {name: ["--pass", name] for name in ("time", "memory", "both", "verify", "count")}
+PASSES |= {"limit": ["--pass", "limit", "--memory-max", "1G"], "snapshots": ["--snapshots", "folder"], "list": ["--list"]}
+ROUNDS = "time memory both"
+ALL = f"{ROUNDS} verify limit count snapshots"
+# What each option takes for a value, and the passes to which it means something.
+TAKEN = {
+    "alloc": ("glibc", f"{ALL} list"), "output": ("r.jsonl", f"{ROUNDS} verify limit count"), "rounds": ("3", ROUNDS), "budget": ("9s", ROUNDS),
+    "repeats": ("2", "time both"), "seed": ("1", ALL), "layout": ("fixed", f"{ROUNDS} verify snapshots"),
+    "splice": ("a.acc", "count"), "at": ("end", "snapshots"), "verify": (None, ALL), "threads": ("1", ALL),
+    "scale": ("2", f"{ROUNDS} verify limit count"), "cpus": ("3", ALL), "memory-max": ("1G", f"{ROUNDS} verify limit"), "extend": ("1h", ALL),
+    "touch": ("none", f"{ROUNDS} limit count snapshots"), "touch-free": ("none", f"{ROUNDS} limit count snapshots"),
+    "pollute": ("500", "time both snapshots"), "pace": ("none", ALL), "age": ("0.5", ROUNDS), "thp": ("never", f"{ROUNDS} verify limit snapshots"),
+    "purge": ("1s", "memory both limit snapshots"), "window-ns": ("100000", f"{ROUNDS} verify limit snapshots"), "max-live": ("1G", ALL),
+    "timeout": ("9s", ALL), "wrap": ("env", f"{ROUNDS} verify snapshots"), "decoded-memory": ("1", ALL), "points": ("3", "memory both"),
+    "baseline": ("glibc", ROUNDS), "fail-if": ("rss_end>2", "memory both"), "baseline-file": ("b.json", "memory both count"),
+    "write-baseline": ("b.json", "memory both count"), "instructions": (None, f"{ROUNDS} count"), "profile": (None, ROUNDS),
+    "json": (None, f"{ROUNDS} limit count list"), "quiet": (None, f"{ALL} list"), "verbose": (None, f"{ROUNDS} verify list"),
+}
+
+
+def status_and_words(tools: Tools, words: list[str]) -> tuple[int, str]:
+    done = run([tools.replay_program, *words])
+    return done.returncode, done.stderr.decode().partition("\n")[0]
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_no_option_is_ignored(tools: Tools, name: str) -> None:
+    """An option that means nothing to a pass is refused in one line, before anything runs."""
+    value, passes = TAKEN[name]
+    for one, words in PASSES.items():
+        trace = [] if one == "list" else ["missing.bin"]
+        status, said = status_and_words(tools, [*words, f"--{name}" if value is None else f"--{name}={value}", *trace])
+        if one in passes.split():
+            assert status == (0 if one == "list" else 3), (one, said)
+        else:
+            assert status == 2 and said.startswith("heaptape replay: -"), (one, said)
+
+
+def test_every_option_has_its_passes(tools: Tools) -> None:
+    assert set(TAKEN) == set(listed_options(tools)) - {"help", "usage", "version", "pass", "snapshots", "list"}
+
+
+@pytest.mark.parametrize(("words", "expected"), [
+    (["--memory-max", "1G", "--pass", "limit", "--repeats", "2"], "--repeats: expected --pass time or both"),
+    (["--pass", "time", "--purge", "1s"], "--purge: expected --pass memory, both or limit, or --snapshots"),
+    (["--pass", "time", "--pace", "time=none,memory=real"], "--pace memory=: expected --pass memory, both, verify or limit, or --snapshots"),
+    (["--pass", "memory", "--pace", "time=none"], "--pace time=: expected --pass time, both or count, or --snapshots"),
+    (["--pass", "count", "--baseline", "glibc"], "--baseline: expected --splice or --fail-if with --pass count"),
+    (["--pass", "count", "--splice", "a.acc", "--touch", "all"], "--splice: the program's own accesses touch memory: expected no --touch"),
+    (["--list", "--rounds", "3"], "--rounds: expected no --list")])
+def test_what_is_refused(tools: Tools, words: list[str], expected: str) -> None:
+    status, said = status_and_words(tools, [*words, "missing.bin"])
+    assert status == 2 and said.startswith(f"heaptape replay: {expected}"), said
+
+
+def test_what_another_pass_takes(tools: Tools) -> None:
+    """A pass beside the first is enough."""
+    for words in (["--pass", "verify", "--memory-max", "1G", "--purge", "1s"], ["--pass", "limit", "--memory-max", "1G", "--verify", "-v"],
+                  ["--pass", "count", "--verify", "--layout", "fixed"], ["--pass", "both", "--pace", "time=none,memory=real"]):
+        assert status_and_words(tools, [*words, "missing.bin"])[0] == 3
 
 
 @pytest.mark.parametrize("name", CHECKS)

@@ -42,7 +42,7 @@ def asked(tools: Tools, trace: Path, *more: str) -> tuple[set[str], list[tuple[i
 @pytest.mark.parametrize("count", [1, 3, 64, 65, 1024])
 def test_every_way_of_asking_is_answered(tools: Tools, small: Path, count: int) -> None:
     """In every pass, on one thread, which is pinned to one processor of those that there are."""
-    heard, runs = asked(tools, small, "--cpus", str(count))
+    heard, runs = asked(tools, small, "--cpus", str(count), "--verify")
     online = "0" if count == 1 else f"0-{count - 1}"
     assert heard == {f"onln={count} conf={count} nprocs={count} nprocs_conf={count} affinity={count} bytes={(count + 63) // 64 * 8} "
                      f"refused=1 online={online} cpuinfo={count} stat={count}"}

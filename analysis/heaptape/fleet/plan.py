@@ -52,6 +52,11 @@ class Configuration:
     name: str
     options: dict[str, Any]
 
+    @property
+    def has_rounds(self) -> bool:
+        """Whether replay compares in rounds; it refuses options of rounds and of the comparison where it does not."""
+        return self.options.get("pass", "both") in ("time", "memory", "both")
+
     def arguments(self, number: int = 0) -> list[str]:
         """The options as replay wants them in a round. Instructions are the same in each: the first alone counts them, beside
         passes of rounds."""

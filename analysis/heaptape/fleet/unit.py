@@ -128,11 +128,13 @@ def _call(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 def run_unit(unit: Unit, worker: str) -> Outcome:
     """Run it here. Each allocator and pass has a line in the outcome, with figures or with what went wrong."""
+    rounds = ["--rounds=1"] if unit.configuration.has_rounds else []
+    against = [f"--baseline-file={unit.file.path}"] if unit.file else [f"--baseline={unit.baseline}"] if rounds else []
     with tempfile.TemporaryDirectory(prefix="heaptape-fleet-") as folder:
         results = Path(folder) / "results.jsonl"
         try:
             done = _call([find_replay(), "--quiet", *_allocator_arguments(unit.allocators),
-                          f"--baseline-file={unit.file.path}" if unit.file else f"--baseline={unit.baseline}", "--rounds=1", f"--seed={unit.seed}", f"--output={results}",
+                          *against, *rounds, f"--seed={unit.seed}", f"--output={results}",
                           *unit.configuration.arguments(unit.round), unit.trace.path])
         except HeaptapeError as error:
             return Outcome([], [], f"{socket.gethostname()}: {error}")
