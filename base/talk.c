@@ -23,6 +23,19 @@ const char *ht_grouped(char text[32], uint64_t number) {
     return text;
 }
 
+const char *ht_number_of(char text[HT_NUMBER_OF_BYTES], uint64_t number, const char *noun) {
+    char digits[32];
+    size_t length = strlen(noun);
+    char last = length ? noun[length - 1] : 0;
+    if (number == 1) snprintf(text, HT_NUMBER_OF_BYTES, "1 %s", noun);
+    else if (last == 'y')
+        snprintf(text, HT_NUMBER_OF_BYTES, "%s %.*sies", ht_grouped(digits, number), (int)length - 1, noun);
+    else
+        snprintf(text, HT_NUMBER_OF_BYTES, "%s %s%s", ht_grouped(digits, number), noun,
+                 last == 's' ? "es" : "s");
+    return text;
+}
+
 const char *ht_figures(char text[32], double number, int figures) {
     char rounded[32], digits[32];
     snprintf(rounded, sizeof rounded, "%.*e", figures - 1, number);

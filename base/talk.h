@@ -11,6 +11,9 @@
 
 // "6,364,276" into text, which holds 32 bytes.
 const char *ht_grouped(char text[32], uint64_t number);
+// "1 call", "6,364,276 calls", "2 anomalies" (any noun in y, in s or neither), of a noun in the singular.
+enum { HT_NUMBER_OF_BYTES = 80 };
+const char *ht_number_of(char text[HT_NUMBER_OF_BYTES], uint64_t number, const char *noun);
 // "32,400", "0.0512": so many figures, and no exponent however large the number.
 const char *ht_figures(char text[32], double number, int figures);
 // "5.4 MB": decimal units, three figures.

@@ -68,9 +68,10 @@ const struct ht_page ht_page_names = {
     .see_also = "convert stats"};
 
 static void say_result(const char *output, const struct ht_site_table *table) {
-    char named[32], all[32];
-    ht_print(stderr, "%s: %s of %s locations have a name\n", strcmp(output, "-") ? output : "standard output",
-             ht_grouped(named, site_names_count(table)), ht_grouped(all, table->locations_count));
+    char named[32], all[HT_NUMBER_OF_BYTES];
+    ht_print(stderr, "%s: names of %s of %s\n", strcmp(output, "-") ? output : "standard output",
+             ht_grouped(named, site_names_count(table)),
+             ht_number_of(all, table->locations_count, "location"));
 }
 
 static int say_no_sites(const char *trace, struct ht_error *error) {

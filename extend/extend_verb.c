@@ -100,19 +100,19 @@ static double figure(const json_t *said, const char *key) {
 // The stretch alone is the result where no trace is.
 static void say_stretch(const json_t *said, const struct options *options) {
     FILE *out = options->output ? stderr : stdout;
-    char from[EXTENDED_TIME_BYTES], until[EXTENDED_TIME_BYTES], to[EXTENDED_TIME_BYTES], freed[32], made[32],
-        without[32], live[32];
+    char from[EXTENDED_TIME_BYTES], until[EXTENDED_TIME_BYTES], to[EXTENDED_TIME_BYTES],
+        freed[HT_NUMBER_OF_BYTES], made[32], without[HT_NUMBER_OF_BYTES], live[32];
     uint64_t from_ns = (uint64_t)figure(said, "from_ns"), until_ns = (uint64_t)figure(said, "until_ns");
     ht_print(out, "steady from %s to %s%s: %s\n", extended_time(from, from_ns),
              extended_time(until, until_ns), json_is_true(json_object_get(said, "given")) ? " (given)" : "",
              json_string_value(json_object_get(said, "why")));
-    ht_print(out, "repeated %s times, up to %s\n", ht_grouped(without, (uint64_t)figure(said, "loops")),
+    ht_print(out, "repeated %s, up to %s\n", ht_number_of(without, (uint64_t)figure(said, "loops"), "time"),
              extended_time(to, options->request.to_ns));
-    ht_print(out, "each time %s blocks are freed that were there before, and %s made that stay",
-             ht_grouped(freed, (uint64_t)figure(said, "freed_objects")),
+    ht_print(out, "each repetition frees %s from before it, and leaves %s behind it",
+             ht_number_of(freed, (uint64_t)figure(said, "freed_objects"), "block"),
              ht_grouped(made, (uint64_t)figure(said, "made_objects")));
     uint64_t alone = (uint64_t)(figure(said, "unmatched_freed") + figure(said, "unmatched_made"));
-    if (alone) ht_print(out, "; %s of them have no partner", ht_grouped(without, alone));
+    if (alone) ht_print(out, "; without a partner: %s of them", ht_grouped(without, alone));
     fputc('\n', out);
     char low[32], high[32];
     ht_print(out, "live at the end: %s; from what was recorded, between %s and %s can't be excluded\n",
@@ -125,7 +125,7 @@ static void say_stretch(const json_t *said, const struct options *options) {
 static int extend(const struct options *options, struct ht_trace_reader **reader, struct ht_error *error) {
     json_t *said = NULL;
     struct extended_totals totals = {0};
-    char events[32], size[32];
+    char events[HT_NUMBER_OF_BYTES], size[32];
     if (ht_trace_truncated(*reader)) {
         ht_trace_report_truncated(*reader, error);
         return -1;
@@ -140,9 +140,8 @@ static int extend(const struct options *options, struct ht_trace_reader **reader
     if (!options->output) return 0;
     if (write_extended(extended, options->output, options->quiet, &totals, error)) return -1;
     if (!options->quiet)
-        ht_print(stderr, "%s: %s events, %s\n",
-                 strcmp(options->output, "-") ? options->output : "standard output",
-                 ht_grouped(events, totals.events), ht_bytes(size, (double)totals.file_bytes));
+        ht_print(stderr, "%s: %s, %s\n", strcmp(options->output, "-") ? options->output : "standard output",
+                 ht_number_of(events, totals.events, "event"), ht_bytes(size, (double)totals.file_bytes));
     return 0;
 }
 

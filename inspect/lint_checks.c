@@ -6,18 +6,26 @@
 #include "ops.h"
 
 const struct lint_kind_text lint_kind_texts[LINT_KINDS] = {
-    [LINT_DOUBLE_FREE] = {"double_free", "freed twice"},
-    [LINT_INSIDE_FREE] = {"free_inside_block", "freed at an address inside a live block"},
-    [LINT_OVERLAP] = {"overlap", "blocks that overlap a live one"},
-    [LINT_UNSEEN_FREE] = {"unseen_free", "live blocks whose address was returned again"},
-    [LINT_PAIR] = {"mismatched_pair", "blocks freed by another family than they were allocated by"},
-    [LINT_SIZE] = {"size_mismatch", "sized frees of another size than was requested"},
-    [LINT_OTHER_ALIGNMENT] = {"alignment_mismatch", "frees with another alignment than was requested"},
-    [LINT_BAD_ALIGNMENT] = {"bad_alignment", "alignments that are no power of two"},
-    [LINT_FOREIGN] = {"foreign", "frees and reallocs of blocks whose allocation is not recorded"},
-    [LINT_FAILED] = {"failed_call", "failed calls"},
-    [LINT_REALLOC_ZERO] = {"realloc_zero", "reallocs to size 0, whose result depends on the allocator"},
-    [LINT_ZERO_SIZED] = {"zero_sized", "requests of size 0"},
+    [LINT_DOUBLE_FREE] = {"double_free", "freed twice", "freed twice"},
+    [LINT_INSIDE_FREE] = {"free_inside_block", "freed at an address inside a live block",
+                          "freed at an address inside a live block"},
+    [LINT_OVERLAP] = {"overlap", "block that overlaps a live one", "blocks that overlap a live one"},
+    [LINT_UNSEEN_FREE] = {"unseen_free", "live block whose address was returned again",
+                          "live blocks whose address was returned again"},
+    [LINT_PAIR] = {"mismatched_pair", "block freed by another family than it was allocated by",
+                   "blocks freed by another family than they were allocated by"},
+    [LINT_SIZE] = {"size_mismatch", "sized free of another size than was requested",
+                   "sized frees of another size than was requested"},
+    [LINT_OTHER_ALIGNMENT] = {"alignment_mismatch", "free with another alignment than was requested",
+                              "frees with another alignment than was requested"},
+    [LINT_BAD_ALIGNMENT] = {"bad_alignment", "alignment that is no power of two",
+                            "alignments that are no power of two"},
+    [LINT_FOREIGN] = {"foreign", "free or realloc of a block whose allocation is not recorded",
+                      "frees and reallocs of blocks whose allocation is not recorded"},
+    [LINT_FAILED] = {"failed_call", "failed call", "failed calls"},
+    [LINT_REALLOC_ZERO] = {"realloc_zero", "realloc to size 0, whose result depends on the allocator",
+                           "reallocs to size 0, whose result depends on the allocator"},
+    [LINT_ZERO_SIZED] = {"zero_sized", "request of size 0", "requests of size 0"},
 };
 
 bool lint_init(struct lint *lint, bool raw, size_t limit) {

@@ -27,7 +27,7 @@ enum lint_kind {
 };
 
 struct lint_kind_text {
-    const char *key, *words;
+    const char *key, *one, *many;
 };
 extern const struct lint_kind_text lint_kind_texts[LINT_KINDS];
 

@@ -128,12 +128,13 @@ json_t *lint_report_json(const struct lint *lint, const char *path) {
 // ---- text ----
 
 static void print_block(const struct lint *lint, const struct lint_block *block, uint64_t name) {
-    char bytes[32];
+    char bytes[HT_NUMBER_OF_BYTES];
     if (!block->function) {
         ht_print(stdout, "freed at %.6f s", (double)block->time_ns / 1e9);
         return;
     }
-    ht_print(stdout, "%s bytes by %s", ht_grouped(bytes, block->bytes), ht_functions[block->function].name);
+    ht_print(stdout, "%s by %s", ht_number_of(bytes, block->bytes, "byte"),
+             ht_functions[block->function].name);
     if (block->alignment != LINT_NO_ALIGNMENT)
         ht_print(stdout, ", aligned to %" PRIu64, UINT64_C(1) << block->alignment);
     ht_print(stdout, ", t%" PRIu32 " at %.6f s", block->thread, (double)block->time_ns / 1e9);
@@ -169,21 +170,22 @@ static void print_findings(const struct lint *lint, unsigned first, unsigned las
         if (!tally->count) continue;
         if (!any && label) puts(label);
         any = true;
-        ht_print(stdout, "  %14s  %s\n", ht_grouped(text, tally->count), lint_kind_texts[kind].words);
+        ht_print(stdout, "  %14s  %s\n", ht_grouped(text, tally->count),
+                 tally->count == 1 ? lint_kind_texts[kind].one : lint_kind_texts[kind].many);
         for (size_t i = 0; i < tally->examples; i++) print_finding(lint, &tally->example[i]);
         if (tally->count > tally->examples && tally->examples) puts("    ...");
     }
 }
 
-static void print_counts(const struct lint *lint, const struct map64 *map, const char *before,
-                         const char *after) {
+// noun: of which there are as many as the key says; NULL: the key is a thread's number.
+static void print_counts(const struct lint *lint, const struct map64 *map, const char *noun) {
     size_t count;
-    char key[32], blocks[32];
+    char key[HT_NUMBER_OF_BYTES], blocks[32];
     struct counted *list = sorted_counts(map, &count);
     fputs("   ", stdout);
     for (size_t i = 0; i < count && i < lint->limit; i++)
-        ht_print(stdout, "%s %s of %s%s%s", i ? "," : "", ht_grouped(blocks, list[i].count), before,
-                 ht_grouped(key, list[i].key), after);
+        ht_print(stdout, "%s %s of %s%s", i ? "," : "", ht_grouped(blocks, list[i].count), noun ? "" : "t",
+                 noun ? ht_number_of(key, list[i].key, noun) : ht_grouped(key, list[i].key));
     puts(count > lint->limit ? ", ..." : "");
     free(list);
 }
@@ -192,11 +194,11 @@ static void print_leaks(const struct lint *lint) {
     const struct lint_leaks *leaks = &lint->leaks;
     char blocks[32], bytes[32];
     if (leaks->blocks)
-        ht_print(stdout, "  %14s  blocks live at the end, %s\n", ht_grouped(blocks, leaks->blocks),
-                 ht_bytes(bytes, (double)leaks->bytes));
+        ht_print(stdout, "  %14s  %s live at the end, %s\n", ht_grouped(blocks, leaks->blocks),
+                 leaks->blocks == 1 ? "block" : "blocks", ht_bytes(bytes, (double)leaks->bytes));
     if (leaks->blocks && lint->limit) {
-        print_counts(lint, &leaks->by_size, "", " bytes");
-        print_counts(lint, &leaks->by_thread, "t", "");
+        print_counts(lint, &leaks->by_size, "byte");
+        print_counts(lint, &leaks->by_thread, NULL);
         for (size_t i = 0; i < leaks->oldest_count; i++) {
             fputs(i ? "            " : "    oldest: ", stdout);
             print_block(lint, &leaks->oldest[i].block, leaks->oldest[i].name);
@@ -204,16 +206,17 @@ static void print_leaks(const struct lint *lint) {
         }
     }
     if (leaks->inherited_blocks)
-        ht_print(stdout, "  %14s  inherited blocks live at the end, %s\n",
+        ht_print(stdout, "  %14s  inherited %s live at the end, %s\n",
                  ht_grouped(blocks, leaks->inherited_blocks),
+                 leaks->inherited_blocks == 1 ? "block" : "blocks",
                  ht_bytes(bytes, (double)leaks->inherited_bytes));
 }
 
 void lint_report_text(const struct lint *lint, const char *path) {
-    char calls[32], defects[32];
+    char calls[HT_NUMBER_OF_BYTES], defects[HT_NUMBER_OF_BYTES];
     uint64_t count = lint_defects(lint);
-    ht_print(stdout, "%s: %s calls, %s defect%s\n", path, ht_grouped(calls, lint->calls),
-             count ? ht_grouped(defects, count) : "no", count == 1 ? "" : "s");
+    ht_print(stdout, "%s: %s, %s\n", path, ht_number_of(calls, lint->calls, "call"),
+             count ? ht_number_of(defects, count, "defect") : "no defects");
     print_findings(lint, 0, LINT_LAST_DEFECT, "defects");
     bool any = lint->leaks.blocks || lint->leaks.inherited_blocks;
     for (unsigned kind = LINT_LAST_DEFECT + 1; kind < LINT_KINDS; kind++)

@@ -136,14 +136,14 @@ static json_t *totals_of(const struct slice_result *result, const json_t *old) {
 }
 
 static void say_result(const char *output, const struct slice_result *result, uint64_t file_bytes) {
-    char events[32], size[32], blocks[32], foreign[32];
+    char events[HT_NUMBER_OF_BYTES], size[32], blocks[HT_NUMBER_OF_BYTES], foreign[HT_NUMBER_OF_BYTES];
     const struct merge_totals *totals = &result->totals;
-    ht_print(stderr, "%s: %s events (%" PRIu64 " to %" PRIu64 " of the old), %s; %s blocks inherited",
-             strcmp(output, "-") ? output : "standard output", ht_grouped(events, totals->events),
+    ht_print(stderr, "%s: %s (%" PRIu64 " to %" PRIu64 " of the old), %s; %s inherited",
+             strcmp(output, "-") ? output : "standard output", ht_number_of(events, totals->events, "event"),
              result->first_event, result->end_event - 1, ht_bytes(size, (double)file_bytes),
-             ht_grouped(blocks, totals->inherited_objects));
+             ht_number_of(blocks, totals->inherited_objects, "block"));
     if (totals->foreign_frees)
-        ht_print(stderr, ", %s foreign frees", ht_grouped(foreign, totals->foreign_frees));
+        ht_print(stderr, ", %s", ht_number_of(foreign, totals->foreign_frees, "foreign free"));
     fputc('\n', stderr);
 }
 

@@ -32,30 +32,29 @@ static const char *duration(char text[32], uint64_t ns) {
 }
 
 static void print_head(const struct trace_stats *stats, const json_t *context) {
-    char a[32], b[32], c[32], d[32];
+    char a[HT_NUMBER_OF_BYTES], b[HT_NUMBER_OF_BYTES], c[32], d[32];
     const char *command = json_string_value(json_object_get(context, "command"));
     const char *time = json_string_value(json_object_get(context, "time")),
                *frees = json_string_value(json_object_get(context, "frees"));
     if (command) ht_print(stdout, "%s\n", command);
     double seconds = (double)stats->duration_ns / 1e9;
-    ht_print(stdout, "%s calls by %s thread%s in %s", ht_grouped(a, stats->events),
-             ht_grouped(b, stats->facts.threads_count), stats->facts.threads_count == 1 ? "" : "s",
-             duration(c, stats->duration_ns));
+    ht_print(stdout, "%s by %s in %s", ht_number_of(a, stats->events, "call"),
+             ht_number_of(b, stats->facts.threads_count, "thread"), duration(c, stats->duration_ns));
     if (time && !strcmp(time, "nominal")) fputs(" of nominal time (the source has none)", stdout);
     else if (seconds > 0)
         ht_print(stdout, ", %s a second", ht_grouped(d, (uint64_t)((double)stats->events / seconds)));
     if (!strcmp(frees ? frees : "", "assumed"))
         fputs("\nlifetimes are assumed: the source does not say which of several blocks a free ends", stdout);
-    ht_print(stdout, "\n%s requested in %s calls; live peak %s, after %s\n",
-             ht_bytes(a, (double)stats->allocated_bytes), ht_grouped(b, stats->requests),
+    ht_print(stdout, "\n%s requested in %s; live peak %s, after %s\n",
+             ht_bytes(a, (double)stats->allocated_bytes), ht_number_of(b, stats->requests, "call"),
              ht_bytes(c, (double)stats->peak_live_bytes), duration(d, stats->peak_time_ns));
     if (stats->inherited_objects)
-        ht_print(stdout, "begins with %s in %s inherited blocks\n",
-                 ht_bytes(a, (double)stats->inherited_bytes), ht_grouped(b, stats->inherited_objects));
+        ht_print(stdout, "begins with %s in %s\n", ht_bytes(a, (double)stats->inherited_bytes),
+                 ht_number_of(b, stats->inherited_objects, "inherited block"));
 }
 
 static void print_functions(const struct trace_stats *stats) {
-    char a[32], b[32], c[32];
+    char a[HT_NUMBER_OF_BYTES], b[32], c[32];
     ht_print(stdout, "\n%-22s %16s %8s %10s\n", "function", "calls", "share", "bytes");
     for (unsigned function = 1; function < HT_DROP; function++) {
         uint64_t calls = 0, bytes = 0;
@@ -72,7 +71,7 @@ static void print_functions(const struct trace_stats *stats) {
     for (unsigned op = 0; op < 256; op++)
         if (ht_op_variant((uint8_t)op) == HT_FAILED) failed += stats->op_calls[op];
     if (failed)
-        ht_print(stdout, "  %s calls failed; the largest requested %s\n", ht_grouped(a, failed),
+        ht_print(stdout, "  %s failed; the largest requested %s\n", ht_number_of(a, failed, "call"),
                  ht_bytes(b, (double)stats->failed_largest_bytes));
 }
 
@@ -115,7 +114,7 @@ static void print_sizes(const struct trace_stats *stats) {
 
 static void print_hot(const struct trace_stats *stats) {
     struct stats_hot_size hot[2][HOT_SIZES];
-    char a[32], b[32], c[32], d[32], e[32], f[32];
+    char a[HT_NUMBER_OF_BYTES], b[32], c[32], d[32], e[32], f[32];
     size_t count = stats_hot_sizes(stats, false, hot[0], HOT_SIZES);
     if (!count || stats_hot_sizes(stats, true, hot[1], HOT_SIZES) != count) return;
     begin_table("rrrrrr",
@@ -128,8 +127,8 @@ static void print_hot(const struct trace_stats *stats) {
                                  share(f, hot[1][i].size * hot[1][i].requests, stats->allocated_bytes)});
     ht_table_print(stdout, &table);
     if (stats->uncounted_large)
-        ht_print(stdout, "  without %s requests of large sizes, of which there are more than %d\n",
-                 ht_grouped(a, stats->uncounted_large), STATS_LARGE_SIZES_MAX);
+        ht_print(stdout, "  without %s of large sizes, of which there are more than %d\n",
+                 ht_number_of(a, stats->uncounted_large, "request"), STATS_LARGE_SIZES_MAX);
 }
 
 static void print_lifetime_bands(const struct trace_stats *stats) {
@@ -159,14 +158,14 @@ static void print_lifetime_bands(const struct trace_stats *stats) {
 }
 
 static void print_lifetimes(const struct trace_stats *stats) {
-    char a[32], b[32];
+    char a[HT_NUMBER_OF_BYTES], b[32];
     if (stats->lifetimes) {
         print_lifetime_bands(stats);
         ht_print(stdout, "  (median and p90); %s of them ended within %d events\n",
                  share(a, stats->short_lived, stats->lifetimes), STATS_SHORT_EVENTS);
     }
     fputs(stats->lifetimes ? "  " : "\n", stdout);
-    ht_print(stdout, "%s blocks, %s, live at the end\n", ht_grouped(a, stats->live_objects),
+    ht_print(stdout, "%s, %s, live at the end\n", ht_number_of(a, stats->live_objects, "block"),
              ht_bytes(b, (double)stats->live_bytes));
 }
 
@@ -178,7 +177,7 @@ static const char *thread_label(char text[32], const struct trace_stats *stats, 
 
 // The busiest threads and the rest.
 static void print_threads(const struct trace_stats *stats) {
-    char a[32], b[32];
+    char a[HT_NUMBER_OF_BYTES], b[32];
     if (stats->facts.threads_count < 2) return;
     enum { LABELS = 30, COLUMN = 12 };
     int columns = ht_terminal_columns(stdout);
@@ -202,7 +201,7 @@ static void print_threads(const struct trace_stats *stats) {
             ht_print(stdout, " %11s", ht_grouped(b, frees[row][i <= shown ? i : 0]));
         putchar('\n');
     }
-    ht_print(stdout, "  %s frees, %s, of blocks of other threads\n", ht_grouped(a, stats->cross_frees),
+    ht_print(stdout, "  %s, %s, of blocks of other threads\n", ht_number_of(a, stats->cross_frees, "free"),
              share(b, stats->cross_frees, stats->frees));
 }
 
@@ -225,16 +224,16 @@ static void print_ratios(const struct stats_reallocs *reallocs) {
 static void print_reallocs(const struct trace_stats *stats) {
     const struct stats_reallocs *reallocs = &stats->reallocs;
     uint64_t half = stats_quantile(reallocs->chain_length, 0.5);
-    char a[32], b[32], c[32], d[32];
+    char a[HT_NUMBER_OF_BYTES], b[HT_NUMBER_OF_BYTES], c[HT_NUMBER_OF_BYTES], d[32];
     if (!reallocs->resized) return;
-    ht_print(stdout, "\nreallocs of a block  %s: %s grown, %s shrunk, %s kept their size\n",
+    ht_print(stdout, "\nreallocs of a block  %s: %s grown, %s shrunk, %s of the same size\n",
              ht_grouped(a, reallocs->resized), ht_grouped(b, reallocs->grown),
              ht_grouped(c, reallocs->shrunk), ht_grouped(d, reallocs->same));
     ht_print(stdout, "  %s added, %s to copy if every one moved\n",
              ht_bytes(a, (double)reallocs->added_bytes), ht_bytes(b, (double)reallocs->kept_bytes));
-    ht_print(stdout, "  %s blocks were resized, half of them at most %s time%s, one %s time%s\n",
-             ht_grouped(a, reallocs->chains), ht_grouped(b, half), half == 1 ? "" : "s",
-             ht_grouped(c, reallocs->longest_chain), reallocs->longest_chain == 1 ? "" : "s");
+    ht_print(stdout, "  resized: %s, half of them at most %s, one %s\n",
+             ht_number_of(a, reallocs->chains, "block"), ht_number_of(b, half, "time"),
+             ht_number_of(c, reallocs->longest_chain, "time"));
     print_ratios(reallocs);
 }
 

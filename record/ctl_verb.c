@@ -101,11 +101,11 @@ static int say_status(const struct process_log *found) {
     struct ht_error error;
     uint64_t calls;
     uint32_t threads;
-    char text[HT_STOP_TEXT_BYTES + 32], count[32], size[32];
+    char text[HT_STOP_TEXT_BYTES + 32], count[HT_NUMBER_OF_BYTES], on[HT_NUMBER_OF_BYTES], size[32];
     int failed = ht_raw_count_calls(log, &calls, &threads, &error);
     if (!failed)
-        ht_print(stdout, "%s: %s calls, %" PRIu32 " thread%s, %s\n%s\n", state_words(&log->header, text),
-                 ht_grouped(count, calls), threads, threads == 1 ? "" : "s",
+        ht_print(stdout, "%s: %s, %s, %s\n%s\n", state_words(&log->header, text),
+                 ht_number_of(count, calls, "call"), ht_number_of(on, threads, "thread"),
                  ht_bytes(size, (double)(log->chunks_end - HT_RAW_HEADER_BYTES)), found->name);
     return failed ? ht_complain("heaptape ctl", &error) : ht_stdout_status("heaptape ctl", HT_EXIT_DONE);
 }

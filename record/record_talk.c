@@ -112,12 +112,12 @@ static void say_cost(const struct found_logs *found, const struct ending *ending
 // Of a shell around the program, so that nobody takes its log for the program's.
 static void say_shell(const struct found_logs *found, const struct ending *ending) {
     const struct found_log *most = &found->log[0];
-    char text[32];
+    char text[HT_NUMBER_OF_BYTES];
     for (size_t i = 1; i < found->count && !most->shell; i++) {
         const struct found_log *log = &found->log[i];
         if (!log->shell || (pid_t)log->header.pid != ending->pid || log->calls > most->calls / 10) continue;
-        ht_print(stderr, "  %s, the shell around it, made %s calls (%s)\n", log->shell,
-                 ht_grouped(text, log->calls), log->path);
+        ht_print(stderr, "  %s, the shell around it, made %s (%s)\n", log->shell,
+                 ht_number_of(text, log->calls, "call"), log->path);
         return;
     }
 }
@@ -125,17 +125,17 @@ static void say_shell(const struct found_logs *found, const struct ending *endin
 static void say_what_is_there(const struct record_talk *talk, const struct found_logs *found,
                               const struct ending *ending) {
     uint64_t threads = 0;
-    char text[32], size[32];
+    char text[HT_NUMBER_OF_BYTES], by[HT_NUMBER_OF_BYTES], on[HT_NUMBER_OF_BYTES], size[32];
     for (size_t i = 0; i < found->count; i++) threads += found->log[i].threads;
     const struct found_log *first = &found->log[0];
-    ht_print(stderr, "recorded %s calls, %zu process%s, %" PRIu64 " thread%s: %s (%s)",
-             ht_grouped(text, found->calls), found->processes, found->processes == 1 ? "" : "es", threads,
-             threads == 1 ? "" : "s", first->path, ht_bytes(size, (double)first->bytes));
+    ht_print(stderr, "recorded %s, %s, %s: %s (%s)", ht_number_of(text, found->calls, "call"),
+             ht_number_of(by, found->processes, "process"), ht_number_of(on, threads, "thread"), first->path,
+             ht_bytes(size, (double)first->bytes));
     say_cost(found, ending);
     fputc('\n', stderr);
     for (size_t i = talk->verbose ? 0 : found->count; i < found->count; i++)
-        ht_print(stderr, "  %s calls: %s (%s)\n", ht_grouped(text, found->log[i].calls), found->log[i].path,
-                 ht_bytes(size, (double)found->log[i].bytes));
+        ht_print(stderr, "  %s: %s (%s)\n", ht_number_of(text, found->log[i].calls, "call"),
+                 found->log[i].path, ht_bytes(size, (double)found->log[i].bytes));
     if (found->count > 1 && !talk->verbose)
         ht_print(
             stderr,
@@ -177,14 +177,15 @@ void record_say_nothing_recorded(const char *name, const struct found_logs *foun
 
 static void say_what_is_complete(const struct record_talk *talk, const struct converted *result,
                                  size_t complete) {
-    char text[32], size[32];
+    char text[HT_NUMBER_OF_BYTES], made[HT_NUMBER_OF_BYTES], size[32];
     uint64_t calls = 0;
     for (size_t i = 0; i < complete; i++) calls += result[i].events;
     if (complete)
-        ht_print(stderr, "recorded %s calls, %zu trace%s: %s (%s)\n", ht_grouped(text, calls), complete,
-                 complete == 1 ? "" : "s", result->trace, ht_bytes(size, (double)result->file_bytes));
+        ht_print(stderr, "recorded %s, %s: %s (%s)\n", ht_number_of(text, calls, "call"),
+                 ht_number_of(made, complete, "trace"), result->trace,
+                 ht_bytes(size, (double)result->file_bytes));
     for (size_t i = talk->verbose ? 0 : complete; i < complete; i++)
-        ht_print(stderr, "  %s calls: %s (%s)\n", ht_grouped(text, result[i].events), result[i].trace,
+        ht_print(stderr, "  %s: %s (%s)\n", ht_number_of(text, result[i].events, "call"), result[i].trace,
                  ht_bytes(size, (double)result[i].file_bytes));
     if (complete > 1 && !talk->verbose)
         ht_print(

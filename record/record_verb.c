@@ -23,6 +23,7 @@
 #include "reachable.h"
 #include "record_talk.h"
 #include "run_converter.h"
+#include "talk.h"
 #include "unhooked_programs.h"
 #include "verbs.h"
 
@@ -351,11 +352,12 @@ static bool plan_hooks(const struct options *options, struct reach *reach, struc
         snprintf(reach->why + length, sizeof reach->why - length, "; cannot be hooked: %s", plan->why);
         return false;
     }
+    char count[HT_NUMBER_OF_BYTES];
     if (!options->talk.quiet)
-        ht_print(
-            stderr,
-            "heaptape record: hooks %u functions of %s, which is linked into %s (--no-hooks leaves them)\n",
-            plan->functions, strcmp(plan->name, "own") ? plan->name : "the allocator", reach->executable);
+        ht_print(stderr,
+                 "heaptape record: hooks %s of %s, which is linked into %s (--no-hooks leaves them)\n",
+                 ht_number_of(count, plan->functions, "function"),
+                 strcmp(plan->name, "own") ? plan->name : "the allocator", reach->executable);
     if (plan->uncalled)
         ht_print(
             stderr,

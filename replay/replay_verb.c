@@ -365,7 +365,7 @@ static void say_waiting(const struct ht_plan *plan, uint64_t end_ns) {
         ns * (double)end_ns / 1e9 * (double)(plan->choices.count + 1 + (plan->choices.count > 1));
     if (seconds < 1 || plan->quiet) return;
     ht_print(stderr, "heaptape replay: at this pace a round takes %.0f s", seconds);
-    if (plan->rounds) ht_print(stderr, ", all %u take %.0f s", plan->rounds, seconds * plan->rounds);
+    if (plan->rounds > 1) ht_print(stderr, ", all %u take %.0f s", plan->rounds, seconds * plan->rounds);
     fputc('\n', stderr);
 }
 

@@ -114,14 +114,14 @@ static void say_context(const json_t *context) {
 
 // What whoever reads the copy learns from it.
 static void say_rest(const struct shared_trace *shared) {
-    char text[256], number[32], other[32];
+    char text[256], number[HT_NUMBER_OF_BYTES], other[32];
     const struct coarsening *coarsening = &shared->coarsening;
     snprintf(text, sizeof text, "%s in their order: function, thread and block of each",
              ht_grouped(number, shared->totals.events));
     say("calls", text);
     if (coarsening->size_bits)
-        snprintf(text, sizeof text, "rounded up to %" PRIu64 " significant bit%s; alignments exact",
-                 coarsening->size_bits, coarsening->size_bits > 1 ? "s" : "");
+        snprintf(text, sizeof text, "rounded up to %s; alignments exact",
+                 ht_number_of(number, coarsening->size_bits, "significant bit"));
     else
         snprintf(text, sizeof text,
                  "exact, so that known texts and structures can be recognized "
@@ -134,20 +134,19 @@ static void say_rest(const struct shared_trace *shared) {
     snprintf(text, sizeof text, "%s, with the time of each one's end",
              ht_grouped(number, shared->totals.threads));
     say("threads", text);
-    snprintf(text, sizeof text,
-             "RSS and CPU time of the process, at %s moments; touched pages of large blocks: %s",
-             ht_grouped(number, shared->samples), ht_grouped(other, shared->large_blocks));
+    snprintf(text, sizeof text, "RSS and CPU time of the process, at %s; touched pages of large blocks: %s",
+             ht_number_of(number, shared->samples, "moment"), ht_grouped(other, shared->large_blocks));
     say("memory", text);
     say_context(shared->context);
 }
 
 static void say_result(const char *output, const struct shared_trace *shared) {
-    char size[32], number[32];
+    char size[32], number[HT_NUMBER_OF_BYTES];
     ht_print(stderr, "%s: %s, without command line, environment, host, paths, names, call sites, ids, date\n",
              strcmp(output, "-") ? output : "standard output", ht_bytes(size, (double)shared->file_bytes));
     if (shared->unknown_sections)
-        ht_print(stderr, "left out: %s sections of kinds unknown to this version\n",
-                 ht_grouped(number, shared->unknown_sections));
+        ht_print(stderr, "left out: %s unknown to this version\n",
+                 ht_number_of(number, shared->unknown_sections, "section"));
     ht_print(stderr, "The copy still tells:\n");
     say_rest(shared);
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "access_reader.h"
+#include "talk.h"
 
 enum { BURSTS_MIN = 8 };  // fewer show nothing of how far the sample is off
 
@@ -39,6 +40,7 @@ static int skip_header(int fd, const char *path, struct ht_access_reader *reader
 static int check_tokens(struct ht_access_reader *reader, const char *path, uint64_t allocations,
                         struct ht_error *error) {
     struct ht_access access = {0};
+    char text[HT_NUMBER_OF_BYTES];
     for (uint64_t found = 0, bursts = 0;;) {
         switch (ht_read_access(reader, &access)) {
         case HT_ACCESS_CALL:
@@ -58,9 +60,8 @@ static int check_tokens(struct ht_access_reader *reader, const char *path, uint6
                                       ": so short a program is recorded whole (heaptape record --accesses)",
                                       BURSTS_MIN, bursts);
             if (found == allocations) return 0;
-            return ht_error_input(error, path, access.offset,
-                                  "expected the %" PRIu64 " allocations of the trace, found %" PRIu64,
-                                  allocations, found);
+            return ht_error_input(error, path, access.offset, "expected the trace's %s, found %" PRIu64,
+                                  ht_number_of(text, allocations, "allocation"), found);
         default: break;
         }
     }

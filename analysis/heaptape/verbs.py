@@ -17,6 +17,7 @@ from .base.errors import EXIT_FAILED, EXIT_HOLDS, EXIT_UNDECIDED, UsageError
 from .base.files import check_output
 from .base.printable import printable
 from .base.progress import ProgressLine
+from .base.units import counted
 from .report.table import (
     comparison_csv,
     comparison_markdown,
@@ -62,7 +63,7 @@ def run_report(options: argparse.Namespace) -> None:
     path = write_report(frame, options.output, options.trace, options.baseline, options.seed, options.snapshots)
     if not options.quiet:
         size = f"{path.stat().st_size / 1e6:.2f} MB, " if path.is_file() else ""
-        print(f"{printable(str(path))}: {size}{len(frame):,} runs", file=sys.stderr)
+        print(f"{printable(str(path))}: {size}{counted(len(frame), 'run')}", file=sys.stderr)
 
 
 def run_explain(options: argparse.Namespace) -> None:
@@ -163,7 +164,7 @@ class _Progress(ProgressLine):
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
         if now >= self._due:
-            self.show(f"{100 * done // max(total, 1):3d} %  {done:,} events", self.left_s(done, total))
+            self.show(f"{100 * done // max(total, 1):3d} %  {counted(done, 'event')}", self.left_s(done, total))
             self._due = now + 1 / 6
 
 
@@ -185,4 +186,4 @@ def run_export(options: argparse.Namespace) -> None:
                   "sections; the tables hold what comes before", file=sys.stderr)
         if not options.quiet:
             size = sum(path.stat().st_size for path in paths)
-            print(f"{printable(folder)}: {trace.records:,} events, {size / 1e6:.2f} MB in {len(paths)} tables", file=sys.stderr)
+            print(f"{printable(folder)}: {counted(trace.records, 'event')}, {size / 1e6:.2f} MB in {counted(len(paths), 'table')}", file=sys.stderr)

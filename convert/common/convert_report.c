@@ -7,13 +7,13 @@
 
 void convert_show_progress(void *context, uint64_t done, uint64_t total, uint64_t events) {
     struct ht_progress *shown = context;
-    char count[32];
+    char count[HT_NUMBER_OF_BYTES];
     if (!ht_progress_due(shown)) return;
-    ht_grouped(count, events);
+    ht_number_of(count, events, "event");
     if (total)
-        ht_progress_draw(shown, "%3.0f %%  %s events%s", 100.0 * (double)done / (double)total, count,
+        ht_progress_draw(shown, "%3.0f %%  %s%s", 100.0 * (double)done / (double)total, count,
                          ht_progress_left(shown, done, total));
-    else ht_progress_draw(shown, "%s events", count);
+    else ht_progress_draw(shown, "%s", count);
 }
 
 void convert_warn_of_unseen(const char *output, const struct merge_totals *totals) {
@@ -25,18 +25,20 @@ void convert_warn_of_unseen(const char *output, const struct merge_totals *total
 
 void convert_say_result(const char *output, const struct merge_totals *totals, uint64_t file_bytes,
                         double seconds, uint64_t skipped) {
-    char events[32], size[32], peak[32], blocks[32], count[32];
-    ht_print(stderr, "%s: %s events, %s (%.2f B/event) in %.1f s; peak %s live in %s blocks; %s anomalies",
-             strcmp(output, "-") ? output : "standard output", ht_grouped(events, totals->events),
+    char events[HT_NUMBER_OF_BYTES], size[32], peak[32], blocks[HT_NUMBER_OF_BYTES],
+        count[HT_NUMBER_OF_BYTES];
+    ht_print(stderr, "%s: %s, %s (%.2f B/event) in %.1f s; peak %s live in %s; %s",
+             strcmp(output, "-") ? output : "standard output", ht_number_of(events, totals->events, "event"),
              ht_bytes(size, (double)file_bytes),
              totals->events ? (double)file_bytes / (double)totals->events : 0.0, seconds,
-             ht_bytes(peak, (double)totals->peak_live_bytes), ht_grouped(blocks, totals->peak_live_objects),
-             ht_grouped(count, totals->anomalies));
+             ht_bytes(peak, (double)totals->peak_live_bytes),
+             ht_number_of(blocks, totals->peak_live_objects, "block"),
+             ht_number_of(count, totals->anomalies, "anomaly"));
     if (totals->inherited_objects)
-        ht_print(stderr, ", %s blocks inherited", ht_grouped(count, totals->inherited_objects));
+        ht_print(stderr, ", %s inherited", ht_number_of(count, totals->inherited_objects, "block"));
     if (totals->foreign_frees)
-        ht_print(stderr, ", %s foreign frees", ht_grouped(count, totals->foreign_frees));
-    if (skipped) ht_print(stderr, ", %s parts of the input skipped", ht_grouped(count, skipped));
+        ht_print(stderr, ", %s", ht_number_of(count, totals->foreign_frees, "foreign free"));
+    if (skipped) ht_print(stderr, ", %s of the input skipped", ht_number_of(count, skipped, "part"));
     fputc('\n', stderr);
     if (strcmp(output, "-")) ht_print(stderr, "next: heaptape replay --alloc all %s\n", output);
 }

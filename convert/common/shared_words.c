@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "json_values.h"
+#include "talk.h"
 
 static uint64_t number(const json_t *shared, const char *key, uint64_t most) {
     json_int_t value = json_integer_value(json_object_get(shared, key));
@@ -33,11 +34,11 @@ const char *shared_time(char text[SHARED_TIME_BYTES], uint64_t ns) {
 }
 
 const char *shared_words(const struct coarsening *coarsening, char words[SHARED_WORDS_BYTES]) {
-    char sizes[64] = "sizes exact", times[64] = "times exact", step[SHARED_TIME_BYTES];
+    char count[HT_NUMBER_OF_BYTES], sizes[128] = "sizes exact", times[64] = "times exact",
+                                    step[SHARED_TIME_BYTES];
     uint64_t bits = coarsening->size_bits, ns = coarsening->time_ns;
     if (bits)
-        snprintf(sizes, sizeof sizes, "sizes rounded up to %" PRIu64 " significant bit%s", bits,
-                 bits > 1 ? "s" : "");
+        snprintf(sizes, sizeof sizes, "sizes rounded up to %s", ht_number_of(count, bits, "significant bit"));
     if (ns) snprintf(times, sizeof times, "times rounded down to %s", shared_time(step, ns));
     snprintf(words, SHARED_WORDS_BYTES, "%s, %s", sizes, times);
     return words;

@@ -64,14 +64,14 @@ void shell_log_say_better(const char *path) {
     struct better best = {.calls = 0};
     uint64_t calls = 0;
     uint32_t threads;
-    char here[32], there[32];
+    char here[HT_NUMBER_OF_BYTES], there[32];
     if (ht_raw_open(&log, path, &error)) return;
     const char *shell = shell_log_name(&log), *run = ht_raw_context(&log, "run");
     if (shell && run && !ht_raw_count_calls(&log, &calls, &threads, &error)) find_better(&log, run, &best);
     ht_raw_close(&log);
     if (best.calls / TIMES_MORE <= calls) return;
     const char *slash = strrchr(best.executable, '/');
-    ht_print(stderr, "this is the log of a shell, %s, with %s calls; %s has %s: heaptape convert %s\n", shell,
-             ht_grouped(here, calls), slash ? slash + 1 : best.executable, ht_grouped(there, best.calls),
-             best.path);
+    ht_print(stderr, "this is the log of a shell, %s, with %s; %s has %s: heaptape convert %s\n", shell,
+             ht_number_of(here, calls, "call"), slash ? slash + 1 : best.executable,
+             ht_grouped(there, best.calls), best.path);
 }

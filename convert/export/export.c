@@ -144,11 +144,11 @@ static int rehearse(const struct export_format *format, struct ht_trace_reader *
 }
 
 static void say_result(const struct exporter *exporter, const char *output, double seconds) {
-    char lines[32], events[32], bytes[32];
-    ht_print(stderr, "%s: %s lines from %s events, %s in %.1f s; not held: %s",
-             strcmp(output, "-") ? output : "standard output", ht_grouped(lines, exporter->lines),
-             ht_grouped(events, exporter->events), ht_bytes(bytes, (double)exporter->text.bytes), seconds,
-             exporter->format->unsaid);
+    char lines[HT_NUMBER_OF_BYTES], events[HT_NUMBER_OF_BYTES], bytes[32];
+    ht_print(stderr, "%s: %s from %s, %s in %.1f s; not held: %s",
+             strcmp(output, "-") ? output : "standard output", ht_number_of(lines, exporter->lines, "line"),
+             ht_number_of(events, exporter->events, "event"), ht_bytes(bytes, (double)exporter->text.bytes),
+             seconds, exporter->format->unsaid);
     export_losses_print(stderr, &exporter->losses);
     putc('\n', stderr);
 }

@@ -20,6 +20,7 @@
 #include "print.h"
 #include "punch_holes.h"
 #include "raw_in_use.h"
+#include "talk.h"
 #include "trace_json.h"
 
 // What a record may be late: the time between its stamp and its last byte. Beyond that it is merged where the
@@ -260,9 +261,9 @@ static int resume(struct follower *f, struct ht_error *error) {
     f->has_begun = !status && f->merge->heap.threads_count > 0;
     if (!f->has_begun && !status) status = inherit(f, error);
     if (!status && !f->request->quiet) {
-        char count[32];
-        ht_print(stderr, "%s: resumed at %s events\n", f->request->output,
-                 ht_grouped(count, f->position.trace.next_event));
+        char count[HT_NUMBER_OF_BYTES];
+        ht_print(stderr, "%s: resumed at %s\n", f->request->output,
+                 ht_number_of(count, f->position.trace.next_event, "event"));
     }
     return status;
 }

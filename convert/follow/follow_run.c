@@ -27,18 +27,18 @@ static void heed_signals(void) {
 int follow_run(const struct convert_request *request) {
     struct follow_ending ending;
     struct ht_error error;
-    char count[32];
+    char count[HT_NUMBER_OF_BYTES];
     heed_signals();
     if (follow_log(request, &stopped_by, &ending, &error)) return ht_complain("heaptape convert", &error);
     if (!ending.complete) {
         if (!request->quiet)
-            fprintf(stderr, "%s.partial: %s events so far\nnext: heaptape convert --follow %s -o %s\n",
-                    request->output, ht_grouped(count, ending.events), request->input, request->output);
+            fprintf(stderr, "%s.partial: %s so far\nnext: heaptape convert --follow %s -o %s\n",
+                    request->output, ht_number_of(count, ending.events, "event"), request->input,
+                    request->output);
         return 128 + stopped_by;
     }
     if (ending.late_records && !request->quiet)
-        ht_print(stderr,
-                 "heaptape convert: %s records came late: the trace has them in the order of arrival\n",
-                 ht_grouped(count, ending.late_records));
+        ht_print(stderr, "heaptape convert: %s came late: the trace has them in the order of arrival\n",
+                 ht_number_of(count, ending.late_records, "record"));
     return HT_EXIT_DONE;
 }

@@ -109,15 +109,15 @@ static const char *take_line(struct import *import, struct import_text *line) {
 
 // The processes by number of calls, the largest first, as many as fit.
 static void describe(struct logalloc *state, char *text, size_t room) {
-    char number[32];
+    char number[HT_NUMBER_OF_BYTES];
     size_t used = 0;
     for (unsigned n = 0; n < state->processes && room - used > 60; n++) {
         unsigned most = 0;
         for (unsigned i = 1; i < state->processes; i++)
             if (state->process[i].calls > state->process[most].calls) most = i;
-        used += (size_t)snprintf(text + used, room - used, "%s%llu (%s calls)", n ? ", " : "",
+        used += (size_t)snprintf(text + used, room - used, "%s%llu (%s)", n ? ", " : "",
                                  (unsigned long long)state->process[most].pid,
-                                 ht_grouped(number, state->process[most].calls));
+                                 ht_number_of(number, state->process[most].calls, "call"));
         state->process[most].calls = 0;
     }
     if (state->more) snprintf(text + used, room - used, " and more");

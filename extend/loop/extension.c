@@ -117,16 +117,17 @@ static int judge_plan(const struct loop_plan *plan, const char *path, struct ht_
                       plan->loops);
     if (fewer < TURNED_MIN && (double)turned > TURNED_SHARE * live && plan->grown_bytes == 0)
         return refuse(error, path,
-                      "the stretch is too short: of the blocks that outlive it only %" PRIu64
-                      " are made and %" PRIu64 " freed, and they are %.0f %% of live bytes",
+                      "the stretch is too short: of the blocks that outlive it, it makes only %" PRIu64
+                      " and frees %" PRIu64 ", and they are %.0f %% of live bytes",
                       plan->made_objects, plan->freed_objects, 100 * (double)turned / live);
+    char freed[HT_NUMBER_OF_BYTES];
     uint64_t alone = plan->unmatched_freed + plan->unmatched_made;
     if (plan->grown_bytes == 0 && (double)alone > ALONE_SHARE * (double)plan->live_objects &&
         alone > ALONE_MIN)
         return refuse(error, path,
-                      "%" PRIu64 " blocks that were there before the stretch are freed in it, and %" PRIu64
-                      " made that outlive it: what is live changes",
-                      plan->freed_objects, plan->made_objects);
+                      "the stretch frees %s from before it, and leaves %" PRIu64
+                      " behind it: what is live changes",
+                      ht_number_of(freed, plan->freed_objects, "block"), plan->made_objects);
     if (fabs(plan->live_error) > LIVE_ERROR_MAX)
         return refuse(
             error, path,

@@ -237,12 +237,13 @@ static void judge_inside(const struct steady_windows *windows, struct steady_str
     stretch->until_ns = stretch->end * windows->window_ns;
     stretch->verdict = STEADY_YES;
     double calls = calls_between(windows, stretch->first, stretch->end);
-    char text[32];
+    char text[32], made[HT_NUMBER_OF_BYTES];
     if (stretch->end < stretch->first + GROUPS_MIN || calls < CALLS_MIN) {
         stretch->verdict = STEADY_TOO_SHORT;
-        SAY(stretch, "too short: %s with %.0f calls; expected %d windows of %.3g ms and %.0f calls",
-            time_words(text, stretch->until_ns - stretch->from_ns), calls, (int)GROUPS_MIN,
-            (double)windows->window_ns / 1e6, CALLS_MIN);
+        SAY(stretch, "too short: %s with %s; expected %d windows of %.3g ms and %.0f calls",
+            time_words(text, stretch->until_ns - stretch->from_ns),
+            ht_number_of(made, (uint64_t)calls, "call"), (int)GROUPS_MIN, (double)windows->window_ns / 1e6,
+            CALLS_MIN);
         return;
     }
     stretch->calls_per_s = calls / ((double)(stretch->until_ns - stretch->from_ns) / 1e9);

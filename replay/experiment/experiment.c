@@ -14,6 +14,7 @@
 #include "print.h"
 #include "results_line.h"
 #include "round_time.h"
+#include "talk.h"
 
 // A hundred times what reading the clock costs. Not more: repeats find the heap warm, which is not what the
 // program paid, and of two runs of 5 ms one learns more than of one of 100 ms (docs/method/experiment.md).
@@ -83,6 +84,7 @@ static bool known_to_hang(struct ht_experiment *x, const struct ht_turn *turn, c
 
 // Runs the turn's child. What it reported is in the channel until the next one runs.
 static bool run_child(struct ht_experiment *x, const struct ht_turn *turn, char *problem, size_t room) {
+    char text[HT_NUMBER_OF_BYTES];
     if (known_to_hang(x, turn, problem, room)) return false;
     struct ht_job job = ht_experiment_job(x, turn->pass);
     job.layout = layout_of(x, turn);
@@ -94,13 +96,13 @@ static bool run_child(struct ht_experiment *x, const struct ht_turn *turn, char 
     const struct ht_outcome *outcome = &x->channel.exchange->outcome;
     uint64_t expected = x->built->form->operations * x->built->side_by_side * job.repeats;
     if (outcome->operations != expected) {
-        snprintf(problem, room, "replayed %llu operations of %llu", (unsigned long long)outcome->operations,
-                 (unsigned long long)expected);
+        snprintf(problem, room, "replayed %llu of %s", (unsigned long long)outcome->operations,
+                 ht_number_of(text, expected, "operation"));
         return false;
     }
     if (turn->pass == HT_PASS_MEMORY && outcome->samples_taken != x->built->form->samples) {
-        snprintf(problem, room, "read RSS %llu times of %u", (unsigned long long)outcome->samples_taken,
-                 x->built->form->samples);
+        snprintf(problem, room, "read RSS at %llu of %s", (unsigned long long)outcome->samples_taken,
+                 ht_number_of(text, x->built->form->samples, "moment"));
         return false;
     }
     ht_known_faults_warn(&x->warnings, choice_of(x, turn->who), outcome->known_failures);

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "talk.h"
+
 enum { FEW_CALLS = 10000, SUGGESTED_ROUNDS = 12 };
 static const double busy_cores_max = 0.2, stolen_share_max = 0.02, repaired_share_max = 0.001;
 static const double dropped_share_max = 0.01, control_error_max = 0.01, short_run_ns = 500e3;
@@ -11,6 +13,7 @@ static const double zeroed_share_max = 0.05;
 static void warn_of_machine(const struct ht_experiment *x, const struct ht_activity *before,
                             struct ht_warnings *warnings) {
     struct ht_activity now;
+    char text[HT_NUMBER_OF_BYTES];
     ht_activity_read(&now);
     double wall_s = now.wall_s - before->wall_s;
     double others = (now.busy_s - before->busy_s - (now.own_s - before->own_s)) / wall_s;
@@ -19,7 +22,8 @@ static void warn_of_machine(const struct ht_experiment *x, const struct ht_activ
     double swapped_bytes = now.swapped_bytes - before->swapped_bytes;
     if (others > busy_cores_max) {
         ht_warn(warnings, HT_WARNING_BUSY, "end them, or use a larger --budget for narrower intervals",
-                "other processes kept %.1f of the %d processors busy", others, x->machine.cores);
+                "other processes kept %.1f of the machine's %s busy", others,
+                ht_number_of(text, (uint64_t)x->machine.cores, "processor"));
     }
     if (stolen > stolen_share_max) {
         ht_warn(warnings, HT_WARNING_STEAL, "use a larger --budget, or a machine of your own",
@@ -73,18 +77,20 @@ static void warn_of_settings(const struct ht_experiment *x, const struct ht_reco
 static void warn_of_trace(const struct ht_experiment *x, const struct ht_recorded_program *program,
                           struct ht_warnings *warnings) {
     uint64_t calls = x->built->calls_total;
+    char text[4][HT_NUMBER_OF_BYTES];
     if (calls < FEW_CALLS) {
         ht_warn(warnings, HT_WARNING_FEW_EVENTS, "record a longer workload",
-                "the trace has only %llu calls: startup dominates", (unsigned long long)calls);
+                "the trace has only %s: startup dominates", ht_number_of(text[0], calls, "call"));
     }
     if (program->lost_calls || program->anomalies || program->foreign_frees ||
         (double)program->repairs > repaired_share_max * (double)calls) {
-        ht_warn(
-            warnings, HT_WARNING_LOSSY_TRACE,
-            "see `heaptape info`; record again, from the program's start, to a disk with enough space",
-            "the recording is incomplete: %llu calls lost, %llu anomalies, %llu foreign frees, %llu repairs",
-            (unsigned long long)program->lost_calls, (unsigned long long)program->anomalies,
-            (unsigned long long)program->foreign_frees, (unsigned long long)program->repairs);
+        ht_warn(warnings, HT_WARNING_LOSSY_TRACE,
+                "see `heaptape info`; record again, from the program's start, to a disk with enough space",
+                "the recording is incomplete: %s lost, %s, %s, %s",
+                ht_number_of(text[0], program->lost_calls, "call"),
+                ht_number_of(text[1], program->anomalies, "anomaly"),
+                ht_number_of(text[2], program->foreign_frees, "foreign free"),
+                ht_number_of(text[3], program->repairs, "repair"));
     }
 }
 
@@ -115,13 +121,14 @@ static void warn_of_operators(const struct ht_experiment *x, struct ht_warnings 
 
 static void warn_of_queries(const struct ht_experiment *x, struct ht_warnings *warnings) {
     uint64_t queries = x->built->calls[HT_USABLE_SIZE];
+    char text[HT_NUMBER_OF_BYTES];
     for (size_t i = 0; queries && i < x->plan->choices.count; i++) {
         const struct ht_choice *choice = &x->plan->choices.list[i];
         if (!choice->skips_queries || (choice->kind && choice->kind->is_floor)) continue;
         ht_warn(warnings, HT_WARNING_SKIPPED_QUERIES,
                 "its time lacks them, and the program would not run with it",
-                "%s has no malloc_usable_size: %llu calls of it were skipped", choice->name,
-                (unsigned long long)queries);
+                "%s has no malloc_usable_size: %s of it %s skipped", choice->name,
+                ht_number_of(text, queries, "call"), queries == 1 ? "was" : "were");
     }
 }
 
@@ -179,15 +186,15 @@ static size_t most_rounds_needed(const struct ht_comparison *c) {
 static void warn_of_rounds(const struct ht_experiment *x, const struct ht_comparison *c,
                            struct ht_warnings *warnings) {
     size_t more = most_rounds_needed(c);
-    char remedy[160];
+    char remedy[160], text[HT_NUMBER_OF_BYTES];
     if (c->count < 2) return;
     if (c->rounds < HT_BOOTSTRAP_ROUNDS_MIN) {
         snprintf(remedy, sizeof remedy,
                  x->plan->rounds ? "use --rounds auto, or %d and more" : "use a larger --budget",
                  SUGGESTED_ROUNDS);
         ht_warn(warnings, HT_WARNING_FEW_ROUNDS, remedy,
-                "%zu round%s too few to resample: intervals assume log-normal ratios", c->rounds,
-                c->rounds == 1 ? " is" : "s are");
+                "%s %s too few to resample: intervals assume log-normal ratios",
+                ht_number_of(text, c->rounds, "round"), c->rounds == 1 ? "is" : "are");
     }
     if (x->end == HT_END_BUDGET && more > 0) {
         double minutes = ceil(x->spent_s / (double)c->rounds * (double)(c->rounds + more) / 60);

@@ -30,25 +30,25 @@ static struct ht_job verify_job(const struct ht_experiment *x) {
 
 static void print_report(const struct ht_experiment *x, const char *name,
                          const struct ht_verify_report *report, const char *problem) {
-    char calls[32], blocks[32];
+    char calls[HT_NUMBER_OF_BYTES], times[HT_NUMBER_OF_BYTES];
     size_t printed = report->texts_count;
     if (printed > PRINTED_MAX && !x->plan->verbose) printed = PRINTED_MAX;
     for (size_t i = 0; i < printed; i++)
         ht_print(stderr, "heaptape replay: %s: verify: %s\n", name, report->texts[i]);
     if (report->violations > printed) {
-        ht_print(stderr, "heaptape replay: %s: verify: %s violations\n", name,
-                 ht_grouped(calls, report->violations));
+        ht_print(stderr, "heaptape replay: %s: verify: %s\n", name,
+                 ht_number_of(calls, report->violations, "violation"));
     }
     if (problem) ht_print(stderr, "heaptape replay: %s: verify: %s\n", name, problem);
     if (report->violations || problem || x->plan->quiet) return;
-    ht_print(stderr, "%s: verified: %s calls, blocks checked %s times%s\n", name,
-             ht_grouped(calls, x->channel.exchange->outcome.operations),
-             ht_grouped(blocks, report->blocks_checked),
+    ht_print(stderr, "%s: verified: %s, blocks checked %s%s\n", name,
+             ht_number_of(calls, x->channel.exchange->outcome.operations, "call"),
+             ht_number_of(times, report->blocks_checked, "time"),
              report->usable_unknown ? "; without malloc_usable_size, which it does not have" : "");
 }
 
 static bool verify_one(struct ht_experiment *x, const struct ht_choice *choice) {
-    char problem[PROBLEM_BYTES] = "";
+    char problem[PROBLEM_BYTES] = "", text[HT_NUMBER_OF_BYTES];
     struct ht_job job = verify_job(x);
     struct ht_verify_report report;
     struct ht_run_result line = {.choice = choice,
@@ -62,8 +62,8 @@ static bool verify_one(struct ht_experiment *x, const struct ht_choice *choice) 
     if (ht_child_interrupted()) return true;
     uint64_t expected = x->built->form->operations * x->built->side_by_side;
     if (done && outcome->operations != expected) {
-        snprintf(problem, sizeof problem, "replayed %" PRIu64 " operations of %" PRIu64, outcome->operations,
-                 expected);
+        snprintf(problem, sizeof problem, "replayed %" PRIu64 " of %s", outcome->operations,
+                 ht_number_of(text, expected, "operation"));
         done = false;
     }
     ht_verify_describe(x->built, &x->channel.exchange->findings, &report);
@@ -72,7 +72,8 @@ static bool verify_one(struct ht_experiment *x, const struct ht_choice *choice) 
     ht_known_faults_warn(&known, choice, report.known);
     ht_warnings_print(stderr, &known, 0);
     if (done && report.violations) {
-        snprintf(problem, sizeof problem, "%" PRIu64 " violations of malloc's contract", report.violations);
+        snprintf(problem, sizeof problem, "%s of malloc's contract",
+                 ht_number_of(text, report.violations, "violation"));
     }
     line.outcome = outcome;
     line.problem = problem[0] ? problem : NULL;

@@ -22,6 +22,7 @@
 #include "oom_kills.h"
 #include "processor_filter.h"
 #include "shown_processors.h"
+#include "talk.h"
 
 // A signal handler has no argument to carry state in: hence these two.
 static volatile sig_atomic_t interrupted;  // by this signal
@@ -235,6 +236,7 @@ static bool judge(const struct ht_child_channel *channel, int status, struct ht_
                   char *problem, size_t room) {
     const struct ht_outcome *outcome = &channel->exchange->outcome;
     const char *wrap = channel->exchange->job.pass == HT_PASS_DESCRIBE ? NULL : channel->wrap;
+    char text[HT_NUMBER_OF_BYTES];
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
         snprintf(problem, room, "killed by SIGKILL%s", ht_oom_kills_clause(before, ht_oom_kills_read()));
     } else if (WIFSIGNALED(status)) {
@@ -247,12 +249,11 @@ static bool judge(const struct ht_child_channel *channel, int status, struct ht_
                  outcome->state == HT_OUTCOME_DONE ? "" : " before the replay was done",
                  wrap ? ", under " : "", wrap ? wrap : "");
     } else if (outcome->failures) {
-        snprintf(problem, room, "%llu calls failed, but not when recorded; the first: %s",
-                 (unsigned long long)outcome->failures, outcome->first_failure);
+        snprintf(problem, room, "%s failed, but not when recorded; the first: %s",
+                 ht_number_of(text, outcome->failures, "call"), outcome->first_failure);
     } else if (channel->left) {
-        snprintf(problem, room,
-                 "started %" PRIu32 " process%s that did not end with it: its figures do not include them",
-                 channel->left, channel->left > 1 ? "es" : "");
+        snprintf(problem, room, "started %s that did not end with it: its figures do not include them",
+                 ht_number_of(text, channel->left, "process"));
     } else {
         return true;
     }

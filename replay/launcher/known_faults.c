@@ -3,6 +3,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "talk.h"
+
 // The next fault of alignments that the choice's version has; from NULL: the first. NULL: there is none.
 static const struct ht_fault *next_fault(const struct ht_choice *choice, const struct ht_fault *fault) {
     if (!choice->kind || !choice->kind->faults || !choice->version[0]) return NULL;
@@ -51,9 +53,10 @@ static bool is_reported(const struct ht_warnings *warnings, const char *name) {
 void ht_known_faults_warn(struct ht_warnings *warnings, const struct ht_choice *choice,
                           uint64_t known_failures) {
     const struct ht_fault *fault = NULL;
+    char text[HT_NUMBER_OF_BYTES];
     if (!known_failures || is_reported(warnings, choice->name)) return;
     while ((fault = next_fault(choice, fault))) {
         ht_warn(warnings, HT_WARNING_KNOWN_FAULT, "a known fault of this version; the run counts",
-                "%s: %" PRIu64 " calls failed: %s", choice->name, known_failures, fault->help);
+                "%s: %s failed: %s", choice->name, ht_number_of(text, known_failures, "call"), fault->help);
     }
 }

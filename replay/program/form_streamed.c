@@ -10,6 +10,7 @@
 #include "form_segments.h"
 #include "futex_word.h"
 #include "segment_pool.h"
+#include "talk.h"
 
 enum { STACK_BYTES = 256 << 10 };
 
@@ -151,13 +152,14 @@ static const struct ht_form_sink sink = {.link = link_segment, .end = end_stream
 // What is decoded again must be what was decoded before: the child has room for that much.
 static int compare_with_first(struct ht_decoder *decoder) {
     const struct ht_form *first = decoder->borrowed_built->form, *again = decoder->decoded.form;
+    char text[HT_NUMBER_OF_BYTES];
     if (first->operations == again->operations && first->samples == again->samples &&
         first->readings == again->readings)
         return 0;
     return ht_error_input(&decoder->error, decoder->form->path, 0,
-                          "expected the same trace as in the first reading, with %" PRIu64 " calls to "
+                          "expected the same trace as in the first reading, with %s to "
                           "replay, found %" PRIu64,
-                          first->operations, again->operations);
+                          ht_number_of(text, first->operations, "call"), again->operations);
 }
 
 static void *decode(void *argument) {

@@ -71,9 +71,9 @@ static void *map_what_fits(struct ht_form_state *form, int fd, uint64_t *bytes) 
 }
 
 static int failed(struct ht_form_state *form, int fd, uint64_t bytes) {
-    char text[32];
-    ht_error_system(form->error, form->path, "%s of shared memory for the decoded trace, with %u threads",
-                    ht_bytes(text, (double)bytes), form->streams_count);
+    char text[32], threads[HT_NUMBER_OF_BYTES];
+    ht_error_system(form->error, form->path, "%s of shared memory for the decoded trace, with %s",
+                    ht_bytes(text, (double)bytes), ht_number_of(threads, form->streams_count, "thread"));
     if (fd >= 0) close(fd);
     return -1;
 }

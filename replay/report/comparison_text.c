@@ -65,7 +65,7 @@ static void print_control(FILE *out, const struct ht_comparison *c) {
 static void print_heading(FILE *out, const struct ht_comparison *c) {
     const struct ht_recorded_program *program = c->program;
     const char *slash = strrchr(c->plan->trace_path, '/');
-    char calls[CELL_BYTES];
+    char calls[HT_NUMBER_OF_BYTES], rounds[HT_NUMBER_OF_BYTES];
     size_t shown = strlen(program->command), whole = shown;
     if (shown > COMMAND_BYTES) shown = COMMAND_BYTES;
     // Not inside of a UTF-8 character.
@@ -81,14 +81,14 @@ static void print_heading(FILE *out, const struct ht_comparison *c) {
     fputc('\n', out);
     if (program->extended.words[0]) ht_print(out, "%s\n", program->extended.words);
     if (c->plan->scale > 1) ht_print(out, "%u copies side by side, together ", c->plan->scale);
-    ht_print(out, "%s calls, %zu round%s, seed %" PRIu64, ht_grouped(calls, c->built->calls_total), c->rounds,
-             c->rounds == 1 ? "" : "s", c->plan->seed);
+    ht_print(out, "%s, %s, seed %" PRIu64, ht_number_of(calls, c->built->calls_total, "call"),
+             ht_number_of(rounds, c->rounds, "round"), c->plan->seed);
     if (c->built->inherited_objects) {
-        ht_print(out, "; %s blocks inherited", ht_grouped(calls, c->built->inherited_objects));
+        ht_print(out, "; %s inherited", ht_number_of(calls, c->built->inherited_objects, "block"));
     }
     if (c->plan->aging.blocks)
-        ht_print(out, "; on a used heap: %s blocks, of which %.3g %% stay",
-                 ht_grouped(calls, c->plan->aging.blocks), 100 * c->plan->age_occupancy);
+        ht_print(out, "; on a used heap: %s, of which %.3g %% stay",
+                 ht_number_of(calls, c->plan->aging.blocks, "block"), 100 * c->plan->age_occupancy);
     if (c->repeats > 1) ht_print(out, "; time is the mean of %" PRIu32 " repeats in each run", c->repeats);
     fputc('\n', out);
     print_control(out, c);
@@ -382,12 +382,12 @@ static void print_outliers(FILE *out, const struct ht_comparison *c) {
 }
 
 static void print_details(FILE *out, const struct ht_comparison *c) {
-    char timed[CELL_BYTES], waited[CELL_BYTES];
+    char timed[HT_NUMBER_OF_BYTES], waited[CELL_BYTES];
     for (size_t i = 0; i < c->count; i++) print_functions(out, c, i);
     ht_print(out,
-             "\nsplit by about %s timed calls per run; the clock's own %.1f ns are subtracted from each "
+             "\nsplit by about %s per run; the clock's own %.1f ns are subtracted from each "
              "reading\n",
-             ht_grouped(timed, c->timed_calls), c->clock_cost_ns);
+             ht_number_of(timed, c->timed_calls, "timed call"), c->clock_cost_ns);
     for (size_t i = 0; i < c->count && (uint64_t)c->built->form->streams * c->built->side_by_side > 1; i++) {
         ht_print(out, "%s: threads waited %s for each other, not counted above\n",
                  c->plan->choices.list[i].name, time_text(c->allocators[i].wait_ns, waited));
@@ -402,10 +402,11 @@ static void print_caution(FILE *out, const struct ht_comparison *c) {
 
 // What is missing of this allocator's figures, and why. Nothing if nothing is.
 static void print_missing(FILE *out, const struct ht_failing_runs *failing, const char *name) {
+    char runs[HT_NUMBER_OF_BYTES];
     if (!failing->failed) return;
-    ht_print(out, "missing: %s failed in %u of %u runs%s; the last: %s\n", name, failing->failed,
-             failing->runs, ht_failing_runs_given_up(failing) ? ", then no more were made" : "",
-             failing->problem);
+    ht_print(out, "missing: %s failed in %u of %s%s; the last: %s\n", name, failing->failed,
+             ht_number_of(runs, failing->runs, "run"),
+             ht_failing_runs_given_up(failing) ? ", then no more were made" : "", failing->problem);
 }
 
 void ht_comparison_print(FILE *out, const struct ht_comparison *c) {

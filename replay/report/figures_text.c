@@ -101,7 +101,7 @@ static const char *class_text(unsigned class, char *text) {
 static void print_latencies(FILE *out, const struct ht_comparison *c, size_t allocator) {
     static struct ht_text_table table;
     const struct ht_latencies *latencies = &figures_of(c, allocator)->latencies;
-    char timed[CELL_BYTES], dropped[CELL_BYTES], class[CELL_BYTES], what[2 * CELL_BYTES];
+    char timed[HT_NUMBER_OF_BYTES], dropped[HT_NUMBER_OF_BYTES], class[CELL_BYTES], what[2 * CELL_BYTES];
     if (!latencies->taken) return;
     ht_table_begin(&table, "rrrrrrl",
                    (const char *[]){"p50", "p90", "p99", "p99.9", "max", "timed", "latency in ns"});
@@ -116,10 +116,10 @@ static void print_latencies(FILE *out, const struct ht_comparison *c, size_t all
     ht_print(out, "\n%s\n", name_of(c, allocator));
     ht_table_print(out, &table);
     ht_print(out,
-             "%s calls timed, %s readings dropped because the thread was switched out; the clock's own "
+             "%s timed, %s dropped because the thread was switched out; the clock's own "
              "%.1f ns are subtracted from each\n",
-             ht_grouped(timed, latencies->taken), ht_grouped(dropped, latencies->dropped),
-             latencies->floor_ns);
+             ht_number_of(timed, latencies->taken, "call"),
+             ht_number_of(dropped, latencies->dropped, "reading"), latencies->floor_ns);
 }
 
 static void print_counters(FILE *out, const struct ht_comparison *c) {
@@ -190,11 +190,11 @@ static void put_part(const struct ht_decomposition_part *part, const char **row,
 static void print_decomposition(FILE *out, const struct ht_comparison *c) {
     static struct ht_text_table peak, end;
     ht_table_begin(&peak, "lrrrrrr",
-                   (const char *[]){"at peak RSS", "RSS", "= live, requested", "+ internal", "- untouched",
-                                    "+ cached, external, metadata", "(LazyFree in it)"});
+                   (const char *[]){"at peak RSS", "one run's RSS", "= live, requested", "+ internal",
+                                    "- untouched", "+ cached, external, metadata", "(LazyFree in it)"});
     ht_table_begin(&end, "lrrrrrrr",
-                   (const char *[]){"at the end", "RSS", "= live, requested", "+ internal", "- untouched",
-                                    "+ cached, external, metadata", "all freed", "purged"});
+                   (const char *[]){"at the end", "one run's RSS", "= live, requested", "+ internal",
+                                    "- untouched", "+ cached, external, metadata", "all freed", "purged"});
     for (size_t i = 0; i < c->count; i++) {
         struct ht_decomposition parts = ht_beside_medians(c, i).decomposition;
         char text[PART_CELLS + 2][CELL_BYTES];

@@ -119,7 +119,7 @@ def test_names_can_be_looked_up_later(tools: Tools, log: Path, trace: Path, tmp_
     plain = tools.convert(log, tmp_path / "plain.bin", "--no-names")
     assert not by_line(sites_of(tools, plain))
     done = tools.succeed([tools.heaptape, "names", plain, "-o", tmp_path / "later.bin"])
-    assert re.search(rb"later\.bin: \d+ of \d+ locations have a name", done.stderr)
+    assert re.search(rb"later\.bin: names of \d+ of \d+ locations", done.stderr)
     for verb in ("stats", "dump"):
         assert (tools.succeed([tools.heaptape, verb, tmp_path / "later.bin"]).stdout
                 == tools.succeed([tools.heaptape, verb, trace]).stdout)

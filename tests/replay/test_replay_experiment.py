@@ -242,7 +242,7 @@ def test_a_short_trace_and_a_lossy_one_are_warned_of(tools: Tools, tmp_path: Pat
     assert done.returncode == 0, done.stderr
     warnings = {warning["kind"]: warning["message"] for warning in said["warnings"]}
     assert {"few_events", "short_run"} <= set(warnings)
-    assert "1 anomalies, 2 foreign frees" in warnings["lossy_trace"]
+    assert "1 anomaly, 2 foreign frees" in warnings["lossy_trace"]
 
 
 def test_instructions_are_exact(tools: Tools, trace: Path, tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_what_is_not_known_is_left_out(tools: Tools, tmp_path: Path) -> None:
     path.write_bytes(naive_writer.assemble(naive_writer.encode_header(), sections)[0])
     assert found_in(path, SECRETS) == set(SECRETS)
     done = tools.succeed([tools.heaptape, "share", path, "-o", tmp_path / "copy.bin"])
-    assert b"left out: 1 sections of kinds unknown to this version\n" in done.stderr
+    assert b"left out: 1 section unknown to this version\n" in done.stderr
     assert found_in(tmp_path / "copy.bin", SECRETS) == set()
     context = tools.info(tmp_path / "copy.bin")["context"]
     assert context == {"page_bytes": 4096, "stopped": "size limit", "pid": 1, "shared": {}, "sliced_from": {"from_event": 3, "sliced_from": {}},

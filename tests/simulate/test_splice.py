@@ -215,7 +215,7 @@ def test_a_missing_file_is_one_line(tools: Tools, folder: Path, tmp_path: Path) 
 
 
 def test_another_trace_is_refused(tools: Tools, folder: Path) -> None:
-    assert_refused(tools, folder / "list.acc", folder / "stride.bin", "allocations of the trace, found")
+    assert_refused(tools, folder / "list.acc", folder / "stride.bin", "allocations, found")
 
 
 def test_results_are_kept_for_compare(tools: Tools, folder: Path, tmp_path: Path) -> None:

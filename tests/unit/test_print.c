@@ -82,13 +82,28 @@ static void long_lines_are_whole(void **state) {
     assert_memory_equal(written, text, 3000);
 }
 
+static void one_is_no_plural(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t number;
+        const char *noun, *text;
+    } cases[] = {{0, "call", "0 calls"},
+                 {1, "call", "1 call"},
+                 {6364276, "call", "6,364,276 calls"},
+                 {1, "anomaly", "1 anomaly"},
+                 {2, "anomaly", "2 anomalies"},
+                 {2, "process", "2 processes"},
+                 {2, "foreign free", "2 foreign frees"}};
+    char text[HT_NUMBER_OF_BYTES];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(ht_number_of(text, cases[i].number, cases[i].noun), cases[i].text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(figures_have_no_exponent),
-        cmocka_unit_test(a_line_is_one_write),
-        cmocka_unit_test(what_leads_astray_is_in_letters),
-        cmocka_unit_test(the_c_locale_has_ascii),
-        cmocka_unit_test(long_lines_are_whole),
+        cmocka_unit_test(figures_have_no_exponent), cmocka_unit_test(one_is_no_plural),
+        cmocka_unit_test(a_line_is_one_write),      cmocka_unit_test(what_leads_astray_is_in_letters),
+        cmocka_unit_test(the_c_locale_has_ascii),   cmocka_unit_test(long_lines_are_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,6 +68,13 @@ def count(value: float | None) -> str:
     return f"{value:,.0f}" if value is not None and math.isfinite(value) else MISSING
 
 
+def counted(number: float, noun: str) -> str:
+    """How many there are of what a noun in the singular names: 1 call, 1,204 calls, 2 anomalies."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,.0f} {noun[:-1]}ies" if noun.endswith("y") else f"{number:,.0f} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
 def decimal(value: float | None, digits: int = 2) -> str:
     """A plain figure with so many decimals."""
     return f"{value:.{digits}f}" if value is not None and math.isfinite(value) else MISSING

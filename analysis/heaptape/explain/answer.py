@@ -11,6 +11,7 @@ import pandas as pd
 from ..base.text_table import table_lines
 from ..base.units import (
     byte_count,
+    counted,
     nanoseconds,
     null_unless_known,
     percent,
@@ -80,7 +81,7 @@ class Answer:
 
 
 def _sizes(low: int, high: int) -> str:
-    return f"{low:,} bytes" if low == high else f"{low:,}–{high:,} bytes"
+    return f"{low:,}–{counted(high, 'byte')}" if low < high else counted(low, "byte")
 
 
 def _thread(answer: Answer, holder: Holder) -> str:
@@ -132,8 +133,7 @@ def _rounding_sentence(accounts: Accounts) -> list[str]:
     classes = size_class(size, 4)
     held = np.bincount(classes, rounding)
     chosen = classes == np.argmax(held)
-    count = np.count_nonzero(chosen)
-    return [f"{percent(held.max() / held.sum())} of the rounding is in {count:,} {'block' if count == 1 else 'blocks'} of "
+    return [f"{percent(held.max() / held.sum())} of the rounding is in {counted(int(np.count_nonzero(chosen)), 'block')} of "
             f"{_sizes(int(size[chosen].min()), int(size[chosen].max()))}."]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..base.units import byte_count, nanoseconds, null_unless_known, percent
+from ..base.units import byte_count, counted, nanoseconds, null_unless_known, percent
 from ..sites.figures import site_figures
 from ..sites.frames import Frame, Stacks, place_text
 from ..sites.table import SUMMED, Node, by_place, call_tree
@@ -81,7 +81,7 @@ def site_sentences(found: CallSites | None) -> list[str]:
         return []
     lines = []
     for one in found.growing:
-        lines.append(f"Growth: {place_text(one.place)} keeps ever more: {byte_count(one.end_bytes)} in {one.end_blocks:,} blocks at "
+        lines.append(f"Growth: {place_text(one.place)} keeps ever more: {byte_count(one.end_bytes)} in {counted(one.end_blocks, 'block')} at "
                      f"{nanoseconds(one.end_ns)}, {byte_count(one.middle_bytes)} at {nanoseconds(one.middle_ns)}.")
     if found.churn:
         place, calls, share, life = found.churn

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from ..base.units import percent
+from ..base.units import counted, percent
 
 LINE_BYTES = 64
 
@@ -36,5 +36,5 @@ def shared_lines(blocks: pd.DataFrame) -> SharedLines:
 
 def sentences(found: SharedLines | None) -> list[str]:
     """None of a program whose live blocks are of one thread; None: of whom they are is not known."""
-    return [f"{found.shared:,} cache lines hold blocks of two or more threads: {percent(found.shared / found.lines)} of the cache lines with blocks."] \
+    return [f"{counted(found.shared, 'cache line')} {'holds' if found.shared == 1 else 'hold'} blocks of two or more threads: {percent(found.shared / found.lines)} of the cache lines with blocks."] \
         if found and found.threads > 1 else []

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..base.errors import EXIT_HOLDS, EXIT_UNDECIDED, HeaptapeError, UsageError
 from ..base.printable import printable
 from ..base.progress import ProgressLine
+from ..base.units import counted
 from ..results.conditions import (
     HOLDS,
     REFUTED,
@@ -54,7 +55,7 @@ def run_fleet(options: argparse.Namespace) -> int:
         left = [unit for unit in units if unit.key not in results.done]
         talk = _Talk(len(left), options.quiet)
         if len(left) < len(units):
-            talk.say(f"{output} has {len(units) - len(left)} of {len(units)} rounds already")
+            talk.say(f"{output} has {len(units) - len(left)} of {counted(len(units), 'round')} already")
         client = open_client(options.scheduler, options.workers or 1)
         refused = _measure(left, results, talk, client) if left else 0
         if conditions:
@@ -93,7 +94,7 @@ class _Gate:
             self._plan = replace(self._plan, rounds=min(self._most, math.ceil(self._plan.rounds * ROUNDS_GROW)))
             left = [unit for unit in units_of(self._plan) if unit.key not in results.done]
             talk = _Talk(len(left), quiet)
-            talk.say(f"a condition is undecided: going on to {self._plan.rounds} rounds")
+            talk.say(f"a condition is undecided: going on to {counted(self._plan.rounds, 'round')}")
             refused += _measure(left, results, talk, open_client(self._options.scheduler, self._options.workers or 1))
         for name, item in self.judged:
             if item.outcome != REFUTED:
@@ -158,7 +159,7 @@ class _Talk:
     def advance(self, unit: Unit) -> None:
         """A unit has ended."""
         self._done += 1
-        self._line.show(f"{self._done} of {self._total} rounds ({unit})", self._line.left_s(self._done, self._total))
+        self._line.show(f"{self._done} of {counted(self._total, 'round')} ({unit})", self._line.left_s(self._done, self._total))
 
     def end(self) -> None:
         """Leave the line of progress empty."""

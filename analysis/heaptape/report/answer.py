@@ -36,10 +36,11 @@ def certainty(summary: Summary) -> list[str]:
     if rows.empty:
         return [*limits, "Nothing was compared."]
     least, most = int(rows["rounds"].min()), int(rows["rounds"].max())
-    lines = [*limits, f"Brackets are 95 % intervals over {most if least == most else f'{least} to {most}'} round{'' if most == 1 else 's'}."]
+    over = units.counted(most, "round")
+    lines = [*limits, f"Brackets are 95 % intervals over {over if least == most else f'{least} to {over}'}."]
     unresolved = int((rows["verdict"] == UNRESOLVED).sum())
-    lines.append(f"{unresolved} of {len(rows)} differences from {summary.baseline} {'is' if unresolved == 1 else 'are'} unresolved." if unresolved else
-                 f"{'All ' if len(rows) > 1 else ''}{len(rows)} comparison{'s' if len(rows) > 1 else ''} with {summary.baseline} resolved.")
+    lines.append(f"{unresolved} of {units.counted(len(rows), 'difference')} from {summary.baseline} {'is' if unresolved == 1 else 'are'} unresolved." if unresolved else
+                 f"{'All ' if len(rows) > 1 else ''}{units.counted(len(rows), 'comparison')} with {summary.baseline} resolved.")
     control = control_line(summary.controls)
     return [*lines, *([f"{control} (1 is perfect)."] if control else [])]
 

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from ..base.units import BYTE_STEPS, MISSING, byte_count, count, percent
+from ..base.units import BYTE_STEPS, MISSING, byte_count, count, counted, percent
 from ..trace.profile import TraceProfile
 from .figures import STRIP_PX, Figure, Row, Table, rows_markup
 from .svg import Drawing, framed, nice_ticks, scaled_ticks, share, text_width
 
 _PARTS = (("live", "part-live"), ("internal fragmentation", "part-internal"), ("external fragmentation", "part-other"))
+_ONE_RUN = "Of each allocator, the run with the median peak, so that the parts add up."
 _LEFT = (("at the end", "part-end"), ("all freed", "part-freed"), ("purged", "part-purged"))
 
 
@@ -36,22 +37,23 @@ def _peak_figure(rows: pd.DataFrame, classes: dict[str, str]) -> Figure:
         live = row["peak_requested_bytes"] - untouched + min(row["peak_other_bytes"], 0.0)
         values.append([live, row["peak_internal_bytes"], row["peak_other_bytes"]])
     ratios = ["mean RSS/live", "RSS/live at live peak", "RSS/live at peak RSS", "peak RSS/live"]
-    table = Table(["allocator", "peak RSS", "requested", "internal", "untouched", "external", *ratios], [
+    table = Table(["allocator", "peak RSS of that run", "requested", "internal", "untouched", "external", *ratios], [
         [str(name), *(byte_count(row[f"peak_{part}_bytes"]) for part in ("rss", "requested", "internal", "untouched", "other")),
          *(MISSING if math.isnan(row[key]) else f"{row[key]:.2f}" for key in ("f1", "f2", "f3", "f4"))]
         for name, row in rows.iterrows()])
     caption = ("The parts of resident memory at its peak. Live: requested and touched. Internal fragmentation: added by "
-               "rounding up to size classes. External fragmentation: free blocks in caches and gaps, and the allocator's tables.")
+               "rounding up to size classes. External fragmentation: free blocks in caches and gaps, and the allocator's tables. "
+               f"{_ONE_RUN} The ratios are medians over the rounds.")
     return Figure("Fragmentation at the peak", caption, _bars(rows, values, [byte_count(value) for value in rows["peak_rss_bytes"]], _PARTS, classes),
                   table, list(_PARTS))
 
 
 def _left_figure(rows: pd.DataFrame, classes: dict[str, str]) -> Figure:
     columns = ["end_rss_bytes", "after_free_bytes", "after_purge_bytes"]
-    table = Table(["allocator", "RSS at the end", "all freed", "purged", "live at the end"], [
+    table = Table(["allocator", "RSS at that run's end", "all freed", "purged", "live at the end"], [
         [str(name), *(byte_count(row[key]) for key in [*columns, "end_requested_bytes"])] for name, row in rows.iterrows()])
     caption = ("Resident when the trace ends, after everything that is still live has been freed, and after the allocator was "
-               "asked to give back what it can.")
+               "asked to give back what it can. " + _ONE_RUN)
     values = rows[columns].to_numpy(dtype=float).tolist()
     words = [f"{byte_count(row[0])} → {byte_count(row[1])} → {byte_count(row[2])}" for row in values]
     return Figure("What it keeps", caption, _bars(rows, values, words, _LEFT, classes), table, list(_LEFT))
@@ -91,8 +93,8 @@ def distribution_figures(profile: TraceProfile) -> list[Figure]:
             [_power(value) for value in profile.sizes["to_bytes"]], profile.sizes, "requests", "up to"))
     if len(profile.lifetimes):
         made.append(_distribution(
-            "Lifetimes", f"Events from the birth of a block to its end (upper bounds). {count(profile.live_at_end)} blocks were "
-            "live at the end and are not among them.",
+            "Lifetimes", f"Events from the birth of a block to its end (upper bounds). Live at the end, and not among "
+            f"them: {counted(profile.live_at_end, 'block')}.",
             [_short(value) for value in profile.lifetimes["to_events"]], profile.lifetimes, "blocks", "events, up to"))
     return made
 
@@ -110,13 +112,13 @@ def _power(value: float) -> str:
 
 
 def _distribution(
-    title: str, caption: str, bounds: list[str], rows: pd.DataFrame, counted: str, bound: str
+    title: str, caption: str, bounds: list[str], rows: pd.DataFrame, noun: str, bound: str
 ) -> Figure:
-    shares = [(rows[key] / max(float(rows[key].sum()), 1.0)).tolist() for key in (counted, "bytes")]
-    table = Table([bound, counted, "share", "bytes", "share"], [
-        [words, count(row[counted]), percent(of_count), byte_count(row["bytes"]), percent(of_bytes)]
+    shares = [(rows[key] / max(float(rows[key].sum()), 1.0)).tolist() for key in (noun, "bytes")]
+    table = Table([bound, noun, "share", "bytes", "share"], [
+        [words, count(row[noun]), percent(of_count), byte_count(row["bytes"]), percent(of_bytes)]
         for words, (_, row), of_count, of_bytes in zip(bounds, rows.iterrows(), *shares, strict=True)])
-    key = [f"share of the {counted}", "share of the bytes"]
+    key = [f"share of the {noun}", "share of the bytes"]
     return Figure(title, caption, _draw_columns(title, bounds, shares, key), table, list(zip(key, ("part-live", "part-internal"), strict=True)))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from ..base.units import BYTE_STEPS, TIME_STEPS, byte_count, nanoseconds, percent
+from ..base.units import BYTE_STEPS, TIME_STEPS, byte_count, counted, nanoseconds, percent
 from ..explain.accounts import MEANING
 from ..explain.answer import Answer, allocator_rows, when_sentence
 from ..explain.snapshots import ACCOUNTS
@@ -100,7 +100,7 @@ def _tip(row: pd.Series) -> str:
 
 def _along_caption(answer: Answer) -> str:
     costs = answer.along["cost_ns"].dropna()
-    words = f"RSS at {len(answer.along)} times along the trace."
+    words = f"RSS at {counted(len(answer.along), 'time')} along the trace."
     if costs.empty:
         return words
     return (f"{words} Below: the mean cost of the timed calls of each stretch, with the first touch of the returned blocks; "

@@ -12,7 +12,7 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.units import byte_count, count, nanoseconds, percent
+from ..base.units import byte_count, count, counted, nanoseconds, percent
 from ..explain.heap_map import FREE, LIVE, NOT_RESIDENT, SHADES, TABLES, HeapMap
 from ..explain.snapshots import PAGE_BYTES
 from .figures import Figure, Table
@@ -87,14 +87,14 @@ def _record(shown: HeapMap, states: NDArray[np.uint8]) -> str:
 
 
 def _owner(low: int, high: int, thread: int | None, names: dict[int, str]) -> str:
-    size = f"{low:,} bytes" if low == high else f"{low:,}–{high:,} bytes"
+    size = f"{low:,}–{counted(high, 'byte')}" if low < high else counted(low, "byte")
     return size if thread is None else f"{size}, thread {thread} {names.get(thread, '')}".rstrip()
 
 
 def pages_words(pages: int) -> str:
     """How much a cell is."""
     size = f"{pages * 4} KiB" if pages < 256 else f"{pages / 256:g} MiB"
-    return f"a page ({size})" if pages == 1 else f"{pages:,} pages ({size})"
+    return f"a page ({size})" if pages == 1 else f"{counted(pages, 'page')} ({size})"
 
 
 def _table(shown: HeapMap) -> Table:
@@ -111,7 +111,7 @@ def map_figure(title: str, shown: HeapMap, at_ns: int, names: dict[int, str]) ->
     width = min(places.width * _ENLARGED, _WIDTH_PX)
     data = json.dumps({"pages": shown.pages_per_cell, "width": places.width, "regions": places.regions,
                        "owners": [_owner(*owner, names) for owner in shown.details.owners]}, separators=(",", ":"))
-    label = f"Map of the heap of {title}: {shown.cells.size:,} cells of {pages_words(shown.pages_per_cell)}; its largest ranges are in the table"
+    label = f"Map of the heap of {title}: {counted(shown.cells.size, 'cell')} of {pages_words(shown.pages_per_cell)}; its largest ranges are in the table"
     body = (f'<img class="map" src="{_picture(now.states, places)}" width="{width}" height="{width * places.height // places.width}" '
             f'alt="{escape(label)}" data-map="{escape(data)}" data-cells="{_record(shown, now.states)}">')
     caption = (f"A cell is {pages_words(shown.pages_per_cell)}, in order of address, row by row. A cell without a live block is free. "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..base.units import count, percent, signed_percent
+from ..base.units import count, counted, percent, signed_percent
 from ..results.profiles import Function, Profile
 from .figures import Figure, Table
 from .flame_drawing import SHARE_MIN, Cell, colour_of, flame_drawing, folded
@@ -18,7 +18,7 @@ _NONE = Function("")
 
 def _cells(node: Function, total: float, depth: int = 0, left: float = 0.0) -> Iterator[Cell]:
     width = node.instructions / total
-    yield Cell(depth, left, width, node.name, f"{node.name}: {count(node.instructions)} instructions, {percent(width)}", colour_of(node.name))
+    yield Cell(depth, left, width, node.name, f"{node.name}: {counted(node.instructions, 'instruction')}, {percent(width)}", colour_of(node.name))
     for callee in node.sorted_callees():
         if callee.instructions / total < SHARE_MIN:
             return
@@ -36,7 +36,7 @@ def _change_css(base: float, value: float) -> str:
 def _change_cells(base: Function, node: Function, total: float, depth: int = 0, left: float = 0.0) -> Iterator[Cell]:
     """As wide as the larger of both, so that what is gone has a place too. total: of the root's larger one."""
     width = _width(base, node, total)
-    tip = f"{node.name or base.name}: {count(base.instructions)} → {count(node.instructions)} instructions"
+    tip = f"{node.name or base.name}: {count(base.instructions)} → {counted(node.instructions, 'instruction')}"
     yield Cell(depth, left, width, node.name or base.name, tip, _change_css(base.instructions, node.instructions))
     names = dict.fromkeys([*base.callees, *node.callees])
     pairs = [(base.callees.get(name, _NONE), node.callees.get(name, _NONE)) for name in names]
@@ -59,11 +59,11 @@ def _graphs(profiles: dict[str, Profile], baseline: str) -> Iterator[tuple[str, 
         (other,) = profiles.keys() - {baseline}
         old, new = profiles[baseline].root, profiles[other].root
         larger = max(old.instructions, new.instructions)
-        yield (f"{other} against {baseline}: {count(old.instructions)} → {count(new.instructions)} instructions",
+        yield (f"{other} against {baseline}: {count(old.instructions)} → {counted(new.instructions, 'instruction')}",
                flame_drawing(_change_cells(old, new, larger), "Call tree of both, coloured by the change; the table has the functions"))
     for name, profile in profiles.items():
         root = profile.root
-        yield (f"{name}: {count(root.instructions)} instructions",
+        yield (f"{name}: {counted(root.instructions, 'instruction')}",
                flame_drawing(_cells(root, root.instructions), f"Call tree of {name}; the table has the functions"))
 
 
@@ -92,5 +92,5 @@ def profile_figure(profiles: dict[str, Profile], baseline: str) -> Figure | None
         return None
     fewest = min(profile.samples for profile in profiles.values())
     return Figure("Instructions by the allocator's functions",
-                  f"By simulation, from {count(fewest)} samples of the stack or more for each allocator. Names in brackets are files whose functions have no names.",
+                  f"By simulation, from {counted(fewest, 'sample')} of the stack or more for each allocator. Names in brackets are files whose functions have no names.",
                   folded(_graphs(profiles, baseline)), _table(profiles, baseline))

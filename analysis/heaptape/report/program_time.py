@@ -49,5 +49,5 @@ def placement_table(summary: Summary) -> Table | None:
 
 
 def _sizes(block: BlockClass) -> str:
-    sizes = f"{block.low_bytes:,}" if block.low_bytes == block.high_bytes else f"{block.low_bytes:,} to {block.high_bytes:,}"
-    return f"{sizes} bytes"
+    high = units.counted(block.high_bytes, "byte")
+    return high if block.low_bytes == block.high_bytes else f"{block.low_bytes:,} to {high}"

@@ -7,7 +7,17 @@ from typing import Any
 
 import pandas as pd
 
-from ..base.units import MISSING, byte_count, count, interval, known, listing, nanoseconds, percent
+from ..base.units import (
+    MISSING,
+    byte_count,
+    count,
+    counted,
+    interval,
+    known,
+    listing,
+    nanoseconds,
+    percent,
+)
 from ..results.caution import zeroed_line
 from ..results.comparison import (
     BASELINE,
@@ -63,7 +73,7 @@ def trace_facts(trace: Trace | None, experiment: Experiment) -> Facts:
         facts.append(("peak live bytes", byte_count(totals["peak_live_bytes"])))
     if totals.get("inherited_objects"):
         inherited = byte_count(totals.get("inherited_bytes", 0))
-        facts.append(("inherited at a fork", f"{count(totals['inherited_objects'])} blocks, {inherited}"))
+        facts.append(("inherited at a fork", f"{counted(totals['inherited_objects'], 'block')}, {inherited}"))
     if "duration_ns" in totals:
         facts.append(("duration", nanoseconds(totals["duration_ns"])))
     started = trace.context.get("start_realtime_ns")
@@ -184,7 +194,7 @@ def _set_up_warnings(runs: pd.DataFrame) -> list[str]:
     found += filter(None, [zeroed_line(runs)])
     events = runs["trace_events"].dropna()
     if len(events) and 0 < events.min() < FEW_EVENTS:
-        found.append(f"The trace has only {count(events.min())} calls: start-up dominates. Record a longer workload.")
+        found.append(f"The trace has only {counted(events.min(), 'call')}: start-up dominates. Record a longer workload.")
     return found
 
 
@@ -204,15 +214,15 @@ def trace_warnings(trace: Trace) -> list[str]:
     found = []
     if trace.truncated:
         found.append(f"The trace was cut short: it was read up to its last whole section (byte {trace.whole_bytes:,}), "
-                     f"{trace.records:,} events.")
+                     f"{counted(trace.records, 'event')}.")
     totals = trace.totals or {}
-    for key, words in (
-        ("repairs", "events that were recorded out of order and reordered"),
-        ("anomalies", "events that no program order explains"),
-        ("lost_calls", "calls that were not recorded"),
-        ("foreign_frees", "frees of blocks from before the recording began"),
+    for key, noun, words in (
+        ("repairs", "event", "recorded out of order and reordered"),
+        ("anomalies", "event", "explained by no program order"),
+        ("lost_calls", "call", "not recorded"),
+        ("foreign_frees", "free", "of blocks from before the recording began"),
     ):
         number = totals.get(key) or 0
         if number and (key != "repairs" or number > REPAIRED_SHARE_MAX * trace.records):
-            found.append(f"The trace has {number:,} {words}.")
+            found.append(f"The trace has {counted(number, noun)} {words}.")
     return found

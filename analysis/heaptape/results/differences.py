@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from ..base.units import counted
 from .comparison import MEASURES
 from .counted import calls_by_class, counts_by_allocator
 from .functions import function_table
@@ -59,7 +60,7 @@ def _classes(base: dict[str, Any], other: dict[str, Any]) -> list[Change]:
                       for function, low in dict.fromkeys([*old, *new]))
     shown, rest = changes[:_SIZES_MAX], changes[_SIZES_MAX:]
     if rest:
-        shown.append(Change(INSTRUCTIONS, f"{len(rest)} more classes", "", sum(one.base for one in rest), sum(one.value for one in rest)))
+        shown.append(Change(INSTRUCTIONS, counted(len(rest), "more class"), "", sum(one.base for one in rest), sum(one.value for one in rest)))
     return shown
 
 

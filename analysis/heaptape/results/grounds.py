@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..base.units import counted
 from .comparison import Experiment
 
 
@@ -26,5 +27,5 @@ def _extrapolated(experiment: Experiment) -> list[str]:
     if "age" in settings:
         found.append("a used heap, of blocks of the trace's sizes freed in random order")
     if "processors" in settings:
-        found.append(f"a machine with {settings['processors']} processors, by what allocators do when they are shown so many")
+        found.append(f"a machine with {counted(int(settings['processors']), 'processor')}, by what allocators do when they are shown so many")
     return found

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from ..base.units import counted
 from .reader import NULL_ALLOCATOR
 
 VERIFY = "verify"
@@ -21,8 +22,7 @@ def missing_lines(runs: pd.DataFrame) -> list[str]:
         if failed.empty:
             continue
         who = "the null replayer" if name == NULL_ALLOCATOR else str(name)
-        plural = "s" if len(rows) > 1 else ""
-        lines.append(f"{len(failed)} of {len(rows)} run{plural} of {who} failed and "
+        lines.append(f"{len(failed)} of {counted(len(rows), 'run')} of {who} failed and "
                      f"{'are' if len(failed) > 1 else 'is'} left out{_last_problem(failed)}.")
     for name, rows in runs[runs["pass"] == VERIFY].groupby("allocator", sort=False):
         failed = rows[rows["failures"] > 0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from ..base.units import count, figure
+from ..base.units import counted, figure
 from .comparison import MEASURES, Experiment, Measure, round_table
 
 _MACHINES = "0"
@@ -41,7 +41,7 @@ def _table(by_number: dict[int, Experiment]) -> ProcessorTable:
     measure = process if known else heap
     cells = {number: _cells(experiment, measure) for number, experiment in by_number.items()}
     names = dict.fromkeys(name for column in cells.values() for name in column)
-    columns = ["allocator", *("as it is" if number == 0 else f"{number} processor{'s' if number > 1 else ''}" for number in cells)]
+    columns = ["allocator", *("as it is" if number == 0 else counted(number, "processor") for number in cells)]
     rows = [[name, *(column.get(name, "") for column in cells.values())] for name in names]
     return ProcessorTable(next(iter(by_number.values())).trace_path, measure.title, columns, rows)
 
@@ -54,5 +54,5 @@ def _cells(experiment: Experiment, measure: Measure) -> dict[str, str]:
 
 
 def _cell(value: float, measure: Measure, arenas: float) -> str:
-    with_arenas = f", {count(arenas)} arena{'s' if arenas != 1 else ''}" if arenas == arenas else ""
+    with_arenas = f", {counted(arenas, 'arena')}" if arenas == arenas else ""
     return figure(value, measure.unit) + with_arenas

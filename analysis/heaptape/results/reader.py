@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from ..base.errors import ResultsError
-from ..base.units import nanoseconds
+from ..base.units import counted, nanoseconds
 from .schema import (
     FLAT_NAMES,
     FLATTENED,
@@ -118,7 +118,7 @@ def _once(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
             again[row["source"], first["source"]] += 1
     sentences = []
     for (source, earlier), count in again.items():
-        are = f"{count:,} runs are" if count > 1 else "1 run is"
+        are = f"{counted(count, 'run')} {'is' if count == 1 else 'are'}"
         sentences.append(f"{source}: {are} in {'it' if source == earlier else earlier} already: they count once")
     return list(kept.values()), sentences
 
@@ -140,7 +140,7 @@ def _read_file(path: Path, cut_short: list[str]) -> list[dict[str, Any]]:
     for number, line in enumerate(lines, start=1):
         # What follows the last line feed is nothing, or a line whose writer was killed.
         if number == len(lines) and line.strip() and not is_whole(line):
-            cut_short.append(f"{path}:{number}: cut short; the {len(rows)} runs before it were read")
+            cut_short.append(f"{path}:{number}: cut short; the {counted(len(rows), 'run')} before it {'was' if len(rows) == 1 else 'were'} read")
         elif line.strip():
             rows.append(_read_line(path, number, line))
     return rows

@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import Any, TypeVar
 
 from ..base.printable import printable
-from ..base.units import byte_count, count, nanoseconds, null_unless_known
+from ..base.units import byte_count, count, counted, nanoseconds, null_unless_known
 from ..trace.reader import Trace, read_trace
 from .figures import SiteFigures, site_figures
 from .frames import Frame, Stacks, place_text
@@ -275,10 +275,10 @@ def run_diff(options: argparse.Namespace) -> int:
         print(json.dumps({"old": old.path, "new": new.path, "compared": compared, "differences": [_object(change) for change in found[: options.rows or len(found)]]}, indent=1))
         return status
     if not found:
-        print(f"no difference: {compared:,} call sites compared")
+        print(f"no difference: {counted(compared, 'call site')} compared")
         return status
     shown = found[: (ROWS if options.rows is None else options.rows) or len(found)]
-    lines = [f"{len(found):,} of {compared:,} call sites differ"]
+    lines = [f"{len(found):,} of {counted(compared, 'call site')} {'differs' if len(found) == 1 else 'differ'}"]
     for number, change in enumerate(shown, start=1):
         lines += ["", *_lines(number, change)]
     left = len(found) - len(shown)

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from ..base.text_table import table_lines
-from ..base.units import byte_count, count, nanoseconds, null_unless_known, percent
+from ..base.units import byte_count, count, counted, nanoseconds, null_unless_known, percent
 from .frames import Frame, Stacks, place_text
 
 MEASURES = {"calls": "calls", "bytes": "bytes", "lifetime": "mean_life_ns", "peak": "peak_bytes", "end": "end_bytes"}
@@ -83,7 +83,7 @@ def table_text(places: pd.DataFrame, by: str, rows_max: int) -> list[str]:
     lines = table_lines([["calls", "bytes", "mean life", "live at peak", "live at end", "call site"],
                          *(_cells(row, namesakes) for row in shown.to_dict("records"))], right=range(5))
     left = len(ordered) - len(shown)
-    return lines + [f"{left:,} more call sites; --rows 0 shows all"] * bool(left)
+    return lines + [f"{counted(left, 'more call site')}; --rows 0 shows all"] * bool(left)
 
 
 def _least_shown(root: Node, measure: str, rows_max: int | None) -> float:

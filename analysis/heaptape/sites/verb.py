@@ -10,7 +10,7 @@ from typing import Any
 from ..base.errors import EXIT_BAD_INPUT, TraceError, UsageError
 from ..base.files import check_output, output_file
 from ..base.printable import printable
-from ..base.units import byte_count, count, nanoseconds
+from ..base.units import byte_count, counted, nanoseconds
 from ..trace.reader import Trace, read_trace
 from .exports import EXPORTS
 from .figures import SiteFigures, site_figures
@@ -53,7 +53,7 @@ def _totals(trace: Trace, figures: SiteFigures) -> dict[str, Any]:
 
 
 def _heading(totals: dict[str, Any]) -> str:
-    return (f"{totals['trace']}: {count(totals['calls'])} allocations, {byte_count(totals['bytes'])}; live {byte_count(totals['peak_bytes'])} at the peak "
+    return (f"{totals['trace']}: {counted(totals['calls'], 'allocation')}, {byte_count(totals['bytes'])}; live {byte_count(totals['peak_bytes'])} at the peak "
             f"({nanoseconds(totals['peak_ns'])}), {byte_count(totals['end_bytes'])} at the end ({nanoseconds(totals['end_ns'])})")
 
 

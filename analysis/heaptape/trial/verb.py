@@ -14,6 +14,7 @@ from pathlib import Path
 from ..base.errors import EXIT_FAILED, HeaptapeError, UsageError
 from ..base.printable import printable
 from ..base.programs import find_heaptape, find_replay, run_attended
+from ..base.units import counted
 from ..report.html import write_report
 from ..results.comparison import experiments
 from ..results.reader import ResultsWarning, read_results
@@ -98,7 +99,7 @@ def _answer(summary: Summary, recorded: Recorded, why_baseline: str, command: li
                   f"PYTHONMALLOC=malloc heaptape try -- {shlex.join(command)}"]
     lines += _use(summary, command, recorded)
     if recorded.others:
-        lines += ["", f"{recorded.executable} (process {recorded.context.get('pid')}) was compared; there are {recorded.others} other logs; "
+        lines += ["", f"{recorded.executable} (process {recorded.context.get('pid')}) was compared; beside it there {'is' if recorded.others == 1 else 'are'} {counted(recorded.others, 'other log')}; "
                   "--process NAME takes another."]
     if recorded.namesakes:
         more = len(recorded.namesakes) - NAMESAKES_MAX
@@ -127,7 +128,7 @@ def run_try(options: argparse.Namespace) -> int:
     if recorded.exit_status:
         _say(options, f"the program ended with status {recorded.exit_status}")
     alloc, baseline, why_baseline = choose(replay, options.alloc, recorded.context)
-    _say(options, f"replaying {recorded.info['events']:,} calls under {alloc.replace(',', ', ')}")
+    _say(options, f"replaying {counted(recorded.info['events'], 'call')} under {alloc.replace(',', ', ')}")
     problem = _replay(replay, alloc, baseline, recorded.trace, folder / "results.jsonl", options)
     summary = _summary(folder, baseline)
     print(_answer(summary, recorded, why_baseline, options.command, folder))

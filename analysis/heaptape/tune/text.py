@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 from ..base.text_table import table_lines
-from ..base.units import figure, interval, null_unless_known
+from ..base.units import counted, figure, interval, null_unless_known
 from ..results.comparison import control_estimate
 from ..results.program_time import PROGRAM_TIME, interval_means
 from .replay import OBJECTIVES
@@ -26,14 +26,10 @@ def _rounds(tuned: Tuned) -> int:
     return 0 if tuned.comparison is None else int(tuned.comparison["rounds"].max())
 
 
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
-
-
 def _title(tuned: Tuned) -> str:
     refused = sum(trial.ratios is None for trial in tuned.trials)
     more = f", {refused} of them failed" if refused else ""
-    count = f"{_counted(len(tuned.trials), 'trial')} of {_counted(tuned.knobs, 'knob')}{more}, seed {tuned.seed}"
+    count = f"{counted(len(tuned.trials), 'trial')} of {counted(tuned.knobs, 'knob')}{more}, seed {tuned.seed}"
     name = f"{tuned.allocator.spec} {tuned.allocator.version}".rstrip()
     return f"{tuned.trace}, {name}: {count}; {_how_measured(tuned)}"
 
@@ -42,7 +38,7 @@ def _how_measured(tuned: Tuned) -> str:
     if tuned.comparison is None:
         return "the best as measured once, without intervals" if tuned.front else "no configuration was better than the default"
     again = len(tuned.front) + tuned.dropped
-    return f"the best {again} measured again, {_rounds(tuned)} rounds"
+    return f"the best {again} measured again, {counted(_rounds(tuned), 'round')}"
 
 
 def _controls(tuned: Tuned) -> list[str]:
@@ -90,7 +86,7 @@ def front_text(tuned: Tuned) -> str:
         lines += ["", f"no configuration that was tried {shown} better than the default in any of these: keep the default"]
     notes = []
     if tuned.dropped and tuned.front:
-        notes.append(f"{tuned.dropped} more were as good in the search; measured again, each was equalled or beaten by another, "
+        notes.append(f"{tuned.dropped} more {'was' if tuned.dropped == 1 else 'were'} as good in the search; measured again, each was equalled or beaten by another, "
                      "or not clearly better than the default")
     problems = Counter(trial.problem for trial in tuned.trials if trial.ratios is None)
     notes += [f"{number} failed: {problem}" for problem, number in problems.most_common(3)]

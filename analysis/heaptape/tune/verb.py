@@ -18,6 +18,7 @@ from ..base.files import appendable, check_output
 from ..base.printable import printable
 from ..base.programs import ToolFailed, find_replay
 from ..base.progress import ProgressLine
+from ..base.units import counted
 from ..results.comparison import compare
 from ..results.found_trace import trace_sha256
 from .front import spread
@@ -154,7 +155,7 @@ def run_tune(options: argparse.Namespace) -> None:
             if not any(trial.ratios for trial in study.trials()):
                 raise HeaptapeError(_all_failed(study.trials()))
             front = _chosen(study)
-            progress.show(f"measuring {len(front)} again in {options.rounds} rounds", search.last_s(len(front)))
+            progress.show(f"measuring {len(front)} again in {counted(options.rounds, 'round')}", search.last_s(len(front)))
             last_seed = seed + _LAST_SEEDS + len(study.trials())
             runs = bench.runs({trial.label: trial.config for trial in front}, options.rounds, last_seed, search.left_s()) \
                 if front else None

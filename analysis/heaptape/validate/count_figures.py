@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..base.units import three_digits
+from ..base.units import counted, three_digits
 from .count_runs import Counted, Counts, calls_of
 
 PARTS = ("allocator", "program", "loader")
@@ -63,13 +63,13 @@ def _warnings(found: Counted, objects: dict[str, dict[str, Any]], calls: int) ->
     deltas = {name: abs(item["instructions_delta_real"]) for name, item in objects.items() if item["instructions_delta_real"]}
     least = min(deltas, key=deltas.__getitem__, default=None)
     if least and apart > REPEATS_WITHIN * deltas[least]:
-        said.append(f"the program does not repeat: two counted runs under {found.baseline} are {apart:,} instructions apart, "
+        said.append(f"the program does not repeat: two counted runs under {found.baseline} are {counted(apart, 'instruction')} apart, "
                     f"{three_digits(100 * apart / deltas[least])} % of {least}'s difference")
     if base["threads"] > 1:
         said.append(f"{base['threads']} threads: the simulation runs one at a time, without contention")
     for name, item in objects.items():
         if abs(item["counted_calls"] - calls) > _CALLS_WITHIN * calls:
-            said.append(f"under simulation the program made {item['counted_calls']:,} calls under {name}, but {calls:,} when recorded")
+            said.append(f"under simulation the program made {counted(item['counted_calls'], 'call')} under {name}, but {calls:,} when recorded")
     if found.different:
         said.append(f"under simulation the program's output differs from the recording's under {', '.join(found.different)}")
     if not found.instructions_alone and not found.geometry["caches_known"]:

@@ -11,6 +11,7 @@ from typing import Any
 from ..base.errors import HeaptapeError
 from ..base.files import sha256_of
 from ..base.programs import ToolFailed, run_tool
+from ..base.units import counted
 from .allocators import of_equal_size
 from .observed_run import ObservedRun
 from .program import Program
@@ -103,7 +104,7 @@ class CountRuns:
         return recorded_process(document["processes"], str(self.recording.context.get("command"))), sha256_of(out)
 
     def _count_replays(self, found: Counted) -> None:
-        self.step(f"counting the replays of {self.recording.info['events']:,} calls")
+        self.step(f"counting the replays of {counted(self.recording.info['events'], 'call')}")
         command = [self.replay, "-q", "--json", "--pass", "count", *(["--instructions"] if found.instructions_alone else []),
                    "--alloc", self.alloc, "--", str(self.recording.trace)]
         problem, printed = "was not replayed", ""

@@ -15,6 +15,7 @@ from ..base.errors import HeaptapeError
 from ..base.files import sha256_of
 from ..base.programs import ToolFailed, run_tool
 from ..base.recorded_trace import RecordedTrace, convert_log
+from ..base.units import counted
 from .observed_run import ObservedRun
 from .program import Program
 from .recording import LOGS_MAX, Recording, last_line
@@ -116,7 +117,7 @@ class AccessRuns:
         calls, expected = int(found.info["events"]), int(self.recording.info["events"])
         said = []
         if expected and abs(calls - expected) > 0.01 * expected:
-            said.append(f"with accesses {calls:,} calls were recorded, without them {expected:,}")
+            said.append(f"with accesses were recorded {counted(calls, 'call')}, without them {expected:,}")
         if not same_output and not self.program.server:
             said.append("with accesses recorded the program's output differs")
         return said

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..base.text_table import table_lines
-from ..base.units import MISSING, byte_count, count, decimal, known, nanoseconds
+from ..base.units import MISSING, byte_count, counted, decimal, known, nanoseconds
 from .count_table import count_parts
 
 
@@ -44,9 +44,9 @@ def validation_text(document: dict[str, Any]) -> str:
 def _heading(document: dict[str, Any]) -> list[str]:
     recorded = document["recorded"]
     version = f" {recorded['allocator_version']}" if recorded["allocator_version"] else ""
-    texts = (f"{document['program']}: {count(recorded['calls'])} calls recorded under {recorded['allocator'] or MISSING}{version}, "
+    texts = (f"{document['program']}: {counted(recorded['calls'], 'call')} recorded under {recorded['allocator'] or MISSING}{version}, "
             f"{nanoseconds(recorded['cpu_ns'])} of CPU")
-    return [texts + (f"; {document['rounds']} rounds, seed {document['seed']}" if document["rounds"] else "")]
+    return [texts + (f"; {counted(document['rounds'], 'round')}, seed {document['seed']}" if document["rounds"] else "")]
 
 
 def _memory_table(good: list[dict[str, Any]]) -> list[str]:
@@ -100,7 +100,7 @@ def _agreement_lines(document: dict[str, Any]) -> list[str]:
             best, worst = agreed[name]["best"], agreed[name]["worst"]
             lines.append(_ends_line(titles[name], best, worst))
     cpu = agreed["cpu"]
-    lines.append(f"CPU: {cpu['resolved']} of {cpu['pairs']} differences resolved, {cpu['signs_agree']} of them with the sign predicted")
+    lines.append(f"CPU: {cpu['resolved']} of {counted(cpu['pairs'], 'difference')} resolved, {cpu['signs_agree']} of them with the sign predicted")
     curve = document["curve"]
     lines.append(f"recorded RSS curve against that of {curve['allocator']}'s replay: {_share(curve['difference']).lstrip('+')} apart on average"
                  if curve else "recorded RSS curve: the recorded allocator was not replayed")

@@ -18,6 +18,7 @@ from typing import Any
 
 import pandas as pd
 
+from ..base import units
 from ..base.errors import EXIT_FAILED, HeaptapeError, UsageError
 from ..base.files import check_output, write_whole
 from ..base.printable import printable
@@ -230,7 +231,7 @@ class _RealRounds:
             self.left.remove(contender)
             return
         self.talk.detail(f"{run.cpu_ns / 1e6:,.1f} ms of CPU, peak {run.process.peak_bytes / 1e6:,.2f} MB, "
-                         f"mean {run.process.mean_bytes / 1e6:,.2f} MB, {len(run.process.times_s):,} readings")
+                         f"mean {run.process.mean_bytes / 1e6:,.2f} MB, {units.counted(len(run.process.times_s), 'reading')}")
         found.runs.append(run)
         # A server prints its pid and the time of day.
         if run.stdout_sha256 not in (None, found.recording.conduct.stdout_sha256) and not found.is_server:
@@ -241,7 +242,7 @@ class _RealRounds:
         runs, said = self.found.runs, []
         readings = sorted(len(run.process.times_s) for run in runs)[len(runs) // 2] if runs else 0
         if readings < READINGS_MIN:
-            said.append(f"only {readings} readings of memory in a run: the program ends too soon to measure its memory")
+            said.append(f"only {units.counted(readings, 'reading')} of memory in a run: the program ends too soon to measure its memory")
         status = self.found.recording.conduct.exit_status
         if status and not self.found.is_server:
             said.append(f"the program ends with status {status}, as recorded")
@@ -320,7 +321,7 @@ def _measure(options: argparse.Namespace, program: Program, tools: _Tools, conte
         memory = recorded_memory(trace, float(recording.info["duration_ns"]))
     count = min(_BLOCKS, options.rounds, options.replay_rounds)
     replays, real = _blocks(options.replay_rounds, count), _blocks(options.rounds, count)
-    talk.step(f"replaying {recording.info['events']:,} calls")
+    talk.step(f"replaying {units.counted(recording.info['events'], 'call')}")
     compared, problem = _replay(tools, replays[0], seed, recording, folder, options)
     rows = read_results(folder / "replay.jsonl")
     for name in (item.name for item in allocators if not memory_rows(rows, item.name)):
