@@ -35,7 +35,9 @@ static void say_undecided(FILE *out, const struct ht_comparison *c, const struct
         return;
     }
     if (found->ratio.count == 0) {
-        ht_print(out, "undecided: %s has no round in common with the baseline", name);
+        ht_print(out,
+                 "undecided: %s has no round in which it and the baseline both have that figure, above 0",
+                 name);
         return;
     }
     if (isnan(found->widened.low)) {

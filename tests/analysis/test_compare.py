@@ -29,7 +29,7 @@ from heaptape.results.comparison import (
     widen,
 )
 from heaptape.results.standing import standing_of
-from heaptape.results.verdicts import headline
+from heaptape.results.verdicts import headline, in_words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -171,6 +171,19 @@ def test_a_figure_that_is_not_above_zero_has_no_ratio(tmp_path: Path) -> None:
             row["alloc_time_ns"] = -1000
     table = compare(_frame(tmp_path, rows)).set_index(["measure", "allocator"])
     assert table.loc[("time", "jemalloc"), "rounds"] == 7 and table.loc[("rss_peak", "jemalloc"), "rounds"] == 8
+
+
+def test_why_there_is_no_ratio(tmp_path: Path) -> None:
+    """A baseline without RSS, of a trace of few calls, has its rounds in common with the others all the same."""
+    rows = results_factory.schedule(rounds=3)
+    for row in rows:
+        if row["allocator"]["name"] == "glibc" and row["pass"] == "memory":
+            row["rss_peak_bytes"] = 0
+    rows = [row for row in rows if row["allocator"]["name"] != "mimalloc" or row["pass"] != "time" or row["round"] == 2]
+    rows = [row for row in rows if row["allocator"]["name"] != "glibc" or row["pass"] != "time" or row["round"] != 2]
+    table = compare(_frame(tmp_path, rows), "glibc").set_index(["measure", "allocator"])
+    assert in_words(table.loc[("rss_peak", "mimalloc")]) == "no ratio: one of the two figures is not above 0"
+    assert in_words(table.loc[("time", "mimalloc")]) == "no round in common with the baseline"
 
 
 def test_one_round_resolves_nothing(tmp_path: Path) -> None:

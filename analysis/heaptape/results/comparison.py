@@ -345,7 +345,7 @@ def compare(
     """Every allocator against the baseline, by every measure; `frame` holds the runs of one experiment (see
     `experiments`) as `read_results` gives them. One row per measure and allocator:
 
-    measure, allocator, baseline, rounds (pairs used), value (median, ns or bytes), minimum, unit, ratio, ci_low, ci_high,
+    measure, allocator, baseline, rounds (pairs used: of figures above 0), rounds_in_common (pairs), value (median, ns or bytes), minimum, unit, ratio, ci_low, ci_high,
     verdict_low, verdict_high (the interval widened by the control, by which the verdict goes), verdict, more_rounds (NaN
     unless unresolved), outliers (how many runs of the allocator stand out; they count like any other).
     """
@@ -358,7 +358,7 @@ def compare(
         for name in [name for name in order if name in table]:
             rows.append({"measure": measure.name, "allocator": name, "baseline": base, "unit": measure.unit}
                         | _compare_one(table, measure, name, base, control, seed, resamples))
-    names = ["measure", "allocator", "baseline", "rounds", "value", "minimum", "unit", "ratio", "ci_low", "ci_high",
+    names = ["measure", "allocator", "baseline", "rounds", "rounds_in_common", "value", "minimum", "unit", "ratio", "ci_low", "ci_high",
              "verdict_low", "verdict_high", "verdict", "more_rounds", "outliers"]
     return pd.DataFrame(rows, columns=names)
 
@@ -373,18 +373,18 @@ def _compare_one(
     }
     if name == base:
         equal = dict.fromkeys(("ratio", "ci_low", "ci_high", "verdict_low", "verdict_high"), 1.0)
-        return row | equal | {"rounds": len(values), "verdict": BASELINE}
-    if base not in table:
-        ratios = np.zeros(0)
-    else:
+        return row | equal | {"rounds": len(values), "rounds_in_common": len(values), "verdict": BASELINE}
+    ratios, in_common = np.zeros(0), 0
+    if base in table:
         ratios = paired_ratios(table[name], table[base])
+        in_common = int((table[name].notna() & table[base].notna()).sum())
     estimate = estimate_ratio(ratios, seed, resamples)
     widened = widen(estimate, control)
     words = verdict(widened, measure)
     if words == UNRESOLVED:
         row["more_rounds"] = more_rounds(widened) or math.nan
     return row | {
-        "rounds": estimate.rounds, "ratio": estimate.ratio, "ci_low": estimate.ci_low, "ci_high": estimate.ci_high,
+        "rounds": estimate.rounds, "rounds_in_common": in_common, "ratio": estimate.ratio, "ci_low": estimate.ci_low, "ci_high": estimate.ci_high,
         "verdict_low": widened.ci_low, "verdict_high": widened.ci_high, "verdict": words,
     }
 

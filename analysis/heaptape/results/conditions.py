@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from ..base import units
 from ..base.errors import UsageError
 from .comparison import BASELINE, MEASURES
 from .counted import COUNTED, FUNCTIONS, WHOLE, Part, counted_figure, counts_by_allocator
@@ -133,9 +134,9 @@ class Judged:
             counts = f": {self.value:.0f}, was {self.base_value:.0f}" if math.isfinite(self.value) else ""
             return f"{start}is at {self.ratio:.4f} of {self.baseline} in {trace}{counts}"
         if self.rounds == 0:
-            return f"{start}has no round with that figure in common with {self.baseline} in {trace}"
+            return f"{start}has no round in {trace} in which it and {self.baseline} both have that figure, above 0"
         if not math.isfinite(self.low):
-            rounds = "one round" if self.rounds == 1 else f"{self.rounds} rounds"
+            rounds = "one round" if self.rounds == 1 else units.counted(self.rounds, "round")
             return f"{start}is at {self.ratio:.3f} of {self.baseline} in {rounds} of {trace}, which has no interval"
         start += f"is at {self.ratio:.3f} [{self.low:.3f}, {self.high:.3f}] of {self.baseline} in {trace}"
         if self.outcome != UNDECIDED:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from ..base.units import interval, listing
+from ..base.units import counted, interval, listing
 from .comparison import MEASURES, MORE_ROUNDS_MAX, SEED, UNRESOLVED
 from .standing import Standing, standing_of
 
@@ -89,7 +89,7 @@ def in_words(row: pd.Series) -> str:
         return str(row["verdict"])
     more = row["more_rounds"]
     if row["rounds"] == 0:
-        return "no round in common with the baseline"
+        return "no ratio: one of the two figures is not above 0" if row.get("rounds_in_common") else "no round in common with the baseline"
     if not math.isfinite(more):
         return "unresolved (one round is not enough)"
     return f"unresolved ({rounds_needed(more)})"
@@ -99,4 +99,4 @@ def rounds_needed(more: float) -> str:
     """As `replay` says it."""
     if more > MORE_ROUNDS_MAX:
         return f"needs over {MORE_ROUNDS_MAX:,} more rounds"
-    return f"needs about {more:.0f} more round{'' if more == 1 else 's'}"
+    return f"needs about {counted(more, 'more round')}"
