@@ -345,6 +345,24 @@ def test_ticks_are_few_and_within(high: float, count: int) -> None:
     assert 1.0 in ratio_ticks(0.2, 3, 300)
 
 
+def test_one_file_has_one_answer(tmp_path: Path) -> None:
+    """Under the memory curve stand the medians of the tables, also of an even number of rounds, whose median no run has."""
+    results, _ = story.write_story(tmp_path, rounds=4)
+    frame = read_results(results)
+    (experiment,) = experiments(frame)
+    chapter = build_chapter(experiment, find_trace(experiment, []), None, 1)
+    medians = chapter.summary.comparison.set_index(["allocator", "measure"])["value"]
+    assert chapter.memory_figure is not None
+    rows = {row[0]: dict(zip(chapter.memory_figure.table.columns, row, strict=True)) for row in chapter.memory_figure.table.rows}
+    (gain,) = (item for item in chapter.gains if item.measure == "rss_peak")
+    for cells in (dict(zip(gain.table.columns, row, strict=True)) for row in gain.table.rows):
+        under_curve, name = rows[cells["allocator"]], cells["allocator"]
+        assert under_curve["peak"] == cells["peak RSS"] == byte_count(medians[name, "rss_peak"])
+        assert under_curve["mean over time"] == cells["mean RSS"] and under_curve["at the end"] == cells["RSS at the end"]
+    for figure in chapter.parts_figures:
+        assert not {"peak RSS", "RSS at the end"} & set(figure.table.columns), "of one run: another figure, which needs another name"
+
+
 def test_units() -> None:
     assert [byte_count(v) for v in (0, 999, 63_200_000, 999_999, None, float("nan"))] == [
         "0 B", "999 B", "63.2 MB", "1.00 MB", "n/a", "n/a"]

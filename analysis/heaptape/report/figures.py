@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from importlib.resources import files
 
@@ -170,20 +170,27 @@ def ratio_figures(runs: pd.DataFrame, comparison: pd.DataFrame, classes: dict[st
 
 @dataclass(frozen=True)
 class Curve:
-    """One line of the memory figure. time_ns and bytes_ have the same shape; `area` fills below instead of stroking."""
+    """One line of the memory figure. time_ns and bytes_ have the same shape; `area` fills below instead of stroking; `measured`
+    has peak, mean and end in bytes where these are not the curve's own: it is of one run and thinned, they are of all rounds."""
 
     name: str
     css: str
     time_ns: np.ndarray
     bytes_: np.ndarray
     area: bool = False
+    measured: tuple[float, float, float] | None = None
+
+    @property
+    def figures(self) -> tuple[float, float, float]:
+        """Peak, mean and end, in bytes."""
+        return self.measured or (float(self.bytes_.max()), time_mean(self), float(self.bytes_[-1]))
 
 
 def memory_curves(
     replayed: dict[str, pd.DataFrame], recorded: dict[str, pd.DataFrame], live: pd.DataFrame | None,
-    classes: dict[str, str],
+    classes: dict[str, str], comparison: pd.DataFrame,
 ) -> list[Curve]:
-    """Back to front: live bytes, the replayed allocators, the recorded program on top."""
+    """Back to front: live bytes, the replayed allocators, the recorded program on top. `comparison`: the medians of allocators."""
     curves = []
     source = live
     if source is None:
@@ -191,10 +198,17 @@ def memory_curves(
         source = next((c for c in replayed.values() if c["live_bytes"].notna().any()), None)
     if source is not None:
         curves.append(_curve("live bytes", "live", source, "live_bytes", True))
-    curves += [_curve(name, classes[name], frame, "rss_bytes") for name, frame in replayed.items()]
+    curves += [replace(_curve(name, classes[name], frame, "rss_bytes"), measured=_medians(comparison, name)) for name, frame in replayed.items()]
     css = {"recorded heap": "recorded", "recorded whole": "whole"}
     curves += [_curve(name, css[name], frame, "rss_bytes") for name, frame in recorded.items()]
     return curves
+
+
+def _medians(comparison: pd.DataFrame, allocator: str) -> tuple[float, float, float] | None:
+    """Peak, mean and end as the tables of the comparison have them; None where one is not known."""
+    values = comparison[comparison["allocator"] == allocator].set_index("measure")["value"]
+    peak, mean, end = (float(values.get(name, math.nan)) for name in ("rss_peak", "rss_mean", "rss_end"))
+    return (peak, mean, end) if math.isfinite(peak + mean + end) else None
 
 
 def _curve(name: str, css: str, frame: pd.DataFrame, column: str, area: bool = False) -> Curve:
@@ -211,13 +225,14 @@ def memory_figure(curves: list[Curve]) -> Figure | None:
     curves = [item for item in curves if item.time_ns.size]
     if not any(not item.area for item in curves):
         return None
-    table = Table(
-        ["curve", "peak", "at", "mean over time", "end", "samples"],
-        [[item.name, byte_count(float(item.bytes_.max())),
-          nanoseconds(float(item.time_ns[int(item.bytes_.argmax())])), byte_count(time_mean(item)),
-          byte_count(float(item.bytes_[-1])), f"{item.time_ns.size:,}"] for item in curves],
-    )
-    caption = "Resident anonymous memory. Replayed: each allocator's median run, less the replayer's own memory."
+    rows = []
+    for item in curves:
+        peak, mean, end = (byte_count(value) for value in item.figures)
+        rows.append([item.name, peak, nanoseconds(float(item.time_ns[int(item.bytes_.argmax())])), mean, end, f"{item.time_ns.size:,}"])
+    table = Table(["curve", "peak", "at", "mean over time", "at the end", "points"], rows)
+    caption = "Resident anonymous memory. Replayed: each allocator's run with the median peak, less the replayer's own memory."
+    if any(item.measured for item in curves):
+        caption += " In the table, their peak, mean and end are the medians over the rounds."
     if any(item.name.startswith("recorded") for item in curves):
         caption += " Recorded heap: what malloc held when the program itself ran; recorded whole: all its anonymous memory."
     return Figure("Memory over time", caption, _draw_memory(curves), table, [(item.name, item.css) for item in curves])
@@ -235,7 +250,7 @@ def _draw_memory(curves: list[Curve]) -> str:
     start = min(0.0, *(float(item.time_ns[0]) for item in curves))
     span = max(*(float(item.time_ns[-1]) for item in curves), start + 1.0) - start
     high = max(float(item.bytes_.max()) for item in curves) * 1.04 or 1.0
-    peaks = ", ".join(f"{item.name} {byte_count(float(item.bytes_.max()))}" for item in curves)
+    peaks = ", ".join(f"{item.name} {byte_count(item.figures[0])}" for item in curves)
     area = Drawing(None, 320, f"Memory over {nanoseconds(span)} of the trace. Peaks: {peaks}.")
     drawn = []
     for item in curves:

@@ -109,7 +109,7 @@ def build_chapter(
     profile = profile_trace(calls, LIVE_POINTS) if calls else None
     curves = memory_curves(
         replayed_curves(runs, allocators), recorded_curves(program) if program else {}, profile.live if profile else None,
-        classes)
+        classes, comparison)
     warnings = [f"{sentence}." for sentence in remarks] + provenance.result_warnings(summary)
     if trace:
         warnings = provenance.trace_warnings(trace) + warnings
@@ -190,7 +190,7 @@ def threads_table(trace: Trace) -> Table | None:
             for _, row in busiest.head(THREADS_SHOWN).iterrows()]
     rest = busiest.iloc[THREADS_SHOWN:]
     if len(rest):
-        rows.append([f"{len(rest):,} others", units.count(rest["calls"].sum()), units.percent(rest["calls"].sum() / total), "", ""])
+        rows.append([units.counted(len(rest), "other"), units.count(rest["calls"].sum()), units.percent(rest["calls"].sum() / total), "", ""])
     return Table(["thread", "calls", "share", "started", "ended"], rows)
 
 
