@@ -47,8 +47,8 @@ def test_the_culprits_are_named(tmp_path: Path) -> None:
     assert site_rows(found, 2530)[1:] == [["2.50 kB", "99 %", "5", "50.0 B", "xmalloc (util.c:7) ← pin (job.c:2)"],
                                           ["30.0 B", "1.2 %", "300", "3.00 kB", "xmalloc (util.c:7) ← leak (job.c:3)"]]
     assert site_sentences(found) == [
-        "Growth: xmalloc (util.c:7) ← leak (job.c:3) keeps ever more: 15.0 kB in 300 blocks at 29.9 µs, 7.70 kB at 15.4 µs.",
-        "Churn: xmalloc (util.c:7) ← churn (job.c:4) makes 305 of the calls (50 %), of blocks that live for 19.7 ns."]
+        "Growth: xmalloc (util.c:7) ← leak (job.c:3) keeps ever more: 15.0 kB in 300 blocks at 29.9 µs, 7.60 kB at 15.1 µs.",
+        "Churn: xmalloc (util.c:7) ← churn (job.c:4) makes 305 of the calls (50 %), of blocks that are freed after 19.7 ns."]
     shown = sites_object(found)
     assert shown and [frame["function"] for frame in shown["growing"][0]["frames"]] == ["xmalloc", "leak"] and shown["churn"]["calls"] == 305
 
@@ -76,10 +76,12 @@ def _cache(blocks: int, number: int, random: Random) -> int:
 @pytest.mark.parametrize(("kind", "named"), [
     ("leak beside a full cache", ["leak"]), ("two leaks", ["pin", "leak"]), ("one in 20 leaks", ["leak"]), ("a backlog that grows", ["leak"]),
     ("full cache", []), ("cache that fills at 80 %", []), ("sessions", []), ("load, then a leak", ["leak"]),
-    ("a quarter is freeing", ["leak"])])
+    ("a quarter is freeing", ["leak"]), ("freed but a pool, then a pause", ["leak"]), ("start-up peak", ["leak"]), ("vector", ["leak"]),
+    ("collected", ["leak"]), ("collected, no leak", []), ("ten sites", [None])])
 def test_what_grows_is_told_from_what_is_full(tmp_path: Path, kind: str, named: list[str]) -> None:
     """The largest site may be a bounded cache; the one that leaks may free most of its blocks, or all but the last."""
     random, events, slots = Random(kind), list[Event](), count(10)
+    stacks = [*STACKS, *([f"f{number}@many.c:{number}"] for number in range(40))]
     live: dict[str, dict[int, int]] = {"load": {}, "pin": {}, "leak": {}}
     site = {"load": 1, "pin": 2, "leak": 3}
 
@@ -92,6 +94,9 @@ def test_what_grows_is_told_from_what_is_full(tmp_path: Path, kind: str, named: 
         if place in live[name]:
             events.append(Event(FREE, 0, 0, len(events), live[name].pop(place)))
 
+    if kind == "start-up peak":
+        put("load", 0, 20_000_000)
+        drop("load", 0)
     for number in range(4000):
         if kind in ("leak beside a full cache", "full cache"):
             put("load", _cache(300, number, random), 4000)
@@ -108,19 +113,51 @@ def test_what_grows_is_told_from_what_is_full(tmp_path: Path, kind: str, named: 
             put("leak", number, 100)
             if number % 10:
                 drop("leak", min(live["leak"]))
+        elif kind == "vector":
+            put("pin", 0, 100)
+            if number & number - 1 == 0:
+                put("leak", 0, 100 * number)
+        elif kind.startswith("collected"):
+            put("leak", number, 300)
+            if number % 200 == 199:
+                for place in sorted(live["leak"]):
+                    if place % 10 or kind != "collected":
+                        drop("leak", place)
+        elif kind == "ten sites":
+            site["leak"] = 11 + number % 30
+            put("leak", number, 100)
         elif kind not in ("full cache", "cache that fills at 80 %"):
             put("leak", number, 100)
-            if kind == "a quarter is freeing":
+            if kind in ("a quarter is freeing", "freed but a pool, then a pause"):
                 put("pin", 0, 100)
             if kind == "one in 20 leaks" and number % 20:
                 drop("leak", number)
-    if kind == "a quarter is freeing":
+    if kind == "freed but a pool, then a pause":
+        put("load", 0, 200_000)
+    if kind in ("a quarter is freeing", "freed but a pool, then a pause"):
         for place in sorted(live["leak"]):
             drop("leak", place)
-    (tmp_path / "t.bin").write_bytes(naive_writer.build(TraceSpec(events, sites=sites_of(STACKS), block=4096))[0])
+    if kind == "freed but a pool, then a pause":
+        events.append(Event(FREE, 0, 0, len(events) + 10_000, live["load"].pop(0)))
+    (tmp_path / "t.bin").write_bytes(naive_writer.build(TraceSpec(events, sites=sites_of(stacks), block=4096))[0])
     with read_trace(tmp_path / "t.bin") as trace:
         found = call_sites(trace, births_of(trace, trace.records, pd.Series([10]).to_numpy()).assign(slot=[10], requested_bytes=10, holes_bytes=[0.0]))
-    assert found and [one.place[1].function for one in found.growing] == named
+    assert found and [one.place and one.place[1].function for one in found.growing] == named
+
+
+@pytest.mark.parametrize(("leaked_of_20", "churn"), [(0, True), (1, True), (20, False)])
+def test_a_leak_is_no_churn(tmp_path: Path, leaked_of_20: int, churn: bool) -> None:
+    """Of a short trace, too; and a few leaked blocks do not hide what happens to all others."""
+    events = []
+    for number in range(190):
+        events.append(Event(MALLOC, 0, 0, 100 * number, 10 + number, 50, site=3))
+        if number % 20 >= leaked_of_20:
+            events.append(Event(FREE, 0, 0, 100 * number + 10, 10 + number))
+    (tmp_path / "t.bin").write_bytes(naive_writer.build(TraceSpec(events, sites=sites_of(STACKS), block=128))[0])
+    with read_trace(tmp_path / "t.bin") as trace:
+        found = call_sites(trace, births_of(trace, trace.records, pd.Series([10]).to_numpy()).assign(slot=[10], requested_bytes=10, holes_bytes=[0.0]))
+    assert found and bool(found.churn) == churn
+    assert not churn or found.churn[3] == 10  # ns
 
 
 def test_calls_that_leave_no_block_are_no_churn(tmp_path: Path) -> None:

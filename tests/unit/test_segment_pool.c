@@ -66,7 +66,7 @@ static void test_less_than_the_least_is_refused(void **state) {
     assert_int_equal(prepare(MARGIN_BYTES, &error), 0);
     assert_int_equal(error.status, HT_EXIT_FAILED);
     assert_non_null(strstr(error.message, "a.bin: "));
-    assert_non_null(strstr(error.message, "of shared memory for the decoded trace, with 1000 threads"));
+    assert_non_null(strstr(error.message, "of shared memory for the decoded trace, with 1,000 threads"));
     assert_null(strchr(error.message, '\n'));
 }
 

@@ -67,12 +67,14 @@ def answer_of(found: SnapshotFile, at: str, trace: Trace | None, cells_max: int)
     holders = [] if blocks is None else find_holders(blocks, snapshot.time_ns)
     lines = None if blocks is None else shared_lines(blocks)
     trend = trend_of(found.curve)
-    moments = [Moment(of.why, of.time_ns, Sums(one.bytes, one.rss_bytes, one.not_resident_bytes), verdict_of(one, trend.live_rises))
+    sites = call_sites(trace, blocks) if trace and blocks is not None else None
+    rises = trend.live_rises or bool(sites and sites.growing)
+    moments = [Moment(of.why, of.time_ns, Sums(one.bytes, one.rss_bytes, one.not_resident_bytes), verdict_of(one, rises))
                for one, of in zip(each, found.snapshots, strict=True)]
     along = accounts_along(found)
     return Answer(str(trace.path if trace else found.trace["path"]), snapshot, int(found.curve["time_ns"].max()), accounts,
-                  verdict_of(accounts, trend.live_rises), trend, holders,
-                  _names(trace) if trace else {}, None, lines, [*moments, *_mean(along, trend.live_rises)], along, break_of(found, along, snapshot.time_ns),
+                  verdict_of(accounts, rises), trend, holders,
+                  _names(trace) if trace else {}, None, lines, [*moments, *_mean(along, rises)], along, break_of(found, along, snapshot.time_ns),
                   map_of(found.snapshots, uses, snapshot, births, cells_max) if cells_max else None,
                   str(trace.context.get("command") or "") if trace else "", also_set(trace.context) if trace else "",
-                  call_sites(trace, blocks) if trace and blocks is not None else None, _extended(trace) if trace else None)
+                  sites, _extended(trace) if trace else None)

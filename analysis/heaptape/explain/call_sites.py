@@ -17,8 +17,9 @@ from .site_growth import SiteGrowth, growing_sites
 _ROWS, _HELD_MIN = 5, 0.01
 """Call sites that are listed, each with a hundredth of the holes or more."""
 
-_CHURN_CALLS, _CHURN_LIFE = 0.1, 100
-"""Churn: a site makes a tenth of all calls, of blocks that live for so many events or fewer."""
+_CHURN_CALLS, _CHURN_FREED, _CHURN_FREED_MIN, _CHURN_LIFE = 0.1, 0.5, 100, 100
+"""Churn: a site makes a tenth of all calls, and half of its blocks or more, at least so many, are freed, after so many events or
+fewer."""
 
 Place = tuple[Frame, ...]
 
@@ -36,7 +37,7 @@ class SiteHolder:
 @dataclass(frozen=True)
 class CallSites:
     """places: as by_place makes them; tree: all; both with the holes held, holes_bytes. holders: of the moment that is asked for,
-    worst first; growing: the fastest first; churn: a site, its calls, their share of all, the mean life of its blocks."""
+    worst first; growing: the fastest first; churn: a site, its calls, their share of all, the mean life of those of its blocks that are freed."""
 
     places: pd.DataFrame
     tree: Node
@@ -56,11 +57,13 @@ def _holders(blocks: pd.DataFrame, stacks: Stacks) -> list[SiteHolder]:
 
 def _churn(places: pd.DataFrame) -> tuple[Place, int, float, float] | None:
     calls = float(places["calls"].sum())
-    found = places[(places["calls"] >= _CHURN_CALLS * calls) & (places["blocks"] > 0) & (places["life_events"] <= _CHURN_LIFE * places["blocks"])]
+    freed = places["blocks"] - places["end_blocks"]
+    many = (freed >= _CHURN_FREED_MIN) & (freed >= _CHURN_FREED * places["blocks"])
+    found = places[(places["calls"] >= _CHURN_CALLS * calls) & many & (places["freed_life_events"] <= _CHURN_LIFE * freed)]
     if found.empty:
         return None
     worst = found.loc[found["calls"].idxmax()]
-    return worst["place"], int(worst["calls"]), float(worst["calls"]) / calls, float(worst["mean_life_ns"])
+    return worst["place"], int(worst["calls"]), float(worst["calls"]) / calls, float(worst["freed_life_ns"] / freed[worst.name])
 
 
 def call_sites(trace: Trace, blocks: pd.DataFrame) -> CallSites | None:
@@ -72,7 +75,7 @@ def call_sites(trace: Trace, blocks: pd.DataFrame) -> CallSites | None:
     sites = figures.sites.assign(holes_bytes=held.reindex(figures.sites.index, fill_value=0))
     tree, everywhere = call_tree(sites, stacks, [*SUMMED, "holes_bytes"]), by_place(sites, stacks)
     places = everywhere[[place[0].function != "[unknown]" for place in everywhere["place"]]]
-    return CallSites(everywhere, tree, _holders(blocks, stacks), growing_sites(places, figures.along, figures.peak_bytes, _ROWS), _churn(places))
+    return CallSites(everywhere, tree, _holders(blocks, stacks), growing_sites(places, figures.along, _ROWS), _churn(places))
 
 
 def site_sentences(found: CallSites | None) -> list[str]:
@@ -81,11 +84,12 @@ def site_sentences(found: CallSites | None) -> list[str]:
         return []
     lines = []
     for one in found.growing:
-        lines.append(f"Growth: {place_text(one.place)} keeps ever more: {byte_count(one.end_bytes)} in {counted(one.end_blocks, 'block')} at "
+        who = f"{place_text(one.place)} keeps" if one.place else "no call site alone, but all together keep"
+        lines.append(f"Growth: {who} ever more: {byte_count(one.end_bytes)} in {counted(one.end_blocks, 'block')} at "
                      f"{nanoseconds(one.end_ns)}, {byte_count(one.middle_bytes)} at {nanoseconds(one.middle_ns)}.")
     if found.churn:
         place, calls, share, life = found.churn
-        lines.append(f"Churn: {place_text(place)} makes {calls:,} of the calls ({percent(share)}), of blocks that live for {nanoseconds(life)}.")
+        lines.append(f"Churn: {place_text(place)} makes {calls:,} of the calls ({percent(share)}), of blocks that are freed after {nanoseconds(life)}.")
     return lines
 
 
@@ -106,7 +110,7 @@ def sites_object(found: CallSites | None) -> dict[str, Any] | None:
 
     return {"holders": [{"frames": frames(one.place), "blocks": one.blocks, "requested_bytes": one.requested_bytes, "holes_bytes": one.holes_bytes}
                         for one in found.holders],
-            "growing": [{"frames": frames(one.place), "middle_ns": one.middle_ns, "middle_bytes": one.middle_bytes, "end_ns": one.end_ns,
+            "growing": [{"frames": frames(one.place) if one.place else None, "middle_ns": one.middle_ns, "middle_bytes": one.middle_bytes, "end_ns": one.end_ns,
                          "end_bytes": one.end_bytes, "end_blocks": one.end_blocks}
                         for one in found.growing],
             "churn": found.churn and {"frames": frames(found.churn[0]), "calls": found.churn[1], "share": found.churn[2],

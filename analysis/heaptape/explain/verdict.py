@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from ..base.units import percent
 from .accounts import Sums
 
 NEEDED_SHARE = 0.85
 """Of RSS: where so much is live, the rest explains nothing."""
 
-CHANGE_SHARE = 0.1
+CHANGE_SHARE = 0.05
 """Of the highest RSS: a smaller change of a curve is none."""
 
 VERDICTS = {
@@ -66,5 +67,5 @@ def trend_of(curve: pd.DataFrame) -> Trend:
     elif live_rise <= -least and rss_rise > live_rise / 2:
         words = "the live bytes fall, RSS falls less than half as much: memory is kept"
     else:
-        words = "neither RSS nor the live bytes rise" if rss_rise > -least else "RSS falls with the live bytes"
+        words = f"neither RSS nor the live bytes rise by {percent(CHANGE_SHARE)} of it" if rss_rise > -least else "RSS falls with the live bytes"
     return Trend(live_rise, rss_rise, live_rise >= least, words)

@@ -16,7 +16,7 @@ from ..trace.reader import Arrays, Trace
 from .along import AlongSums, LiveAlong
 
 _COLUMNS = ("event", "op", "thread", "time_ns", "slot", "size", "extra", "site")
-_SUMS = ("calls", "blocks", "bytes", "square_bytes", "life_ns", "life_events", "square_life_ns", "square_life_events", "peak_blocks", "peak_bytes",
+_SUMS = ("calls", "blocks", "bytes", "square_bytes", "freed_life_ns", "freed_life_events", "life_ns", "life_events", "square_life_ns", "square_life_events", "peak_blocks", "peak_bytes",
          "end_blocks", "end_bytes")
 _THREAD_BITS = 24
 
@@ -27,7 +27,7 @@ Ints = NDArray[np.int64]
 class SiteFigures:
     """sites: a row for each site, 0 (unknown) first. calls: that asked for memory, failed ones too; bytes: that they got; blocks:
     these and those that the trace began with; life_ns, life_events: the sums of their lives, in time and in events of the
-    trace, until the end where they are not freed; square_*: sums of squares; peak_*, end_*: live when live bytes were highest,
+    trace, until the end where they are not freed; freed_*: of those that are; square_*: sums of squares; peak_*, end_*: live when live bytes were highest,
     and at the end. A realloc ends the life of a block and begins another's at its own site.
     threads: calls by site and thread."""
 
@@ -115,7 +115,7 @@ class _Live:
                 self.sums[f"peak_{kind}"] = self.sums[f"end_{kind}"] + self._change(before, after, kind, slice(peak + 1))
         for span, rows in self.along.spans(after["time_ns"]):
             bytes_, blocks = (self._change(before, after, kind, rows) for kind in ("bytes", "blocks"))
-            self.along.add(span, bytes_, blocks)
+            self.along.add(span, bytes_, blocks, int(after["held"][rows].sum()))
             self.sums["end_bytes"] += bytes_
             self.sums["end_blocks"] += blocks
         self.sums["blocks"] += self._of_sites(after["site"][after["held"] != 0])
@@ -128,6 +128,8 @@ class _Live:
 
     def finish(self) -> None:
         """Blocks that nobody freed live until the end."""
+        for name in ("life_ns", "life_events"):
+            self.sums[f"freed_{name}"] = self.sums[name].copy()
         held = np.flatnonzero(self.of_slot["held"])
         left = {name: values[held] for name, values in self.of_slot.items()}
         self._end_lives(left, np.full(held.size, self.event), np.full(held.size, self.time_ns))
