@@ -41,7 +41,8 @@ def request(chance: random.Random, expire: int, all_expire: bool) -> bytes:
     if kind < 0.88:
         return command("DEL", f"l:{key % 5_000}")
     if kind < 0.90:
-        return command("APPEND", f"k:{key}", BLOB[:chance.randrange(1, 200)])
+        name = f"k:{key}"
+        return command("APPEND", name, BLOB[:chance.randrange(1, 200)]) + lives(name)
     return command("GET", f"k:{key}")
 
 

@@ -300,11 +300,32 @@ static void judge_rest(const struct steady_windows *windows, struct steady_stret
     }
 }
 
+// What changes slowly shows in twice the time, in the number of blocks, which scatters less than bytes; unless the stretch
+// excludes that it goes on.
+static void judge_flat(const struct steady_windows *windows, struct steady_stretch *stretch, size_t before) {
+    struct series in = series_of(windows, stretch->first, stretch->end);
+    struct series with = series_of(windows, before, stretch->end);
+    struct slope inside = per_ns(slope_of(in.blocks, in.count), in.step_ns);
+    struct slope both = per_ns(slope_of(with.blocks, with.count), with.step_ns);
+    double change = both.step * (double)(stretch->until_ns - stretch->from_ns) / fmax(both.mean, 1);
+    if (!slope_resolved(&both) || fabs(change) <= BLOCKS_CHANGE || !within(both.step, &inside)) return;
+    SAY(stretch,
+        "the number of live blocks changes slowly, which shows together with the time before it: by %+.1f %% "
+        "in its length",
+        100 * change);
+    stretch->verdict = STEADY_HIDDEN;
+}
+
 // A line that was flatter before the stretch is the last piece of a curve.
 static void judge_before(const struct steady_windows *windows, struct steady_stretch *stretch) {
     size_t length = stretch->end - stretch->first;
     size_t first = stretch->first > length ? stretch->first - length : 0;
-    if (!stretch->grows || stretch->first < first + GROUPS_MIN) return;
+    if (first < windows->count / GRID) first = windows->count / GRID;  // not how it starts
+    if (stretch->first < first + GROUPS_MIN) return;
+    if (!stretch->grows) {
+        judge_flat(windows, stretch, first);
+        return;
+    }
     struct series series = series_of(windows, first, stretch->first);
     struct slope before = per_ns(slope_of(series.live, series.count), series.step_ns);
     double change = (stretch->live.step - before.step) * series.step_ns * (double)series.count;

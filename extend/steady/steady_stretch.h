@@ -18,6 +18,7 @@ enum steady_verdict {
     STEADY_RATE_CHANGES,  // calls per second
     STEADY_SIZES_CHANGE,
     STEADY_BLOCKS_CHANGE,   // live bytes do not, but their number does
+    STEADY_HIDDEN,          // one of them did before the stretch, so slowly that the stretch does not show it
     STEADY_THREADS_CHANGE,  // more threads begin than end, or the reverse
     STEADY_FOREIGN,         // blocks from before the recording are freed
     STEADY_ONE_PHASE        // of several: the rest of the recording is different

@@ -24,6 +24,7 @@ def services(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "plain": Service(),
         "sessions": Service(threads=3, sessions=True, duration_ms=10_000),
         "leak": Service(leak=lambda part: 6),
+        "slow leak": Service(leak=lambda part: 0.4),
         "accelerating": Service(leak=lambda part: 24 * part),
         "day": Service(rate=day),
         "phases": Service(rate=lambda part: 0.4 if part < 0.6 else 1.2),
@@ -162,6 +163,7 @@ def test_growth_goes_on_as_it_was(tools: Tools, services: dict[str, Path], tmp_p
 @pytest.mark.parametrize(("kind", "options", "words"), [
     ("accelerating", (), "faster and faster|do not change evenly"),
     ("leak", (), "whether that slows down or speeds up would show in a longer stretch"),
+    ("slow leak", ("--from", 11, "--until", 16), "changes slowly, which shows together with the time before it"),
     ("day", (), "changes|do not change evenly|one phase|fall: "),
     ("phases", ("--from", 2, "--until", 11), "one phase of several"),
     ("phases", (), "no steady stretch"),
