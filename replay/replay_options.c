@@ -526,7 +526,9 @@ static void check_all(struct argp_state *state, const struct ht_replay_options *
         argp_error(state, "%s", problem);
 }
 
-static void note(struct ht_replay_options *options, int key) {
+// One round, or one repeat, is what every pass runs that has no others.
+static void note(struct ht_replay_options *options, int key, const char *text) {
+    if ((key == KEY_ROUNDS || key == KEY_REPEATS) && !strcmp(text, "1")) return;
     for (const struct argp_option *option = table; option->name; option++)
         if (option->key == key) ht_option_note(&options->given, option->name);
 }
@@ -536,7 +538,7 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
                                                                           machine_option, comparison_option};
     struct ht_replay_options *options = state->input;
     error_t taken = ARGP_ERR_UNKNOWN;
-    note(options, key);
+    note(options, key, text);
     for (size_t i = 0; taken == ARGP_ERR_UNKNOWN && i < sizeof groups / sizeof *groups; i++)
         taken = groups[i](key, text, state);
     if (key == ARGP_KEY_END) check_all(state, options);
