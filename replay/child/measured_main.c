@@ -423,6 +423,16 @@ static void start_virtual_time(struct measured *run) {
     }
 }
 
+// All lanes have ended: whichever of them came to the last sample left it.
+static void take_end_sample(struct measured *run) {
+    for (uint32_t i = 0; i < run->lanes_count; i++) {
+        struct ht_lane *lane = &run->lanes[i];
+        if (!lane->has_end_sample) continue;
+        if (lane->accounting) ht_accounting_end_sample(lane);
+        else ht_engine_end_sample(lane);
+    }
+}
+
 // Faults and the clock's time from the first op to the last.
 static void run_once(struct measured *run) {
     struct ht_outcome *outcome = &run->exchange->outcome;
@@ -432,6 +442,7 @@ static void run_once(struct measured *run) {
     getrusage(RUSAGE_SELF, &before);
     uint64_t start_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
     ht_window_run(&run->window);
+    take_end_sample(run);
     ht_pace_to_end(&run->window, run->window.base_ns + run->job.end_ns);
     outcome->wall_ns += ht_raw_clock_ns(CLOCK_MONOTONIC) - start_ns;
     getrusage(RUSAGE_SELF, &after);

@@ -1,7 +1,9 @@
 #include "replay_accounting.h"
 
+#include <sched.h>
 #include <stdio.h>
 
+#include "futex_word.h"
 #include "purging.h"
 #include "replay_engine.h"
 #include "replay_feed.h"
@@ -147,13 +149,48 @@ static void note_peak(struct ht_accounting *accounting, uint64_t live_bytes, uin
     atomic_flag_clear(&accounting->peaking);
 }
 
+// While a lane takes a snapshot no other one is in a call or begins one: table, accounts and pages are of one moment. Whoever
+// waits here is between two calls and holds nothing of the allocator's.
+static void begin_call(struct ht_lane *lane) {
+    struct ht_accounting *accounting = lane->accounting;
+    if (!accounting->snapshots) return;
+    atomic_store(&lane->in_call, 1);
+    while (atomic_load(&accounting->stopped)) {
+        atomic_store(&lane->in_call, 0);
+        ht_futex_wait(&accounting->stopped, 1);
+        atomic_store(&lane->in_call, 1);
+    }
+}
+
+static void end_call(struct ht_lane *lane) { atomic_store(&lane->in_call, 0); }
+
+static void stop_others(struct ht_lane *lane) {
+    struct ht_accounting *accounting = lane->accounting;
+    const struct ht_window *window = lane->window;
+    uint32_t goes_on = 0;
+    while (!atomic_compare_exchange_strong(&accounting->stopped, &goes_on, 1)) {
+        ht_futex_wait(&accounting->stopped, 1);
+        goes_on = 0;
+    }
+    for (uint32_t i = 0; window && i < window->lanes_count; i++) {
+        while (atomic_load(&window->lanes[i].in_call)) sched_yield();
+    }
+}
+
+static void let_others_go_on(struct ht_lane *lane) {
+    atomic_store(&lane->accounting->stopped, 0);
+    ht_futex_wake(&lane->accounting->stopped);
+}
+
 // After one that can't be written there are no more.
 static void take_snapshot(struct ht_lane *lane, uint32_t number) {
     struct ht_accounting *accounting = lane->accounting;
     if (lane->purging) ht_purge_if_due(lane->purging);
+    uint32_t stretch = ht_stretch_due(accounting->snapshots, number);
+    bool stops = stretch != UINT32_MAX || ht_snapshot_due(accounting->snapshots, number);
+    if (stops) stop_others(lane);
     lane->rss_bytes[number] = ht_rss_anon_bytes(lane->statm_fd);
     lane->samples_taken++;
-    uint32_t stretch = ht_stretch_due(accounting->snapshots, number);
     if (!accounting->snapshot_problem && stretch != UINT32_MAX)
         accounting->snapshot_problem =
             ht_stretch_take(accounting->snapshots, accounting->table, accounting->slots,
@@ -161,6 +198,7 @@ static void take_snapshot(struct ht_lane *lane, uint32_t number) {
     if (!accounting->snapshot_problem && ht_snapshot_due(accounting->snapshots, number))
         accounting->snapshot_problem = ht_snapshot_take(accounting->snapshots, number, accounting->table,
                                                         accounting->slots, accounting->slots_count);
+    if (stops) let_others_go_on(lane);
 }
 
 static void take_sample(struct ht_lane *lane, uint32_t number) {
@@ -183,6 +221,12 @@ static void take_sample(struct ht_lane *lane, uint32_t number) {
     ht_probe_done(&accounting->probe);
 }
 
+void ht_accounting_end_sample(struct ht_lane *lane) { take_sample(lane, lane->form->samples - 1); }
+
+static void take_due_sample(struct ht_lane *lane, uint32_t number) {
+    if (!lane->silent && !ht_window_leaves_sample(lane, number)) take_sample(lane, number);
+}
+
 void ht_accounting_run(struct ht_lane *lane) {
     const uint64_t *word = ht_feed_first(lane);
     while (word) {
@@ -194,10 +238,14 @@ void ht_accounting_run(struct ht_lane *lane) {
                 word = ht_feed_next(lane);
                 break;
             }
-            if (ht_word_slot(*word) == HT_MARK_SAMPLE && !lane->silent) take_sample(lane, ht_word_arg(*word));
+            if (ht_word_slot(*word) == HT_MARK_SAMPLE) take_due_sample(lane, ht_word_arg(*word));
             word++;
             break;
-        default: replay_call(lane, word); word += ht_word_length(*word);
+        default:
+            begin_call(lane);
+            replay_call(lane, word);
+            end_call(lane);
+            word += ht_word_length(*word);
         }
     }
 }

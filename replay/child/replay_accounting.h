@@ -28,6 +28,7 @@ struct ht_accounting {
     uint64_t slots_count;
     struct ht_snapshots *snapshots;  // of the snapshot pass, or NULL
     _Atomic int snapshot_problem;    // errno
+    _Atomic uint32_t stopped;        // futex: a lane takes a snapshot, and the others make no call
 };
 
 // table: of the slots of all copies of the trace; slots: zeroed, one for each.
@@ -37,6 +38,9 @@ void ht_accounting_init(struct ht_accounting *accounting, const struct ht_server
 // Replays the lane's whole stream. Each sample of the lane becomes the slop then: usable less requested, in
 // two's complement; and what is untouched then. In the snapshot pass it is RSS.
 void ht_accounting_run(struct ht_lane *lane);
+
+// Takes the last sample, which the lane has left, now that all lanes have ended.
+void ht_accounting_end_sample(struct ht_lane *lane);
 
 // All has been replayed: the last report.
 void ht_accounting_end(struct ht_accounting *accounting);

@@ -441,6 +441,7 @@ static uint32_t stops_of(const struct ht_lane *lane) {
 
 #ifndef HT_LAYOUT_PLACE
 void ht_engine_call(struct ht_lane *lane, const uint64_t *word) { run_timed(lane, word, NULL); }
+void ht_engine_end_sample(struct ht_lane *lane) { take_sample(lane, lane->form->samples - 1); }
 #endif
 
 // Behind an operator new that found no memory: the words that follow it.
@@ -462,7 +463,7 @@ static void run_from(struct ht_lane *lane, const uint64_t *word) {
         if (ht_word_slot(mark) == HT_MARK_END) {
             word = ht_feed_next(lane);
         } else if (ht_word_slot(mark) == HT_MARK_SAMPLE) {
-            take_sample(lane, ht_word_arg(mark));
+            if (!ht_window_leaves_sample(lane, ht_word_arg(mark))) take_sample(lane, ht_word_arg(mark));
         } else {
             take_reading(lane, word, &lane->readings[ht_word_arg(mark)], &switches);
             word += ht_word_length(*word);

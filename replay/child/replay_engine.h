@@ -14,4 +14,7 @@ ht_lane_run ht_engine_layout_0;
 // Executes the call that begins at word, for passes that go from call to call.
 void ht_engine_call(struct ht_lane *lane, const uint64_t *word);
 
+// Takes the last sample, which the lane has left, now that all lanes have ended.
+void ht_engine_end_sample(struct ht_lane *lane);
+
 #endif

@@ -14,7 +14,7 @@ enum { HT_SNAPSHOTS_MAX = 16, HT_SNAPSHOT_PAGE_BYTES = 4096 };
 struct ht_snapshot_head {
     uint64_t magic;
     uint64_t sample;     // of RSS, with which it was taken
-    uint64_t rss_bytes;  // of all runs: RssAnon, unless other threads change it meanwhile
+    uint64_t rss_bytes;  // of all runs: RssAnon
     uint64_t blocks, runs;
     uint64_t problem;  // errno where the kernel did not show which pages are resident, or 0
 };

@@ -68,6 +68,21 @@ def test_live_blocks_are_the_traces(tools: Tools, tmp_path: Path) -> None:
     assert np.all(ends[:-1] <= starts[1:])
 
 
+def test_the_end_is_behind_all_threads(tools: Tools, tmp_path: Path) -> None:
+    """All of them are within a window of each other from the first call to the last, so that any may come to the last one first."""
+    trace = tmp_path / "t.bin"
+    tools.succeed([tools.build / "bench" / "make_trace", trace, "100000", "3000", "8", "7", "1"])
+    live = set[int]()
+    for attempt, options in enumerate((["--threads", "1"], [], [], [])):
+        done = tools.succeed([tools.replay_program, "-q", "--alloc", "glibc", "--snapshots", tmp_path / f"s{attempt}", "--at", "end,50us", *options, trace])
+        moments = {moment.why: moment for moment in read_snapshots(done.stdout.decode().strip()).snapshots}
+        live = live or set(moments["end"].blocks["slot"])
+        assert set(moments["end"].blocks["slot"]) == live
+        for moment in moments.values():  # of one moment, though other threads would go on
+            starts, ends = (moment.blocks["address"].to_numpy() + more for more in (0, moment.blocks["usable_bytes"].to_numpy()))
+            assert len(starts) and np.all(ends[:-1] <= starts[1:])
+
+
 def test_accounts_along_the_trace(tools: Tools, tmp_path: Path) -> None:
     """They are those of snapshots at the same samples, and do not move RSS by a page."""
     [path] = take(tools, tmp_path / "s", "sqlite3", "glibc", "--threads", "1", "--at", "end")

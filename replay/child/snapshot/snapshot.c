@@ -53,7 +53,7 @@ static void take_page(void *context, uint64_t page, enum ht_mapping_kind kind) {
 }
 
 bool ht_snapshots_init(struct ht_snapshots *snapshots, const struct ht_job *job) {
-    *snapshots = (struct ht_snapshots){.job = job, .taking = ATOMIC_FLAG_INIT};
+    *snapshots = (struct ht_snapshots){.job = job};
     snapshots->writing = ht_far_table(sizeof *snapshots->writing);
     return snapshots->writing && ht_page_history_init(&snapshots->history) &&
            ht_page_accounts_init(&snapshots->accounts, &snapshots->history, &snapshots->writing->resident);
@@ -73,19 +73,10 @@ uint32_t ht_stretch_due(const struct ht_snapshots *snapshots, uint64_t sample) {
     return UINT32_MAX;
 }
 
-// The threads' samples may come at the same time.
-static void begin(struct ht_snapshots *snapshots) {
-    while (atomic_flag_test_and_set(&snapshots->taking)) {
-    }
-}
-
 int ht_stretch_take(struct ht_snapshots *snapshots, void *const *table,
                     const struct ht_account_slot *accounts, uint64_t slots,
                     struct ht_stretch_accounts *found) {
-    begin(snapshots);
-    int problem = ht_page_accounts_take(&snapshots->accounts, table, accounts, slots, found);
-    atomic_flag_clear(&snapshots->taking);
-    return problem;
+    return ht_page_accounts_take(&snapshots->accounts, table, accounts, slots, found);
 }
 
 static uint64_t put_blocks(struct ht_snapshot_writing *writing, void *const *table,
@@ -108,7 +99,6 @@ static uint64_t put_blocks(struct ht_snapshot_writing *writing, void *const *tab
 int ht_snapshot_take(struct ht_snapshots *snapshots, uint64_t sample, void *const *table,
                      const struct ht_account_slot *accounts, uint64_t slots) {
     struct ht_snapshot_writing *writing = snapshots->writing;
-    begin(snapshots);
     struct ht_snapshot_head head = {.magic = HT_SNAPSHOT_MAGIC, .sample = sample};
     writing->fd = snapshots->job->snapshot_fd;
     writing->history = &snapshots->history;
@@ -121,12 +111,9 @@ int ht_snapshot_take(struct ht_snapshots *snapshots, uint64_t sample, void *cons
     head.problem = (uint64_t)ht_resident_each(&writing->resident, take_page, writing);
     put_run(writing);
     head.runs = writing->runs;
-    head.rss_bytes =
-        writing->pages * HT_SNAPSHOT_PAGE_BYTES;  // other threads go on: RSS may be another by now
+    head.rss_bytes = writing->pages * HT_SNAPSHOT_PAGE_BYTES;
     flush(writing);
     if (!writing->problem && pwrite(writing->fd, &head, sizeof head, start) != sizeof head)
         writing->problem = errno;
-    int problem = writing->problem;
-    atomic_flag_clear(&snapshots->taking);
-    return problem;
+    return writing->problem;
 }

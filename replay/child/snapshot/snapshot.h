@@ -4,7 +4,6 @@
 #ifndef HEAPTAPE_SNAPSHOT_H
 #define HEAPTAPE_SNAPSHOT_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -20,7 +19,6 @@ struct ht_snapshots {
     struct ht_page_history history;
     struct ht_page_accounts accounts;
     struct ht_snapshot_writing *writing;
-    atomic_flag taking;
 };
 
 // False, with errno: there is no memory.
@@ -29,7 +27,8 @@ bool ht_snapshots_init(struct ht_snapshots *snapshots, const struct ht_job *job)
 bool ht_snapshot_due(const struct ht_snapshots *snapshots, uint64_t sample);
 // The accounts that are to be taken with this sample of RSS: their number, or UINT32_MAX.
 uint32_t ht_stretch_due(const struct ht_snapshots *snapshots, uint64_t sample);
-// Of the blocks in the table, of which the accounts say how large they are. Returns 0, or errno of the file.
+// Of the blocks in the table, of which the accounts say how large they are, and which nobody changes meanwhile. Returns 0,
+// or errno of the file.
 int ht_snapshot_take(struct ht_snapshots *snapshots, uint64_t sample, void *const *table,
                      const struct ht_account_slot *accounts, uint64_t slots);
 // The same, but of it no more than the accounts are kept. Returns 0, or errno.

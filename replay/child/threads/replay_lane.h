@@ -107,6 +107,7 @@ struct ht_lane {
     int statm_fd;
     uint32_t pass, layout;
     bool silent;            // takes no samples and no readings: another copy of the trace does
+    bool has_end_sample;    // it has come to the last sample, which is taken once all lanes have ended
     uint32_t copies, copy;  // each segment is executed for so many tables, one after another; which it is at
     uint32_t copy_slots;    // from one table to the next
     uint64_t cpu_ns;        // from its first op to its last, waiting included
@@ -133,6 +134,7 @@ struct ht_lane {
     // What other threads read.
     _Alignas(HT_LANE_APART_BYTES) _Atomic uint64_t place_ns;  // trace time of its next pending op
     _Atomic uint32_t wake;                                    // futex
+    _Atomic uint32_t in_call;                                 // of the snapshot pass alone
 };
 
 #endif

@@ -36,6 +36,13 @@ void ht_window_report_place(struct ht_lane *lane, uint64_t time_ns);
 // The lane has executed its last op: it holds nobody up any more.
 void ht_window_leave(struct ht_lane *lane);
 
+// The last sample shows the end. The lane that comes to it may be a window ahead of the others, so it leaves the sample to the
+// one that runs them all (ht_window_run).
+static inline bool ht_window_leaves_sample(struct ht_lane *lane, uint32_t number) {
+    if (!lane->window || number + 1 != lane->form->samples) return false;
+    return lane->has_end_sample = true;
+}
+
 static inline void ht_window_advance(struct ht_lane *lane, uint64_t trace_ns) {
     struct ht_window *window = lane->window;
     uint64_t time_ns = window->base_ns + trace_ns;
