@@ -372,6 +372,33 @@ def test_where_it_broke() -> None:
     assert same and not same.resolved
 
 
+@pytest.mark.parametrize(("cost_ns", "calls", "before", "after"), [
+    ([10, 10, 50, 0.003, 0.003], 100, True, False),  # less than any call takes
+    ([10, 10, 50, -3, -3], 100, True, False),
+    ([-3, -3, 50, 20, 20], 100, False, True),
+    ([10, 10, 50, 20, 20], 10, False, False)])  # in each stretch; two of them are too few
+def test_costs_that_are_not_resolved(cost_ns: list[float], calls: int, before: bool, after: bool) -> None:
+    found = _along([100, 110, 300, 310, 320], [90, 100, 100, 100, 100], cost_ns)
+    found = replace(found, timed=Timed(found.timed.calls // 100 * calls, found.timed.ns / 100 * calls),
+                    null_timed=Timed(found.null_timed.calls // 100 * calls, found.null_timed.ns / 100 * calls))
+    along = accounts_along(found)
+    broke = break_of(found, along, 50)
+    assert broke and not broke.resolved and np.isnan(broke.cost_ratio)
+    assert [not np.isnan(cost) for cost in (broke.cost_before_ns, broke.cost_after_ns)] == [before, after]
+    assert along["cost_ns"].notna().tolist() == [cost > 1 for cost in cost_ns]
+
+
+def test_a_cost_that_is_the_null_replayers_spread() -> None:
+    """The calls of all rounds agree; what is taken off does not."""
+    found = _along([100, 110, 300, 310], [90, 100, 100, 100], [2, 2, 50, 20])
+    spread = np.array([0.9, 1.1, 1, 0.8, 1.2])[:, None]
+    broke = break_of(found, accounts_along(found), 40)
+    assert broke and broke.resolved
+    found = replace(found, null_timed=Timed(found.null_timed.calls, found.null_timed.ns * spread))
+    broke = break_of(found, accounts_along(found), 40)
+    assert broke and not broke.resolved and np.isnan(broke.cost_before_ns)
+
+
 def test_nothing_broke() -> None:
     found = _along([100, 101, 99, 100], [99, 100, 98, 99], [10] * 4)
     assert break_of(found, accounts_along(found), 40) is None and break_of(found, accounts_along(found), 0) is None

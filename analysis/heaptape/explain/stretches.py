@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..results.comparison import estimate_ratio
+from ..results.comparison import estimate_difference, estimate_ratio
 from .accounts import Sums, less_own
 from .snapshots import ACCOUNTS, SnapshotFile
 
@@ -18,11 +19,17 @@ GREW_SHARE = 0.05
 PACE = 2
 """Times the growth of a stretch if all grew evenly along the trace: what grows no faster broke nowhere."""
 
+TIMED_LEAST = 30
+"""Calls on each side of the break, in each round: the mean of fewer is that of single calls, such as a page fault's."""
+
+COST_LEAST_NS = 1.0
+"""Less than any call takes: such a cost is the error of the clock, and none."""
+
 
 @dataclass(frozen=True)
 class Break:
     """When what is above the live bytes grew most, in one stretch or several in a row, and by how much; what a call cost before that and
-    after it, medians of the rounds, and the median of their ratios with its 95 % interval: NaN where too few calls were timed."""
+    after it, medians of the rounds, and the median of their ratios with its 95 % interval: NaN where the cost is not resolved."""
 
     from_ns: int
     to_ns: int
@@ -44,28 +51,46 @@ def accounts_along(found: SnapshotFile) -> pd.DataFrame:
 
     time_ns, event; rss_bytes, the null replayer's taken off, and a column for each account, whose sum it is;
     not_resident_bytes, of live blocks; cost_ns: of a call in the stretch with the first touch of what it returned, the mean of
-    those that were timed, the null replayer's taken off, and of that the median over the rounds; NaN where none was;
-    timed_calls: how many, in all rounds."""
+    those that were timed, the null replayer's taken off, and of that the median over the rounds; NaN where none was, and where that is
+    below COST_LEAST_NS; timed_calls: how many, in all rounds."""
     rows = found.stretches
     amounts = less_own({name: rows[name].to_numpy() for name in ACCOUNTS}, rows["null_rss_bytes"].to_numpy())
-    costs = [_median(_cost(found, np.array([number]))) for number in range(len(rows))]
+    costs = np.array([_cost(found, np.array([number])).median for number in range(len(rows))])
     return pd.DataFrame({"time_ns": rows["time_ns"], "event": rows["event"], "rss_bytes": sum(amounts.values()), **amounts,
-                         "not_resident_bytes": rows["not_resident_bytes"], "cost_ns": costs,
+                         "not_resident_bytes": rows["not_resident_bytes"], "cost_ns": np.where(costs < COST_LEAST_NS, np.nan, costs),
                          "timed_calls": found.timed.calls.sum(axis=0)})
 
 
-def _cost(found: SnapshotFile, stretches: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Of a call in these stretches, by round; empty where none was timed."""
+@dataclass(frozen=True)
+class _Cost:
+    """Of a call, by round, and of the null replayer's, which is taken off; both empty where none was timed. calls: the least of a round."""
+
+    ns: NDArray[np.float64]
+    null_ns: NDArray[np.float64]
+    calls: int
+
+    @property
+    def median(self) -> float:
+        return float(np.median(self.ns)) if self.ns.size else math.nan
+
+    @property
+    def resolved(self) -> bool:
+        """Whether it is certainly a call's: the lower end of its 95 % interval, with the null replayer's own spread in it, is."""
+        if self.calls < TIMED_LEAST:
+            return False
+        of_calls, of_null = estimate_difference(self.ns), estimate_difference(self.null_ns)
+        below = math.hypot(of_calls.middle - of_calls.ci_low, of_null.middle - of_null.ci_low)
+        return of_calls.middle - below >= COST_LEAST_NS and bool((self.ns > 0).all())
+
+
+def _cost(found: SnapshotFile, stretches: NDArray[np.int64]) -> _Cost:
+    """Of a call in these stretches."""
     calls, null_calls = (timed.calls[:, stretches].sum(axis=1) for timed in (found.timed, found.null_timed))
     if not (calls.size and calls.all() and null_calls.size and null_calls.all()):
-        return np.zeros(0)
-    null = np.median(found.null_timed.ns[:, stretches].sum(axis=1) / null_calls)
-    cost: NDArray[np.float64] = found.timed.ns[:, stretches].sum(axis=1) / calls - null
-    return np.maximum(cost, 0)
-
-
-def _median(costs: NDArray[np.float64]) -> float:
-    return float(np.median(costs)) if costs.size else np.nan
+        return _Cost(np.zeros(0), np.zeros(0), 0)
+    null_ns = found.null_timed.ns[:, stretches].sum(axis=1) / null_calls
+    ns = found.timed.ns[:, stretches].sum(axis=1) / calls - np.median(null_ns)
+    return _Cost(ns, null_ns, int(min(calls.min(), null_calls.min())))
 
 
 def mean_of(along: pd.DataFrame) -> Sums | None:
@@ -97,8 +122,9 @@ def break_of(found: SnapshotFile, along: pd.DataFrame, until_ns: int) -> Break |
     if grew < max(GREW_SHARE * along["rss_bytes"].max(), 1):
         return None
     before, after = _cost(found, np.arange(first)), _cost(found, np.arange(last + 1, len(along)))
-    paired = before.size and after.size and before.all() and after.all()
-    ratio = estimate_ratio(after / before if paired else np.zeros(0))
+    both = before.resolved and after.resolved
+    ratio = estimate_ratio(after.ns / before.ns if both else np.zeros(0))
     time = along["time_ns"].to_numpy()
-    return Break(int(time[first - 1]) if first else 0, int(time[last]), grew, _median(before), _median(after),
+    return Break(int(time[first - 1]) if first else 0, int(time[last]), grew,
+                 before.median if before.resolved else math.nan, after.median if after.resolved else math.nan,
                  ratio.ratio, ratio.ci_low, ratio.ci_high)
