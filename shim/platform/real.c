@@ -171,6 +171,8 @@ void real_resolve(void) {
     real.dlclose = symbol_behind_us("dlclose");
     real.clone = symbol_behind_us("clone");
     real.bare_fork = symbol_behind_us("_Fork");
+    real.exit_at_once = symbol_behind_us("_exit");
+    real.quick_exit = symbol_behind_us("quick_exit");
     real.mq_notify = symbol_behind_us("mq_notify");
     real.inotify_init = symbol_behind_us("inotify_init");
     real.inotify_init1 = symbol_behind_us("inotify_init1");

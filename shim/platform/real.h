@@ -35,7 +35,9 @@ struct real_functions {
     int (*dlclose)(void *);
     long (*syscall)(long, ...);
     int (*clone)(int (*)(void *), void *, int, void *, void *, void *, void *);
-    pid_t (*bare_fork)(void);  // _Fork
+    pid_t (*bare_fork)(void);   // _Fork
+    void (*exit_at_once)(int);  // _exit
+    void (*quick_exit)(int);
     int (*mq_notify)(int, const struct sigevent *);
     int (*inotify_init)(void);
     int (*inotify_init1)(int);

@@ -611,6 +611,18 @@ static void note_resident(void *context, const void *block, const struct large_b
     if (resident && room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_RESIDENT_AT_EXIT, word, 3);
 }
 
+// Once: quick_exit's handlers may call _exit, as a thread may while another one ends the process. Where the call is one of a
+// signal handler that interrupted a hook, the thread is not idle, and nothing is noted.
+void recorder_before_sudden_exit(void) {
+    struct thread_state *t = recorder_idle_thread();
+    if (!t || recorder_is_borrowed() || atomic_flag_test_and_set(&t->recording->exit_noted)) return;
+    close_gate(t, GATE_BUSY_OWN, stack_pointer());
+    int saved = errno;
+    if (t->recording->header->state == HT_RAW_RECORDING) large_each(note_resident, t);
+    errno = saved;
+    open_gate(t);
+}
+
 __attribute__((destructor)) static void at_exit(void) {
     struct thread_state *t = recorder_idle_thread();
     if (!t || recorder_is_borrowed()) return;

@@ -79,6 +79,7 @@ struct recording {
     _Atomic bool pair_taken;      // a thread writes a clock pair into the header
     _Atomic bool reads_ahead;     // the kernel reads ahead in the log, because zeros cannot be written to it
     _Atomic bool has_stream;      // one has begun, or is about to
+    atomic_flag exit_noted;       // what of live large blocks is resident at the end
     _Atomic uint64_t most_resident_bytes;  // when it was last checked for a peak
     uint64_t device, inode;
     uint32_t epoch, pid, sequence;
@@ -199,6 +200,8 @@ HIDDEN bool recorder_may_call(void);
 HIDDEN void recorder_has_called(void);
 
 HIDDEN void recorder_before_fork(void);
+// The process is about to end without destructors.
+HIDDEN void recorder_before_sudden_exit(void);
 HIDDEN void recorder_after_fork(void);
 HIDDEN void recorder_in_forked_child(void);
 

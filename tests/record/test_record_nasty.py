@@ -195,6 +195,20 @@ def test_resident_pages_of_big_blocks(tools: Tools, tmp_path: Path) -> None:
     assert before <= 1 and expected["live"]["pages"] <= after <= expected["live"]["pages"] + 1
 
 
+@pytest.mark.parametrize("end", ["_exit", "_Exit", "quick_exit"])
+def test_resident_pages_at_a_sudden_end(tools: Tools, tmp_path: Path, end: str) -> None:
+    """No destructor runs then."""
+    read_trace = pytest.importorskip("heaptape.trace.reader").read_trace
+    recording = tools.preload([tools.target("big_blocks"), tmp_path / "expected.json", end], tmp_path / "logs")
+    assert recording.outcome == Outcome(15, b"", b"")
+    live = json.loads((tmp_path / "expected.json").read_text())["live"]
+    lines = tools.dump(tools.convert(recording.logs[0], tmp_path / "t.bin"))
+    with read_trace(tmp_path / "t.bin") as trace:
+        [after] = [row["pages_at_end"] for row in trace.residency.to_dict("records")
+                   if lines[row["birth_event"]].split()[1] == f"malloc({live['size']})"]
+    assert live["pages"] <= after <= live["pages"] + 1
+
+
 def test_memory_of_its_own_is_sampled(tools: Tools, tmp_path: Path) -> None:
     """64 MiB mapped and 32 MiB of heap, all of it touched, show up in the recorded RSS."""
     recording = tools.preload([tools.target("mmap_own"), "64", "32"], tmp_path / "logs")
