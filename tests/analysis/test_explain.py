@@ -93,6 +93,21 @@ def test_planted_heaps(heaptape_binary: Path, tmp_path: Path, kind: str, alloc: 
         assert found["not_resident_bytes"] == pytest.approx(truth["held_bytes"], rel=0.15)
 
 
+@pytest.mark.parametrize(("end", "blocks"), [("kill", 1), ("_exit", 0)])
+def test_what_is_not_recorded_is_no_fact(heaptape_binary: Path, tmp_path: Path, end: str, blocks: int) -> None:
+    """A quarter of 2 MiB is written to, but a signal leaves the recorder no time to look at the block."""
+    target = heaptape_binary.parent / "tests" / "targets" / "big_blocks"
+    subprocess.run([heaptape_binary, "record", "-q", "-o", tmp_path / "logs", "--", target, tmp_path / "counts", end], timeout=100, check=False)
+    [log] = (tmp_path / "logs").glob("*.mraw")
+    subprocess.run([heaptape_binary, "convert", "-q", log, "-o", tmp_path / "t.bin"], timeout=100, check=True)
+    done = _explain(heaptape_binary, "--json", "--alloc", "glibc", "--at", "end", "--budget", "0", tmp_path / "t.bin")
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["unmeasured"] == {"blocks": blocks, "bytes": blocks * (2 << 20)}
+    assert (found["accounts_bytes"]["live"] < 1 << 20) == (end == "_exit")
+    text = _explain(heaptape_binary, "--alloc", "glibc", "--at", "end", "--budget", "0", tmp_path / "t.bin").stdout
+    assert ("Not recorded: how much of 1 live block of 2.10 MB" in text) == (end == "kill")
+
+
 @pytest.fixture
 def replay(heaptape_binary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEAPTAPE_REPLAY", str(heaptape_binary.with_name("replay")))

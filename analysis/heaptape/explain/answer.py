@@ -27,6 +27,7 @@ from .holders import Holder, size_class
 from .shared_lines import SharedLines, sentences
 from .snapshots import ACCOUNTS, Snapshot
 from .stretches import Break
+from .unmeasured import Unmeasured, unmeasured_sentence
 from .verdict import VERDICTS, Trend
 
 CURES_SHOWN = 3
@@ -73,6 +74,7 @@ class Answer:
     sites: CallSites | None = None
     extended: dict[str, Any] | None = None
     """What was repeated, where the trace is one that was extended."""
+    unmeasured: Unmeasured | None = None
 
     @property
     def allocator(self) -> str:
@@ -171,7 +173,7 @@ def first_sentences(answer: Answer) -> list[str]:
     why = {"peak": f"at its peak ({moment})", "end": f"at the end ({nanoseconds(answer.end_ns)})"}.get(snapshot.why, f"at {moment}")
     return [f"Under {answer.allocator} RSS is {byte_count(accounts.rss_bytes)} {why}: {byte_count(accounts.bytes['live'])} of live bytes and "
             f"{byte_count(above)} above them.",
-            *_extended_sentence(answer),
+            *unmeasured_sentence(answer.unmeasured, accounts.rss_bytes), *_extended_sentence(answer),
             f"Verdict: {answer.verdict} ({VERDICTS[answer.verdict]}). Along the trace {answer.trend.words}.", *when_sentence(answer), *_above(accounts),
             *_holder_sentence(answer), *_site_holder_sentence(answer), *site_sentences(answer.sites), *_rounding_sentence(accounts), *sentences(answer.lines)]
 
@@ -296,7 +298,7 @@ def object_of(answer: Answer) -> dict[str, Any]:
     return {
         "trace": answer.trace, "extended": answer.extended, "allocator": snapshot.allocator, "at": snapshot.why, "time_ns": snapshot.time_ns, "event": snapshot.event,
         "rss_bytes": answer.accounts.rss_bytes, "accounts_bytes": answer.accounts.bytes,
-        "not_resident_bytes": answer.accounts.not_resident_bytes, "blocks": len(answer.accounts.blocks), "cache_lines": answer.lines and asdict(answer.lines),
+        "not_resident_bytes": answer.accounts.not_resident_bytes, "unmeasured": answer.unmeasured and asdict(answer.unmeasured), "blocks": len(answer.accounts.blocks), "cache_lines": answer.lines and asdict(answer.lines),
         "verdict": answer.verdict, "trend": asdict(answer.trend),
         "holders": [asdict(holder) | {"thread_name": answer.thread_names.get(holder.thread, "") if holder.thread is not None else None}
                     for holder in answer.holders],

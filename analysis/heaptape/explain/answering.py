@@ -20,6 +20,7 @@ from .holders import find_holders
 from .shared_lines import shared_lines
 from .snapshots import Snapshot, SnapshotFile
 from .stretches import accounts_along, break_of, mean_of
+from .unmeasured import unmeasured
 from .verdict import trend_of, verdict_of
 
 
@@ -77,4 +78,5 @@ def answer_of(found: SnapshotFile, at: str, trace: Trace | None, cells_max: int)
                   _names(trace) if trace else {}, None, lines, [*moments, *_mean(along, rises)], along, break_of(found, along, snapshot.time_ns),
                   map_of(found.snapshots, uses, snapshot, births, cells_max) if cells_max else None,
                   str(trace.context.get("command") or "") if trace else "", also_set(trace.context) if trace else "",
-                  sites, _extended(trace) if trace else None)
+                  sites, _extended(trace) if trace else None,
+                  unmeasured(trace, blocks) if trace and blocks is not None else None)

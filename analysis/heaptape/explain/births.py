@@ -13,12 +13,13 @@ _COLUMNS = ("event", "op", "thread", "time_ns", "slot", "site")
 
 
 class _Births:
-    """By slot, the latest event that made an object there; and the call site of the latest one that gave it memory."""
+    """By slot, the latest event that made an object there; and the latest one that gave it memory, with its call site."""
 
     def __init__(self) -> None:
         self.made = np.full(1024, -1, dtype=np.int64)
         self.thread = np.zeros(1024, dtype=np.int64)
         self.time_ns = np.zeros(1024, dtype=np.int64)
+        self.given = np.full(1024, -1, dtype=np.int64)
         self.site = np.zeros(1024, dtype=np.int64)
 
     def _grow(self, slots: int) -> None:
@@ -26,6 +27,7 @@ class _Births:
         self.made = np.concatenate([self.made, np.full(more, -1, dtype=np.int64)])
         self.thread = np.concatenate([self.thread, np.zeros(more, dtype=np.int64)])
         self.time_ns = np.concatenate([self.time_ns, np.zeros(more, dtype=np.int64)])
+        self.given = np.concatenate([self.given, np.full(more, -1, dtype=np.int64)])
         self.site = np.concatenate([self.site, np.zeros(more, dtype=np.int64)])
 
     def advance(self, chunk: dict[str, NDArray[np.int64]], until: int) -> None:
@@ -37,17 +39,17 @@ class _Births:
         self.made[slot], self.thread[slot] = chunk["event"][rows], chunk["thread"][rows]
         self.time_ns[slot] = chunk["time_ns"][rows]
         given = np.flatnonzero(ops.OP_LEAVES_OBJECT[chunk["op"]] & (chunk["event"] <= until))
-        self.site[chunk["slot"][given]] = chunk["site"][given]
+        self.given[chunk["slot"][given]], self.site[chunk["slot"][given]] = chunk["event"][given], chunk["site"][given]
 
     def of(self, slots: NDArray[np.int64]) -> pd.DataFrame:
         if slots.size and int(slots.max()) >= self.made.size:
             self._grow(int(slots.max()) + 1)
         return pd.DataFrame({"born_event": self.made[slots], "thread": self.thread[slots], "born_ns": self.time_ns[slots],
-                             "site": self.site[slots]})
+                             "given_event": self.given[slots], "site": self.site[slots]})
 
 
 def births_of(trace: Trace, event: int, slots: NDArray[np.int64]) -> pd.DataFrame:
-    """A row for each slot with born_event (-1: none), thread, born_ns and call site of the block that is live there after this event."""
+    """A row for each slot with born_event (-1: none), thread, born_ns, given_event and call site of the block that is live there after this event."""
     births = _Births()
     for chunk in trace.event_arrays(_COLUMNS, slots_due=True):
         births.advance(chunk, event)
