@@ -76,7 +76,7 @@ def test_a_planted_change_is_named_alone(tmp_path: Path, case: str, seed: int) -
     assert found[0]["frames"][1]["function"] == function and found[0]["changes"][0] == case.removesuffix(" of the same name"), found
     assert {row["frames"][1]["function"] for row in found} == {function}, found
     printed = run_here("diff", *paths, cwd=tmp_path).stdout.splitlines()
-    assert printed[0] == f"1 of {max(len(old), len(new))} call sites differ"
+    assert printed[0] == f"1 of {max(len(old), len(new))} call sites differs"
     assert printed[2].startswith(f"1. xmalloc (util.c:3) ← {function} (job.c:")
 
 
