@@ -14,9 +14,10 @@ from ..trace import ops
 from ..trace.live import asked_bytes
 from ..trace.reader import Arrays, Trace
 from .along import AlongSums, LiveAlong
+from .spans import SiteSpans, SpanSums
 
 _COLUMNS = ("event", "op", "thread", "time_ns", "slot", "size", "extra", "site")
-_SUMS = ("calls", "blocks", "bytes", "square_bytes", "freed_life_ns", "freed_life_events", "life_ns", "life_events", "square_life_ns", "square_life_events", "peak_blocks", "peak_bytes",
+_SUMS = ("calls", "blocks", "handed", "bytes", "square_bytes", "freed_life_ns", "freed_life_events", "life_ns", "life_events", "square_life_ns", "square_life_events", "peak_blocks", "peak_bytes",
          "end_blocks", "end_bytes")
 _THREAD_BITS = 24
 
@@ -26,7 +27,7 @@ Ints = NDArray[np.int64]
 @dataclass(frozen=True)
 class SiteFigures:
     """sites: a row for each site, 0 (unknown) first. calls: that asked for memory, failed ones too; bytes: that they got; blocks:
-    these and those that the trace began with; life_ns, life_events: the sums of their lives, in time and in events of the
+    these and those that the trace began with; handed: that another thread freed; life_ns, life_events: the sums of their lives, in time and in events of the
     trace, until the end where they are not freed; freed_*: of those that are; square_*: sums of squares; peak_*, end_*: live when live bytes were highest,
     and at the end. A realloc ends the life of a block and begins another's at its own site.
     threads: calls by site and thread."""
@@ -39,6 +40,7 @@ class SiteFigures:
     end_ns: int
     events: int
     along: LiveAlong
+    spans: SiteSpans
 
 
 class _Live:
@@ -47,8 +49,9 @@ class _Live:
     def __init__(self, sites: int) -> None:
         self.rows = sites + 1
         self.along = AlongSums(self.rows)
+        self.spans = SpanSums()
         self.sums = {name: np.zeros(self.rows) if name.startswith("square") else np.zeros(self.rows, dtype=np.int64) for name in _SUMS}
-        self.of_slot = {name: np.zeros(1024, dtype=np.int64) for name in ("held", "size", "site", "event", "time_ns")}
+        self.of_slot = {name: np.zeros(1024, dtype=np.int64) for name in ("held", "size", "site", "event", "time_ns", "thread")}
         self.by_thread = pd.Series(dtype=np.int64)
         self.live_bytes, self.peak_bytes, self.peak_event, self.peak_ns = 0, 0, 0, 0
         self.event = self.time_ns = 0
@@ -65,10 +68,11 @@ class _Live:
     def advance(self, chunk: Arrays) -> None:
         """Takes the next events."""
         op = chunk["op"]
+        self.spans.reach(int(chunk["time_ns"][-1]) if op.size else 0)
         self._count_calls(chunk)
         rows = np.flatnonzero(ops.OP_CHANGES[op])
         after = {"held": ops.OP_LEAVES_OBJECT[op[rows]].astype(np.int64), "site": chunk["site"][rows].astype(np.int64),
-                 "event": chunk["event"][rows], "time_ns": chunk["time_ns"][rows]}
+                 "event": chunk["event"][rows], "time_ns": chunk["time_ns"][rows], "thread": chunk["thread"][rows].astype(np.int64)}
         after["size"] = asked_bytes(chunk, rows) * after["held"]
         slot = chunk["slot"][rows].astype(np.int64)
         self._grow(int(slot.max(initial=0)) + 1)
@@ -84,6 +88,8 @@ class _Live:
             before[name][order] = np.where(first, self.of_slot[name][slot], np.roll(ordered, 1))
             self.of_slot[name][slot[last]] = ordered[last]
         self._end_lives(before, after["event"], after["time_ns"])
+        handed = (before["held"] != 0) & (before["thread"] != after["thread"])
+        self.sums["handed"] += self._of_sites(before["site"][handed])
         self._count_live(before, after)
         if op.size:
             self.event, self.time_ns = int(chunk["event"][-1]), int(chunk["time_ns"][-1])
@@ -96,15 +102,18 @@ class _Live:
         size = asked_bytes(chunk, calls) * ops.OP_LEAVES_OBJECT[op[calls]]
         self.sums["bytes"] += self._of_sites(site, size)
         self.sums["square_bytes"] += np.bincount(site, size.astype(np.float64) ** 2, self.rows)
+        self.spans.add(chunk["time_ns"][calls], site, calls=None, bytes=size)
         key, count = np.unique(site << _THREAD_BITS | chunk["thread"][calls], return_counts=True)
         self.by_thread = self.by_thread.add(pd.Series(count, key), fill_value=0)
 
     def _end_lives(self, before: dict[str, Ints], event: Ints, time_ns: Ints) -> None:
         ended = before["held"] != 0
         site = before["site"][ended]
-        for name, life in (("life_ns", time_ns - before["time_ns"]), ("life_events", event - before["event"])):
-            self.sums[name] += self._of_sites(site, life[ended])
-            self.sums[f"square_{name}"] += np.bincount(site, life[ended].astype(np.float64) ** 2, self.rows)
+        lives = {"life_ns": (time_ns - before["time_ns"])[ended], "life_events": (event - before["event"])[ended]}
+        for name, life in lives.items():
+            self.sums[name] += self._of_sites(site, life)
+            self.sums[f"square_{name}"] += np.bincount(site, life.astype(np.float64) ** 2, self.rows)
+        self.spans.add(before["time_ns"][ended], site, blocks=None, **lives)
 
     def _count_live(self, before: dict[str, Ints], after: dict[str, Ints]) -> None:
         live = self.live_bytes + np.cumsum(after["size"] - before["size"])
@@ -145,4 +154,5 @@ def site_figures(trace: Trace) -> SiteFigures:
     key = live.by_thread.index.to_numpy(dtype=np.int64)
     threads = pd.DataFrame({"site": key >> _THREAD_BITS, "thread": key & ((1 << _THREAD_BITS) - 1),
                             "calls": live.by_thread.to_numpy(dtype=np.int64)})
-    return SiteFigures(pd.DataFrame(live.sums), threads, live.peak_event, live.peak_ns, live.peak_bytes, live.time_ns, trace.records, live.along.finish(live.time_ns))
+    return SiteFigures(pd.DataFrame(live.sums), threads, live.peak_event, live.peak_ns, live.peak_bytes, live.time_ns, trace.records, live.along.finish(live.time_ns),
+                       live.spans.finish(live.time_ns))

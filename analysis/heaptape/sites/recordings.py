@@ -1,0 +1,136 @@
+"""A recording as `diff` compares it: figures by call sites, which have the same keys in another recording of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from typing import TypeVar
+
+import numpy as np
+
+from ..trace.reader import Trace
+from .closures import Closure, Identity, identity_of, in_order, is_closure
+from .figures import SiteFigures, site_figures
+from .frames import Frame, Stacks
+from .spread import Course
+from .table import by_place
+from .threads import Threads
+from .verb import require_sites
+
+_NAME_BYTES = 15
+"""Of a thread: the kernel keeps no more."""
+
+_PATH_PARTS_MAX = 4
+"""Parts of a path, from its end, by which files in different folders are the same."""
+
+SUMS = ("calls", "blocks", "handed", "bytes", "square_bytes", "life_ns", "square_life_ns", "life_events", "square_life_events",
+        "peak_blocks", "peak_bytes", "end_blocks", "end_bytes")
+
+Key = tuple[Identity, ...]
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """sites: sums by place; numbers: the trace's, of the sites of a place; totals: of all, but of what is live at the end, too, all that is
+    live at the peak; threads: calls by place and thread."""
+
+    path: str
+    figures: SiteFigures
+    sites: dict[Key, dict[str, float]]
+    numbers: dict[Key, list[int]]
+    totals: dict[str, float]
+    frames: dict[Key, tuple[Frame, ...]]
+    threads: Threads
+
+    def of(self, key: Key) -> dict[str, float]:
+        """The sums of a place; zeros where it is not there."""
+        return self.sites.get(key, dict.fromkeys(SUMS, 0.0))
+
+    def course(self, key: Key) -> Course:
+        """Of a place, along the trace."""
+        numbers, spans, along = self.numbers.get(key, []), self.figures.spans, self.figures.along
+        live = along.bytes[:, numbers].sum(axis=1).astype(np.float64)
+        return Course(spans.span_ns, spans.of(numbers), live, self.of(key)["peak_bytes"])
+
+    def share_of_calls(self, key: Key, roles: dict[int, str]) -> dict[str, float]:
+        """By the roles of threads."""
+        calls = self.threads.calls.get(key, {})
+        total = sum(calls.values())
+        shares: dict[str, float] = {}
+        for thread, of_thread in calls.items():
+            role = roles.get(thread, "")
+            shares[role] = shares.get(role, 0) + of_thread / total
+        return shares
+
+
+def recording(trace: Trace) -> Recording:
+    """What a trace's call sites come to."""
+    require_sites(trace)
+    figures = site_figures(trace)
+    places = by_place(figures.sites, Stacks(trace.sites))
+    keys: list[Key] = [tuple(map(identity_of, place)) for place in places["place"]]
+    number = {site: key for key, sites in zip(keys, places["sites"], strict=True) for site in sites}
+    threads: dict[Key, dict[int, int]] = {}
+    for site, thread, calls in figures.threads.itertuples(index=False):
+        of_key = threads.setdefault(number[int(site)], {})
+        of_key[int(thread)] = of_key.get(int(thread), 0) + int(calls)
+    sums: dict[Key, dict[str, float]] = {}
+    numbers: dict[Key, list[int]] = {}
+    for key, sites, row in zip(keys, places["sites"], places[list(SUMS)].to_dict("records"), strict=True):
+        numbers.setdefault(key, []).extend(sites)
+        before = sums.get(key, dict.fromkeys(SUMS, 0.0))
+        sums[key] = {name: before[name] + float(row[name]) for name in SUMS}
+    totals = {name: float(figures.sites[name].sum()) for name in SUMS} | dict.fromkeys(("peak_bytes", "end_bytes"), float(figures.peak_bytes))
+    return Recording(str(trace.path), figures, sums, numbers, totals, dict(zip(keys, places["place"], strict=True)), _threads(trace, threads))
+
+
+def _threads(trace: Trace, calls: dict[Key, dict[int, int]]) -> Threads:
+    """A thread that nobody has named has the name of the process."""
+    tids, names = list(trace.threads["tid"]), [str(name) for name in trace.threads["name"]]
+    pid, program = trace.context.get("pid"), PurePath(str(trace.context.get("executable") or "")).name[:_NAME_BYTES]
+    main = tids.index(pid) if pid in tids else None
+    unnamed = {"", program} | ({names[main]} if main is not None else set(names[:1]))
+    return Threads(main, {number: "" if name in unnamed else name for number, name in enumerate(names)}, calls)
+
+
+def _closures(recording: Recording) -> list[Closure]:
+    found: dict[Identity, Closure] = {}
+    for key, sums in recording.sites.items():
+        for identity in filter(is_closure, key):
+            closure = found.setdefault(identity, Closure(identity))
+            closure.calls, closure.bytes = closure.calls + sums["calls"], closure.bytes + sums["bytes"]
+    return list(found.values())
+
+
+def _renamed(recording: Recording, names: dict[Key, Key]) -> Recording:
+    """With other keys."""
+    def moved(of: Mapping[Key, _Value]) -> dict[Key, _Value]:
+        return {names.get(key, key): value for key, value in of.items()}
+
+    threads = replace(recording.threads, calls=moved(recording.threads.calls))
+    return replace(recording, sites=moved(recording.sites), numbers=moved(recording.numbers), frames=moved(recording.frames), threads=threads)
+
+
+def aligned(old: Recording, new: Recording) -> tuple[Recording, Recording]:
+    """Both with the same keys for the same call sites."""
+    sides = [_renamed(one, {key: tuple(names.get(identity, identity) for identity in key) for key in one.frames})
+             for one, names in zip((old, new), in_order(_closures(old), _closures(new)), strict=True)]
+    return sides[0], _renamed(sides[1], _elsewhere(*sides))
+
+
+def _elsewhere(old: Recording, new: Recording) -> dict[Key, Key]:
+    """The old recording's keys of the new one's call sites that differ in their files' folders alone: of another checkout."""
+    lost, came = ([key for key in one.frames if key not in other.frames] for one, other in ((old, new), (new, old)))
+    renamed: dict[Key, Key] = {}
+    for parts in range(_PATH_PARTS_MAX, 0, -1):
+        by_end: list[dict[Key, list[Key]]] = [{}, {}]
+        for keys, found in zip((lost, came), by_end, strict=True):
+            for key in keys:
+                found.setdefault(tuple((function, "/".join(PurePath(file).parts[-parts:])) for function, file in key), []).append(key)
+        for end, keys in by_end[1].items():
+            if len(keys) == len(by_end[0].get(end, [])) == 1:
+                renamed[keys[0]] = by_end[0][end][0]
+        lost, came = [key for key in lost if key not in renamed.values()], [key for key in came if key not in renamed]
+    return renamed
