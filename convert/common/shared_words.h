@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SHARED_WORDS_BYTES = 160, SHARED_TIME_BYTES = 32 };
+enum { SHARED_WORDS_BYTES = 224, SHARED_TIME_BYTES = 32 };
 
 struct coarsening {
     uint64_t size_bits;  // sizes are rounded up to so many significant bits; 0: exact
