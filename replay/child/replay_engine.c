@@ -420,7 +420,8 @@ static void take_reading(struct ht_lane *lane, const uint64_t *op, struct ht_rea
     reading->touch_ticks = reading_ticks(watch.after - watch.between);
 }
 
-static void take_sample(struct ht_lane *lane, uint32_t number) {
+// Not inlined: one layout has a second caller, and must have the same code as the others.
+static __attribute__((noinline)) void take_sample(struct ht_lane *lane, uint32_t number) {
     if (lane->purging) ht_purge_if_due(lane->purging);
     if (lane->ballast) ht_ballast_follow(lane->ballast, number);
     lane->rss_bytes[number] = ht_rss_anon_bytes(lane->statm_fd);

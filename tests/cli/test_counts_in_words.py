@@ -29,7 +29,7 @@ def one(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "one.c").write_text("#include <stdlib.h>\nint main(void) { return malloc(1) == NULL; }\n")
     if not shutil.which("gcc"):
         pytest.skip("gcc is not installed")
-    subprocess.run(["gcc", "-O0", "-g", "one.c", "-o", "one"], cwd=folder, check=True)
+    subprocess.run(["gcc", "-O0", "-g", "one.c", "-o", "one"], cwd=folder, check=True, timeout=60)
     done = tools.succeed([tools.heaptape, "record", "--sites", "-o", "logs", "--", "./one"], cwd=folder)
     assert b"recorded 1 call, 1 process, 1 thread: " in done.stderr
     [log] = (folder / "logs").glob("*.mraw")

@@ -17,7 +17,7 @@ IMPORTS = Path(__file__).resolve().parent.parent / "golden" / "imports"
 def test_several_inputs(tools: Tools, tmp_path: Path) -> None:
     sources = [write(tmp_path / "a.txt", A_CALL), write(tmp_path / "b.rep", b"9\n1\n1\n1\na 0 5\n")]
     done = run([tools.heaptape, "convert", *sources])
-    assert done.returncode == 0 and done.stderr.count(b" events, ") == 2
+    assert done.returncode == 0 and done.stderr.count(b": 1 event, ") == 2
     assert {path.name for path in tmp_path.iterdir()} == {"a.txt", "b.rep", "a.bin", "b.bin"}
     folder = tmp_path / "traces"
     folder.mkdir()
