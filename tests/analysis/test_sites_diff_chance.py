@@ -184,6 +184,8 @@ def test_spans_add_up_to_the_figures(tmp_path: Path) -> None:
     assert 64 <= figures.spans.count <= 128
     for site in (1, 2):
         of = figures.spans.of([site])
+        assert {name: int(of.pop(f"live_{name}")[-1]) for name in ("bytes", "blocks")} == {
+            name: int(figures.sites[f"end_{name}"][site]) for name in ("bytes", "blocks")}
         assert {name: int(values.sum()) for name, values in of.items()} == {name: int(figures.sites[name][site]) for name in of}
-    assert np.array_equal(figures.spans.calls(), figures.spans.of([1, 2])["calls"])
+    assert np.array_equal(figures.spans.of_all()["calls"], figures.spans.of([1, 2])["calls"])
     assert figures.sites["handed"].tolist() == [0, 3000, 3000]

@@ -75,7 +75,7 @@ def call_sites(trace: Trace, blocks: pd.DataFrame) -> CallSites | None:
     sites = figures.sites.assign(holes_bytes=held.reindex(figures.sites.index, fill_value=0))
     tree, everywhere = call_tree(sites, stacks, [*SUMMED, "holes_bytes"]), by_place(sites, stacks)
     places = everywhere[[place[0].function != "[unknown]" for place in everywhere["place"]]]
-    return CallSites(everywhere, tree, _holders(blocks, stacks), growing_sites(places, figures.along, _ROWS), _churn(places))
+    return CallSites(everywhere, tree, _holders(blocks, stacks), growing_sites(places, figures.spans, _ROWS), _churn(places))
 
 
 def site_sentences(found: CallSites | None) -> list[str]:

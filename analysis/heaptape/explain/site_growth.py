@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from ..sites.along import LiveAlong
 from ..sites.frames import Frame
+from ..sites.spans import Floats, SiteSpans
 
 _POINTS = 20
 
@@ -38,8 +37,6 @@ _LEVELS_MIN, _LEVEL_BY = 4, (1.2, 2.6)
 """A container that is copied to a larger place, from size to size, each by such a factor of the one before; if it is filled
 evenly, it comes to the last size after half of the time."""
 
-Floats = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class SiteGrowth:
@@ -57,15 +54,14 @@ class SiteGrowth:
         return self.end_bytes - self.middle_bytes
 
 
-def _at_work(along: LiveAlong) -> int:
-    """The spans before the program frees what it has, or is idle, until it ends."""
-    some = along.allocations[along.allocations > 0]
-    if not some.size:
+def _at_work(whole: dict[str, Floats]) -> int:
+    """The spans before the program frees what it has, or is idle, until it ends. whole: of all sites."""
+    blocks, live = whole["blocks"], whole["live_bytes"]
+    if not blocks.any():
         return 1
-    mostly = float(np.median(some))
-    last = int(np.flatnonzero(along.allocations >= max(_IDLE * mostly, min(2, mostly)))[-1])
-    total = along.bytes.sum(axis=1)
-    while last and total[last] < (1 - _IDLE) * total[last - 1]:
+    mostly = float(np.median(blocks[blocks > 0]))
+    last = int(np.flatnonzero(blocks >= max(_IDLE * mostly, min(2, mostly)))[-1])
+    while last and live[last] < (1 - _IDLE) * live[last - 1]:
         last -= 1
     return last + 1
 
@@ -101,24 +97,23 @@ def _points(spans: int) -> list[int]:
     return [max(-(-spans * point // _POINTS) - 1, 0) for point in range(1, _POINTS + 1)]
 
 
-def _growth(along: LiveAlong, at_work: int, place: tuple[Frame, ...] | None, sites: list[int] | slice) -> SiteGrowth | None:
-    """Of these sites together; None if they do not grow. at_work: spans."""
-    live = along.bytes[:, sites].sum(axis=1).astype(float)
-    partly = live.size - at_work >= _LONG * live.size and _PARTLY[0] * live[at_work - 1] < live[-1] < _PARTLY[1] * live[at_work - 1]
-    points = _points(live.size if partly else at_work)
-    middle, end = points[_POINTS // 2 - 1], points[-1]
-    most = float(along.bytes[middle : end + 1].sum(axis=1).max())
-    blocks = int(along.blocks[end, sites].sum())
-    if not (_grows(live[: end + 1], points, most) or (blocks <= 2 and _doubles(live[: end + 1], max(_RISE_MIN * most, 1)))):
-        return None
-    return SiteGrowth(place, int(along.at_ns[middle]), int(live[middle]), int(along.at_ns[end]), int(live[end]), blocks)
-
-
-def growing_sites(places: pd.DataFrame, along: LiveAlong, rows_max: int) -> list[SiteGrowth]:
+def growing_sites(places: pd.DataFrame, spans: SiteSpans, rows_max: int) -> list[SiteGrowth]:
     """The fastest first; where no site grows that would matter, but live bytes do, all of them together. places: as by_place makes
     them."""
-    at_work = _at_work(along)
-    found = [_growth(along, at_work, place, sites) for place, sites in zip(places["place"], places["sites"], strict=True)]
+    whole, at_ns = spans.of_all(), spans.at_ns
+    at_work = _at_work(whole)
+
+    def growth(place: tuple[Frame, ...] | None, of: dict[str, Floats]) -> SiteGrowth | None:
+        live = of["live_bytes"]
+        partly = live.size - at_work >= _LONG * live.size and _PARTLY[0] * live[at_work - 1] < live[-1] < _PARTLY[1] * live[at_work - 1]
+        points = _points(live.size if partly else at_work)
+        middle, end = points[_POINTS // 2 - 1], points[-1]
+        most, blocks = float(whole["live_bytes"][middle : end + 1].max()), int(of["live_blocks"][end])
+        if not (_grows(live[: end + 1], points, most) or (blocks <= 2 and _doubles(live[: end + 1], max(_RISE_MIN * most, 1)))):
+            return None
+        return SiteGrowth(place, int(at_ns[middle]), int(live[middle]), int(at_ns[end]), int(live[end]), blocks)
+
+    found = [growth(place, spans.of(sites)) for place, sites in zip(places["place"], places["sites"], strict=True)]
     growing = sorted((one for one in found if one), key=lambda one: -one.rise_bytes)[:rows_max]
-    together = None if growing else _growth(along, at_work, None, slice(None))
+    together = None if growing else growth(None, whole)
     return [together] if together else growing

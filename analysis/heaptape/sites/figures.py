@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from ..trace import ops
 from ..trace.live import asked_bytes
 from ..trace.reader import Arrays, Trace
-from .along import AlongSums, LiveAlong
 from .spans import SiteSpans, SpanSums
 
 _COLUMNS = ("event", "op", "thread", "time_ns", "slot", "size", "extra", "site")
@@ -39,7 +38,6 @@ class SiteFigures:
     peak_bytes: int
     end_ns: int
     events: int
-    along: LiveAlong
     spans: SiteSpans
 
 
@@ -48,7 +46,6 @@ class _Live:
 
     def __init__(self, sites: int) -> None:
         self.rows = sites + 1
-        self.along = AlongSums(self.rows)
         self.spans = SpanSums()
         self.sums = {name: np.zeros(self.rows) if name.startswith("square") else np.zeros(self.rows, dtype=np.int64) for name in _SUMS}
         self.of_slot = {name: np.zeros(1024, dtype=np.int64) for name in ("held", "size", "site", "event", "time_ns", "thread")}
@@ -122,11 +119,11 @@ class _Live:
             self.peak_bytes, self.peak_event, self.peak_ns = int(live[peak]), int(after["event"][peak]), int(after["time_ns"][peak])
             for kind in ("blocks", "bytes"):
                 self.sums[f"peak_{kind}"] = self.sums[f"end_{kind}"] + self._change(before, after, kind, slice(peak + 1))
-        for span, rows in self.along.spans(after["time_ns"]):
-            bytes_, blocks = (self._change(before, after, kind, rows) for kind in ("bytes", "blocks"))
-            self.along.add(span, bytes_, blocks, int(after["held"][rows].sum()))
-            self.sums["end_bytes"] += bytes_
-            self.sums["end_blocks"] += blocks
+        for kind in ("blocks", "bytes"):
+            self.sums[f"end_{kind}"] += self._change(before, after, kind, slice(None))
+        for sign, of in ((-1, before), (1, after)):
+            rows = of["held"] != 0
+            self.spans.add(after["time_ns"][rows], of["site"][rows], live_bytes=sign * of["size"][rows], live_blocks=sign * of["held"][rows])
         self.sums["blocks"] += self._of_sites(after["site"][after["held"] != 0])
         self.live_bytes = int(live[-1]) if live.size else self.live_bytes
 
@@ -154,5 +151,5 @@ def site_figures(trace: Trace) -> SiteFigures:
     key = live.by_thread.index.to_numpy(dtype=np.int64)
     threads = pd.DataFrame({"site": key >> _THREAD_BITS, "thread": key & ((1 << _THREAD_BITS) - 1),
                             "calls": live.by_thread.to_numpy(dtype=np.int64)})
-    return SiteFigures(pd.DataFrame(live.sums), threads, live.peak_event, live.peak_ns, live.peak_bytes, live.time_ns, trace.records, live.along.finish(live.time_ns),
+    return SiteFigures(pd.DataFrame(live.sums), threads, live.peak_event, live.peak_ns, live.peak_bytes, live.time_ns, trace.records,
                        live.spans.finish(live.time_ns))

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import TypeVar
 
-import numpy as np
-
 from ..trace.reader import Trace
 from .closures import Closure, Identity, identity_of, in_order, is_closure
 from .figures import SiteFigures, site_figures
@@ -50,9 +48,8 @@ class Recording:
 
     def course(self, key: Key) -> Course:
         """Of a place, along the trace."""
-        numbers, spans, along = self.numbers.get(key, []), self.figures.spans, self.figures.along
-        live = along.bytes[:, numbers].sum(axis=1).astype(np.float64)
-        return Course(spans.span_ns, spans.of(numbers), live, self.of(key)["peak_bytes"])
+        spans = self.figures.spans
+        return Course(spans.span_ns, spans.of(self.numbers.get(key, [])), self.of(key)["peak_bytes"])
 
     def share_of_calls(self, key: Key, roles: dict[int, str]) -> dict[str, float]:
         """By the roles of threads."""

@@ -1,4 +1,4 @@
-"""Calls and lives of each call site by spans of time: how far its figures vary along a trace."""
+"""Calls, lives and live blocks of each call site by spans of time: what becomes of it along a trace, and how far its figures vary."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 SPANS_MAX = 128
 """A program that starts for long and then works has enough of them in its work."""
 
-NAMES = ("calls", "bytes", "blocks", "life_ns", "life_events")
+NAMES = ("calls", "bytes", "blocks", "life_ns", "life_events", "live_bytes", "live_blocks")
 
 _PENDING_MIN = 1 << 18
 """Rows: fewer are not worth adding up."""
@@ -22,26 +22,34 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SiteSpans:
-    """count: some 64 to 128 spans, each of span_ns; keys: of what happens, by site and span; sums: a row for each key, a column for
-    each of NAMES. calls, bytes: of the span; blocks, life_ns, life_events: of blocks that began in it."""
+    """count: some 64 to 128 spans, each of span_ns, the last one up to end_ns; keys: of what happens, by site and span; sums: a row
+    for each key, a column for each of NAMES. calls, bytes: of the span; blocks, life_ns, life_events: of blocks that began in it;
+    live_bytes, live_blocks: what it adds to them."""
 
     span_ns: int
     count: int
+    end_ns: int
     keys: Ints
     sums: Floats
 
+    @property
+    def at_ns(self) -> Ints:
+        """Where each span ends."""
+        return np.minimum(np.arange(1, self.count + 1) * self.span_ns, self.end_ns)
+
     def of(self, sites: Sequence[int]) -> dict[str, Floats]:
-        """Of these sites together, in each span."""
+        """Of these sites together, in each span; live_bytes, live_blocks: at its end."""
         bounds = np.searchsorted(self.keys, np.array([[site, site + 1] for site in sites]).reshape(-1, 2) * SPANS_MAX)
         return self._by_span(np.concatenate([np.arange(first, end) for first, end in bounds] or [np.zeros(0, dtype=np.int64)]))
 
-    def calls(self) -> Floats:
-        """Of all sites, in each span."""
-        return self._by_span(np.arange(self.keys.size))["calls"]
+    def of_all(self) -> dict[str, Floats]:
+        """The same of all sites."""
+        return self._by_span(np.arange(self.keys.size))
 
     def _by_span(self, rows: Ints) -> dict[str, Floats]:
         span = self.keys[rows] % SPANS_MAX
-        return {name: np.bincount(span, self.sums[rows, column], self.count).astype(np.float64) for column, name in enumerate(NAMES)}
+        sums = {name: np.bincount(span, self.sums[rows, column], self.count).astype(np.float64) for column, name in enumerate(NAMES)}
+        return sums | {name: sums[name].cumsum() for name in ("live_bytes", "live_blocks")}
 
 
 class SpanSums:
@@ -78,4 +86,4 @@ class SpanSums:
     def finish(self, end_ns: int) -> SiteSpans:
         """Without the spans after the end."""
         self._add_up()
-        return SiteSpans(self._span_ns, min(end_ns // self._span_ns + 1, SPANS_MAX), self._keys[0], self._sums[0])
+        return SiteSpans(self._span_ns, min(end_ns // self._span_ns + 1, SPANS_MAX), end_ns, self._keys[0], self._sums[0])

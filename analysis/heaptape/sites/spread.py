@@ -36,12 +36,11 @@ class Error:
 
 @dataclass(frozen=True)
 class Course:
-    """Of one call site along the trace. of: by spans of so much time, as SiteSpans has them; live: bytes at some moments; at_peak: bytes at
-    the peak of the whole trace."""
+    """Of one call site along the trace. of: by spans of so much time, as SiteSpans has them; at_peak: live bytes at the peak
+    of the whole trace."""
 
     span_ns: int
     of: dict[str, Floats]
-    live: Floats
     at_peak: float
 
 
@@ -90,7 +89,7 @@ def error_of_mean(course: Course, name: str, rows: str, apart_ns: float = 0) -> 
 
 def spread_of_live(course: Course, at_peak: bool) -> float:
     """The standard deviation of live bytes at one moment. What stands out at the peak for a short time may as well be nothing."""
-    live = np.concatenate([[0.0], course.live])
+    live = np.concatenate([[0.0], course.of["live_bytes"]])
     if at_peak and (live >= course.at_peak / 2).mean() < _SHORT:
         return course.at_peak
     apart = max(live.size // _MOMENTS, 1)

@@ -19,7 +19,7 @@ class Work:
 
     def __init__(self, old: Recording, new: Recording) -> None:
         self._recordings = (old, new)
-        self._totals = [one.figures.spans.calls() for one in (old, new)]
+        self._totals = [one.figures.spans.of_all()["calls"] for one in (old, new)]
 
     def _calls(self, key: Key) -> list[Floats]:
         return [one.figures.spans.of(one.numbers.get(key, []))["calls"] for one in self._recordings]
