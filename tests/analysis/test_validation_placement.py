@@ -52,7 +52,7 @@ def test_a_shuffled_list(heaptape_binary: Path) -> None:
             pytest.skip(f"{part} is not built")
     environment = {**os.environ, "HEAPTAPE_PYTHON": sys.executable, "PYTHONPATH": str(ROOT / "analysis")}
     done = subprocess.run([heaptape_binary, "validate", "--accesses", "--json", "--rounds", "2", "--replay-rounds", "1", "--alloc", "glibc,mimalloc",
-                           "--", heaptape_binary.parent / "tests" / "targets" / "placement", "list", "10"],
+                           "--", heaptape_binary.parent / "tests" / "targets" / "placement", "list", "25"],
                           capture_output=True, text=True, env=environment, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
