@@ -53,12 +53,14 @@ bool site_words_find(const struct site_words *words, uint32_t site, struct ht_fr
     struct ht_frame frame;
     if (!ht_next_frame(&frames, innermost)) return false;
     *caller = frame = *innermost;
-    do
-        if (!is_wrapper(frame.function, frame.file)) {
-            *caller = frame;
-            break;
-        }
-    while (ht_next_frame(&frames, &frame));
+    bool found = false;  // one that is no wrapper; may be a runtime library's own
+    do {
+        if (is_wrapper(frame.function, frame.file)) continue;
+        bool own = is_runtime_library(site_words_module(words, &frame));
+        if (!own || !found) *caller = frame;
+        if (!own) break;
+        found = true;
+    } while (ht_next_frame(&frames, &frame));
     return true;
 }
 

@@ -172,3 +172,19 @@ bool is_wrapper(const char *function, const char *file) {
     bare_name(function, name);
     return has_allocators_name(name) || is_library(name);
 }
+
+// "libc.so.6", "libc-2.31.so", "ld-linux-x86-64.so.2", "libc.musl-x86_64.so.1".
+bool is_runtime_library(const char *module) {
+    static const char *const names[] = {"ld",    "libc",      "libpthread", "libdl",
+                                        "librt", "libstdc++", "libc++",     "libc++abi"};
+    const char *slash = strrchr(module, '/'), *base = slash ? slash + 1 : module;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (!begins_with(base, names[i])) continue;
+        const char *more = base + strlen(names[i]);
+        bool version = *more == '-' && isdigit((unsigned char)more[1]);
+        bool machine =
+            begins_with(more, "-linux") || begins_with(more, "-musl") || begins_with(more, ".musl");
+        if (begins_with(more, ".so") || ((version || machine) && strstr(more, ".so"))) return true;
+    }
+    return false;
+}

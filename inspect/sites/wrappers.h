@@ -15,4 +15,8 @@ void bare_name(const char *function, char name[BARE_NAME_BYTES]);
 // allocator's function does. The same as Frame.wraps of analysis/heaptape/sites/frames.py.
 bool is_wrapper(const char *function, const char *file);
 
+// Is the module, a path, the C library, the loader or the C++ library? What these allocate is for their callers. The same as
+// Frame.in_runtime.
+bool is_runtime_library(const char *module);
+
 #endif

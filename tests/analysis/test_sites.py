@@ -15,7 +15,7 @@ from heaptape.sites.frames import Frame, Stacks
 from heaptape.trace.sections import Kind
 from naive_writer import Event, Sites, TraceSpec, sites_of
 from verbs_here import run_here
-from wrapper_names import LIBRARY_FILES, OTHERS, WRAPPERS
+from wrapper_names import LIBRARY_FILES, OTHERS, PROGRAM_MODULES, RUNTIME_MODULES, WRAPPERS
 
 MALLOC, CALLOC, REALLOC, FREE, QUERY, INHERIT = 1, 2, 3, 5, 26, 31
 FAILED, RELEASED = 2, 3
@@ -165,6 +165,19 @@ def test_wrappers_by_their_own_names(wraps: bool, functions: list[str]) -> None:
 
 def test_wrappers_by_their_files() -> None:
     assert all(Frame("make<T>", file, 3).wraps for file in LIBRARY_FILES) and not Frame("make<T>", "/app/library/alloc/src/vec.rs", 3).wraps
+
+
+def test_runtime_libraries_allocate_for_their_callers(tmp_path: Path) -> None:
+    libc = "/lib/libc.so.6"
+    stacks = [[f"{libc}+0x{offset}" for offset in (1, 2, 3, 4)] + ["leak@a.c:1", "main@a.c:2"], [f"{libc}+0x1", "/lib/libstdc++.so.6+0x5", "leak@a.c:1"],
+              [f"{libc}+0x1", "xmalloc@util.c:7", f"{libc}+0x2", "main@a.c:2"], [f"{libc}+0x1", f"{libc}+0x2"], ["leak@a.c:1", f"{libc}+0x2", "main@a.c:2"]]
+    with read_trace(_write(tmp_path / "t.bin", _events(3, 10), sites_of(stacks))) as trace:
+        found = Stacks(trace.sites)
+    assert [_labels(found.place(site)) for site in range(1, 6)] == [
+        ["libc.so.6+0x1", "libc.so.6+0x4", "leak (a.c:1)"], ["libc.so.6+0x1", "libstdc++.so.6+0x5", "leak (a.c:1)"],
+        ["libc.so.6+0x1", "xmalloc (util.c:7)", "libc.so.6+0x2", "main (a.c:2)"], ["libc.so.6+0x1"], ["leak (a.c:1)"]]
+    assert {module for module in RUNTIME_MODULES if not Frame("", module=module).in_runtime} == set()
+    assert {module for module in PROGRAM_MODULES if Frame("", module=module).in_runtime} == set()
 
 
 def test_copies_of_one_line_are_one_call_site(tmp_path: Path) -> None:

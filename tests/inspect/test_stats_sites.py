@@ -9,7 +9,7 @@ import naive_writer
 import pytest
 from naive_writer import Event, TraceSpec, sites_of
 from tool_runner import Tools
-from wrapper_names import LIBRARY_FILES, OTHERS, WRAPPERS
+from wrapper_names import LIBRARY_FILES, OTHERS, PROGRAM_MODULES, RUNTIME_MODULES, WRAPPERS
 
 MALLOC, REALLOC, FREE = 1, 3, 5
 FAILED, RELEASED = 2, 3
@@ -34,6 +34,18 @@ def test_wrappers(tools: Tools, tmp_path: Path, frames: list[str], wraps: bool) 
     for number, frame in enumerate(frames):
         expected = f"caller{number}" if wraps else frame.split("@")[0]
         assert any(f"({expected} " in line for line in lines), f"{frame}: expected {expected}"
+
+
+def test_modules(tools: Tools, tmp_path: Path) -> None:
+    """What the C library and others like it allocate is its caller's; where no caller is outside them, their own."""
+    modules = [*RUNTIME_MODULES, *PROGRAM_MODULES]
+    stacks = [[f"{module}+0x10", f"{module}+0x20", f"caller{number}@b.c:1"] for number, module in enumerate(modules)]
+    trace = _written(tmp_path / "t.bin", [*stacks, ["/lib/libc.so.6+0x10", "/lib/libc.so.6+0x20"]])
+    said = tools.succeed([tools.heaptape, "dump", trace]).stdout.decode()
+    for number, module in enumerate(modules):
+        name = f"caller{number} b.c:1" if module in RUNTIME_MODULES else f"{Path(module).name}+0x10"
+        assert f"site {number + 1} ({name})" in said
+    assert f"site {len(modules) + 1} (libc.so.6+0x10)" in said
 
 
 def test_functions_of_one_name_in_several_folders(tools: Tools, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Functions that ask for memory on behalf of their callers, and others that have such functions' names in their arguments."""
+"""Functions and modules that ask for memory on behalf of their callers, and others with names alike."""
 
 WRAPPERS = [
     "xmalloc", "my_strdup", "sqlite3MallocZero", "pool_alloc_n", "Pool<long>::alloc", "(anonymous namespace)::xmalloc",
@@ -19,3 +19,10 @@ LIBRARY_FILES = [
     "/usr/include/c++/12/bits/unique_ptr.h", "/rustc/90c541806f23a127002de5b4038be731ba1458ca/library/alloc/src/vec/mod.rs",
     "/usr/lib/rustlib/src/rust/library/core/src/iter.rs", "/root/.cargo/registry/src/index/hashbrown-0.14.3/src/raw/mod.rs",
 ]
+
+RUNTIME_MODULES = [
+    "/lib/x86_64-linux-gnu/libc.so.6", "/lib64/libc-2.31.so", "/lib64/ld-linux-x86-64.so.2", "/lib/ld-musl-x86_64.so.1", "/lib/libc.musl-x86_64.so.1",
+    "/usr/lib/libstdc++.so.6.0.30", "/usr/lib/libc++.so.1", "/usr/lib/libc++abi.so.1", "libpthread-2.31.so", "libdl.so.2",
+]
+
+PROGRAM_MODULES = ["/usr/lib/libcrypt.so.1", "/usr/lib/libcurl.so.4", "/usr/bin/ld", "/opt/libc/app", "/usr/lib/librtmp.so.1", "/usr/lib/libc-client.so.2", "ld-tool"]

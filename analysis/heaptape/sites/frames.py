@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import PurePath
 from typing import Any
 
@@ -16,6 +16,7 @@ _WRAPPER = re.compile(r"(?:alloc(?:ate)?(?:0|_?array|_?zero(?:ed)?|_?n)?|str_?n?
 _ARGUMENTS = re.compile(r"<[^<>()]*>|\([^()<>]*\)")
 _OWN_NAME = re.compile(r"(?:[\w~$.{}#']+::)*(?:operator\b.*|[\w~$.{}#']+)$")
 _PROGRAM_TYPE = re.compile(r"[^\W\d]\w*::|[A-Z]\w+$")
+_RUNTIME = re.compile(r"(?:ld|libc|libpthread|libdl|librt|libstdc\+\+|libc\+\+|libc\+\+abi)(?:-\d.*|-linux.*|[.-]musl.*)?\.so")
 _OPERATOR_NEW_FILE = re.compile(r"/new_op[a-z]*\.cc$")
 
 
@@ -61,11 +62,21 @@ class Frame:
         """Whether its caller says more of who asked for memory: a function such as xmalloc, or of a library of templates."""
         return bool(_LIBRARY_FILE.search(self.file)) or _is_wrapper(self.function)
 
+    @property
+    def in_runtime(self) -> bool:
+        """Whether it is of the C library, the loader or the C++ library: what they allocate is for their callers."""
+        return _is_runtime(self.module)
+
     def object(self) -> dict[str, Any]:
         """For JSON: what is known."""
         fields = {"function": self.function, "file": self.file, "line": self.line, "module": self.module,
                   "offset": self.offset if self.module or not self.function else 0}
         return {name: value for name, value in fields.items() if value}
+
+
+@cache
+def _is_runtime(module: str) -> bool:
+    return bool(_RUNTIME.match(PurePath(module).name))
 
 
 def bare_name(function: str) -> str:
@@ -150,11 +161,16 @@ class Stacks:
         return found + [CUT_FRAME] * bool(flags & CUT) + [BROKEN_FRAME] * bool(flags & BROKEN)
 
     def place(self, site: int) -> tuple[Frame, ...]:
-        """The call site as people name it: the function that called malloc; where that is a wrapper, its callers as well, up
-        to the first that is none. Where a function has a name, it does not count which copy of its code it was."""
+        """The call site as people name it: the function that called malloc; where that is a wrapper or of a runtime library, its
+        callers as well, up to the first that is neither. Of frames of these libraries in a row, the first and the last. Where a
+        function has a name, it does not count which copy of its code it was."""
         frames = self.of(site)
-        end = next((number for number, frame in enumerate(frames) if not frame.wraps), len(frames) - 1)
-        return tuple(replace(frame, offset=0) if frame.function else frame for frame in frames[: end + 1])
+        end = next((number for number, frame in enumerate(frames) if not (frame.wraps or frame.in_runtime)), None)
+        if end is None:  # a library's own
+            end = next((number for number, frame in enumerate(frames) if not frame.wraps), len(frames) - 1)
+        inside = [0 < number < end and all(frame.in_runtime for frame in frames[number - 1:number + 2]) for number in range(end + 1)]
+        shown = [frame for frame, left_out in zip(frames, inside, strict=False) if not left_out]
+        return tuple(replace(frame, offset=0) if frame.function else frame for frame in shown)
 
 
 def place_text(place: tuple[Frame, ...], with_folder: bool = False) -> str:
