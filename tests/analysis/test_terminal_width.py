@@ -5,43 +5,61 @@ from __future__ import annotations
 import os
 import pty
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import results_factory
+from heaptape.__main__ import main
 from heaptape.report.table import text_tables
 from heaptape.results.comparison import experiments
 from heaptape.results.reader import read_results
 from heaptape.results.summary import summarise
 from test_program_time import GLIBC, MIMALLOC
+from verbs_here import run_here
 
-ROOT = Path(__file__).resolve().parents[2]
+
+def _show(results: Path, columns: int, terminal: int) -> None:
+    """In a child, which has imported everything already; ends it."""
+    os.dup2(terminal, 1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    os.environ |= {"COLUMNS": str(columns), "TERM": "xterm"}
+    status = 70
+    try:
+        with open(1, "w", encoding="utf-8", closefd=False) as sys.stdout:
+            status = main(["compare", str(results)])
+    finally:
+        os._exit(status)
 
 
 def printed(results: Path, columns: int) -> str:
     """What a terminal of so many columns is sent, without its colours."""
     ours, theirs = pty.openpty()
-    environment = {**os.environ, "COLUMNS": str(columns), "PYTHONPATH": str(ROOT / "analysis"), "TERM": "xterm"}
-    with subprocess.Popen([sys.executable, "-m", "heaptape", "compare", results], stdout=theirs, stderr=subprocess.DEVNULL, env=environment) as process:
-        os.close(theirs)
-        said = b""
-        try:
-            while part := os.read(ours, 1 << 16):
-                said += part
-        except OSError:
-            pass  # the other end is closed
-        assert process.wait(timeout=60) == 0
+    child = os.fork()
+    if not child:
+        _show(results, columns, theirs)
+    os.close(theirs)
+    said = b""
+    try:
+        while part := os.read(ours, 1 << 16):
+            said += part
+    except OSError:
+        pass  # the other end is closed
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     os.close(ours)
     return re.sub(r"\x1b\[[0-9;]*m", "", said.decode())
 
 
 def piped(results: Path, columns: int) -> str:
     """The same where there is no terminal; columns 0: $COLUMNS is not set."""
-    environment = {**{name: value for name, value in os.environ.items() if name != "COLUMNS"}, "PYTHONPATH": str(ROOT / "analysis")}
-    environment |= {"COLUMNS": str(columns)} if columns else {}
-    return subprocess.run([sys.executable, "-m", "heaptape", "compare", results], capture_output=True, text=True, check=True, timeout=60, env=environment).stdout
+    with pytest.MonkeyPatch.context() as patch:
+        if columns:
+            patch.setenv("COLUMNS", str(columns))
+        else:
+            patch.delenv("COLUMNS", raising=False)
+        done = run_here("compare", results, cwd=results.parent)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def every_word(results: Path) -> list[str]:
