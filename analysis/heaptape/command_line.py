@@ -6,6 +6,7 @@ and none holds.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -84,12 +85,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("".join(f"{json.dumps(make().table())}\n" for make in PARSERS.values()), end="")
         return 0
     verb = words[0] if words and words[0] in PARSERS else _front_end().parse_args(words).verb
-    chosen = PARSERS[verb]().parse_args(words[1:])
     try:
+        chosen = PARSERS[verb]().parse_args(words[1:])
         status = _verb(verb)(chosen)
         sys.stdout.flush()
     except HeaptapeError as error:
         print(f"heaptape {verb}: {printable(str(error))}", file=sys.stderr)
+        _drop_unwritten()
         return error.exit_status
     except ImportError as error:
         print(f"heaptape {verb}: {missing_package(error)}", file=sys.stderr)
@@ -105,11 +107,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(status or 0)
 
 
+class _StandardOutput(io.FileIO):
+    """File descriptor 1. It names itself where it takes no more."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise HeaptapeError(f"standard output: can't write: {error.strerror}") from error
+
+
+def _name_stdout() -> None:
+    """What cannot be printed is said as the verbs in C say it. If our caller closed stdout, no file that is opened gets its
+    number."""
+    old = sys.stdout
+    if old is None:
+        opened = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(opened, 1)
+        if opened != 1:
+            os.close(opened)
+    buffer = io.BufferedWriter(_StandardOutput(1, "w", closefd=False))
+    encoding, errors = (old.encoding, old.errors) if old is not None else ("utf-8", "strict")
+    sys.stdout = io.TextIOWrapper(buffer, encoding, errors, line_buffering=os.isatty(1))
+
+
 def _drop_unwritten() -> None:
     """What stdout could not take. The interpreter would try it once more at its end, and complain with a status of its own."""
     try:
         sys.stdout.flush()
-    except OSError:
+    except (HeaptapeError, OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -134,6 +162,7 @@ def run_program() -> int:
     for number in deadly:
         signal.signal(number, end)
     try:
+        _name_stdout()
         return main()
     except _Ended:
         signal.signal(ended_by, signal.SIG_DFL)

@@ -92,11 +92,17 @@ def test_a_full_device_is_reported(tmp_path: Path, results: Path, output: str) -
     assert Path("/dev/full").is_char_device() and (tmp_path / "full").is_symlink()
 
 
-@pytest.mark.parametrize("arguments", quick([["compare"]], [["report", "-o", "-"], ["compare"], ["compare", "--json"]]))
+@pytest.mark.parametrize("arguments", quick([["compare"]], [["report", "-o", "-"], ["compare"], ["compare", "--json"], ["compare", "--help"]]))
 def test_a_full_standard_output_is_reported(tmp_path: Path, results: Path, arguments: list[str]) -> None:
     with open("/dev/full", "wb") as full:
         done = _run(arguments[0], results, *arguments[1:], cwd=tmp_path, stdout=full)
-    _refused(done, 1, "No space left on device")
+    _refused(done, 1, "standard output: can't write: No space left on device")
+
+
+@pytest.mark.parametrize("arguments", quick([["compare"]], [["report", "-o", "-"], ["compare"], ["compare", "--json"], ["compare", "--help"]]))
+def test_a_closed_standard_output_is_reported(tmp_path: Path, results: Path, arguments: list[str]) -> None:
+    done = _run(arguments[0], results, *arguments[1:], cwd=tmp_path, stdout=None, preexec_fn=lambda: os.close(1))
+    _refused(done, 1, "standard output: can't write: Bad file descriptor")
 
 
 def test_what_fails_leaves_nothing(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def test_without_its_trace_the_report_says_so(tmp_path: Path, how: str) -> None:
         results_factory.write(results, rows)
         trace.write_bytes(trace.read_bytes()[:200] + b"?" + trace.read_bytes()[201:])
     text = _report(tmp_path, results)
-    words = {"gone": "does not exist", "changed": "has changed since it was replayed", "corrupt": "checksum does not match",
+    words = {"gone": "does not exist", "changed": "has changed since it was replayed", "corrupt": "expected bytes of checksum ",
              "unnamed": "do not say where"}[how]
     assert words in text and "Name it with --trace" in text and "recorded heap" not in text
     assert "mimalloc is fastest" in text and "live bytes" in text

@@ -154,6 +154,15 @@ def totals_section(trace: bytes) -> tuple[int, int]:
     return at, at + 48 + struct.unpack_from("<I", trace, at + 8)[0]
 
 
+def test_verbs_in_c_and_in_python_say_the_same_of_a_header(tools: Tools, good: tuple[Path, Path], tmp_path: Path) -> None:
+    content = bytearray(good[1].read_bytes())
+    content[20] ^= 0xFF
+    bad = tmp_path / "bad.bin"
+    bad.write_bytes(content)
+    said = [run([tools.heaptape, verb, bad]).stderr.decode().partition(f"heaptape {verb}: ")[2] for verb in ("info", "sites")]
+    assert said[0] == said[1] and said[0].startswith(f"{bad}: offset 0: expected bytes of checksum ")
+
+
 @pytest.mark.parametrize("verb", READ_TEXTS)
 def test_damaged_totals(tools: Tools, good: tuple[Path, Path], tmp_path: Path, verb: str) -> None:
     """Each verb that takes something from the totals refuses damaged ones, and leaves nothing."""

@@ -29,6 +29,7 @@ class _Print(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_rest: object) -> NoReturn:
         sys.stdout.write(self.const(parser))
+        sys.stdout.flush()
         parser.exit()
 
 

@@ -183,8 +183,9 @@ class TraceFile:
         if len(raw) < HEADER.size:
             raise self.fail(len(raw), "file ends within the header of 64 bytes")
         _, version, min_reader, features, unit_ns, block_max, _, checksum = HEADER.unpack(raw)
-        if xxhash.xxh64_intdigest(raw[:56]) != checksum:
-            raise self.fail(56, "header checksum does not match")
+        found = xxhash.xxh64_intdigest(raw[:56])
+        if found != checksum:
+            raise self.fail(0, f"expected bytes of checksum {checksum:016x}, found {found:016x}")
         if version < OLDEST_VERSION:
             raise self.fail(8, f"expected a trace of a released version, found version {version}: convert its raw log again")
         if min_reader > READER_VERSION:
@@ -254,8 +255,9 @@ class TraceFile:
         digest = xxhash.xxh64(raw[:40])
         payload = raw[SECTION.size :]
         digest.update(payload)
-        if digest.intdigest() != int.from_bytes(raw[40:48], "little"):
-            raise self.fail(section.offset + 40, "section checksum does not match")
+        expected, found = int.from_bytes(raw[40:48], "little"), digest.intdigest()
+        if found != expected:
+            raise self.fail(section.offset, f"expected bytes of checksum {expected:016x}, found {found:016x}")
         return payload
 
     def columns(self, listed: Section, wanted: frozenset[int], end: int | None = None) -> dict[int, U64]:
