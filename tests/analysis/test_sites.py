@@ -11,7 +11,7 @@ import naive_writer
 import pytest
 from heaptape import TraceError, read_trace
 from heaptape.sites.figures import site_figures
-from heaptape.sites.frames import Frame, Stacks
+from heaptape.sites.frames import Frame, Stacks, place_text
 from heaptape.trace.sections import Kind
 from naive_writer import Event, Sites, TraceSpec, sites_of
 from verbs_here import run_here
@@ -178,6 +178,17 @@ def test_runtime_libraries_allocate_for_their_callers(tmp_path: Path) -> None:
         ["libc.so.6+0x1", "xmalloc (util.c:7)", "libc.so.6+0x2", "main (a.c:2)"], ["libc.so.6+0x1"], ["leak (a.c:1)"]]
     assert {module for module in RUNTIME_MODULES if not Frame("", module=module).in_runtime} == set()
     assert {module for module in PROGRAM_MODULES if Frame("", module=module).in_runtime} == set()
+
+
+def test_of_a_librarys_frames_the_first_and_the_last(tmp_path: Path) -> None:
+    long = "std::map<std::string, std::vector<int, std::allocator<int> > >"
+    stacks = [[f"std::__new_allocator<char>::allocate(unsigned long)@new.h:1|{long}::insert(int)@map.h:2|{long}::operator[](int const&)@map.h:3|handle(int)@a.cc:4"],
+              ["<alloc::vec::Vec<T> as core::iter::FromIterator<T>>::from_iter@v.rs:1", "app::Pool<u8>::alloc@p.rs:2", "app::main@m.rs:3"]]
+    with read_trace(_write(tmp_path / "t.bin", _events(3, 10), sites_of(stacks))) as trace:
+        found = Stacks(trace.sites)
+    assert place_text(found.place(1)) == "std::__new_allocator::allocate (new.h:1) ← std::map::operator[] (map.h:3) ← handle(int) (a.cc:4)"
+    assert found.place(1)[1].function == f"{long}::operator[](int const&)"
+    assert place_text(found.place(2)) == "<alloc::vec::Vec<T> as core::iter::FromIterator<T>>::from_iter (v.rs:1) ← app::Pool<u8>::alloc (p.rs:2) ← app::main (m.rs:3)"
 
 
 def test_copies_of_one_line_are_one_call_site(tmp_path: Path) -> None:

@@ -63,6 +63,11 @@ class Frame:
         return bool(_LIBRARY_FILE.search(self.file)) or _is_wrapper(self.function)
 
     @property
+    def in_library(self) -> bool:
+        """Whether it is of such a library itself, not a program's function with a wrapper's name."""
+        return self.in_runtime or bool(_LIBRARY_FILE.search(self.file)) or _is_library(self.function)
+
+    @property
     def in_runtime(self) -> bool:
         """Whether it is of the C library, the loader or the C++ library: what they allocate is for their callers."""
         return _is_runtime(self.module)
@@ -106,13 +111,19 @@ def _split_impl(function: str) -> tuple[str, str, str] | None:
     return inner, "", function[end + 1:].lstrip(":")
 
 
+@cache
 def _is_wrapper(function: str) -> bool:
     impl = _split_impl(function)
+    return bool(_WRAPPER.search(bare_name(impl[2] if impl else function))) or _is_library(function)
+
+
+@cache
+def _is_library(function: str) -> bool:
+    impl = _split_impl(function)
     if impl is None:
-        name = bare_name(function)
-        return bool(_WRAPPER.search(name) or _LIBRARY.match(name))
-    type_, trait, method = impl
-    if _WRAPPER.search(bare_name(method)) or _LIBRARY.match(type_):
+        return bool(_LIBRARY.match(bare_name(function)))
+    type_, trait, _ = impl
+    if _LIBRARY.match(type_):
         return True
     # What a library's trait does for a type that is no program's, such as u8, can only be the library's.
     return bool(_LIBRARY.match(trait)) and not _PROGRAM_TYPE.match(type_.lstrip("&*[(").removeprefix("mut ").removeprefix("const "))
@@ -162,17 +173,24 @@ class Stacks:
 
     def place(self, site: int) -> tuple[Frame, ...]:
         """The call site as people name it: the function that called malloc; where that is a wrapper or of a runtime library, its
-        callers as well, up to the first that is neither. Of frames of these libraries in a row, the first and the last. Where a
-        function has a name, it does not count which copy of its code it was."""
+        callers as well, up to the first that is neither. Of frames of libraries in a row, the first and the last. Where a function
+        has a name, it does not count which copy of its code it was."""
         frames = self.of(site)
         end = next((number for number, frame in enumerate(frames) if not (frame.wraps or frame.in_runtime)), None)
         if end is None:  # a library's own
             end = next((number for number, frame in enumerate(frames) if not frame.wraps), len(frames) - 1)
-        inside = [0 < number < end and all(frame.in_runtime for frame in frames[number - 1:number + 2]) for number in range(end + 1)]
+        inside = [0 < number < end and all(frame.in_library for frame in frames[number - 1:number + 2]) for number in range(end + 1)]
         shown = [frame for frame, left_out in zip(frames, inside, strict=False) if not left_out]
         return tuple(replace(frame, offset=0) if frame.function else frame for frame in shown)
 
 
+def _short(frame: Frame) -> Frame:
+    """Of a library's function the name without arguments, which can take lines."""
+    name = bare_name(frame.function).replace("{anonymous}", "(anonymous namespace)")
+    is_plain = not frame.function.startswith("<") and "{}" not in name
+    return replace(frame, function=name) if frame.in_library and is_plain else frame
+
+
 def place_text(place: tuple[Frame, ...], with_folder: bool = False) -> str:
     """On one line."""
-    return " ← ".join(frame.text_with_folder if with_folder else frame.text for frame in place)
+    return " ← ".join(frame.text_with_folder if with_folder else frame.text for frame in map(_short, place))
