@@ -56,46 +56,59 @@ static void let_go(const struct hold *held) {
 
 static void note(uintptr_t start, size_t bytes, bool own) {
     struct hold held;
-    if (!hold(&held)) return;
-    if (own) own_map(start, bytes);
-    else own_unmap(start, bytes);
-    let_go(&held);
-}
-
-static void note_mapped(uintptr_t start, size_t bytes, bool own) {
     int saved = errno;
-    sample(bytes);
-    note(start, bytes, own);
+    if (hold(&held)) {
+        if (own) own_map(start, bytes);
+        else own_unmap(start, bytes);
+        let_go(&held);
+    }
     errno = saved;
 }
 
-// Around a move. What is the program's own is forgotten before the kernel moves it away: another thread may
-// get the old addresses at once, and note them. True if it was.
-static bool begin_move(uintptr_t from, size_t bytes) {
-    struct hold held;
-    if (!hold(&held)) return false;
-    bool own = own_has(from);
-    if (own) own_unmap(from, bytes);
-    let_go(&held);
-    return own;
+// Behind the note: pages may be there already.
+static void sample_mapped(size_t bytes) {
+    int saved = errno;
+    sample(bytes);
+    errno = saved;
 }
 
-// What is not its own may have come to lie on what was.
-static void end_move(uintptr_t to, size_t bytes, bool own) {
+// What another thread counts meanwhile would lack it.
+static bool begin_fill(size_t bytes) {
+    struct hold held;
     int saved = errno;
-    note(to, bytes, own);
+    bool holds = !apart_is_alone() && hold(&held);
+    if (holds) {
+        own_fill_begins(bytes, &self);
+        let_go(&held);
+    }
+    errno = saved;
+    return holds;
+}
+
+static void end_fill(void) {
+    struct hold held;
+    int saved = errno;
+    if (hold(&held)) {
+        own_fill_ends(&self);
+        let_go(&held);
+    }
     errno = saved;
 }
 
 static void *map(void *hint, size_t bytes, int protection, int flags, int fd, off_t offset,
                  const void *caller) {
+    bool fills = (flags & (MAP_POPULATE | MAP_LOCKED)) && (flags & MAP_PRIVATE) &&
+                 recorder_watches_maps(caller) && begin_fill(bytes);
     void *at = real.mmap ? real.mmap(hint, bytes, protection, flags, fd, offset)
                          : (void *)with_errno(
                                raw_syscall(SYS_mmap, (long)hint, (long)bytes, protection, flags, fd, offset));
-    if (at == MAP_FAILED || !recorder_watches_maps(caller)) return at;
+    bool watched = at != MAP_FAILED && recorder_watches_maps(caller);
     // A reservation without access is the program's, too: mprotect will open parts of it.
-    if ((flags & MAP_ANONYMOUS) && (flags & MAP_PRIVATE)) note_mapped((uintptr_t)at, bytes, true);
-    else if (flags & MAP_FIXED) note_mapped((uintptr_t)at, bytes, false);
+    bool own = (flags & MAP_ANONYMOUS) && (flags & MAP_PRIVATE);
+    bool noted = watched && (own || (flags & MAP_FIXED));
+    if (noted) note((uintptr_t)at, bytes, own);
+    if (fills) end_fill();
+    if (noted) sample_mapped(bytes);
     return at;
 }
 
@@ -110,34 +123,49 @@ void *map_64(void *hint, size_t bytes, int protection, int flags, int fd, off_t 
     return map(hint, bytes, protection, flags, fd, offset, __builtin_return_address(0));
 }
 
-// Another thread may get the same addresses before we are back, and may count own memory while the kernel is at it.
-static bool begin_unmap(uintptr_t start, size_t bytes) {
+// What is the program's own is forgotten before the kernel takes it away: another thread may get the same addresses before
+// we are back, and may count own memory while the kernel is at it. True if there was any.
+static bool begin_leaving(uintptr_t start, size_t bytes) {
     struct hold held;
     int saved = errno;
-    sample(bytes);
-    bool holds = hold(&held), alone = apart_is_alone();
-    if (holds && alone) own_unmap(start, bytes);
-    else if (holds) own_unmap_begins(start, bytes, &self);
-    if (holds) let_go(&held);
+    bool any = false;
+    if (hold(&held)) {
+        any = own_unmap_begins(start, bytes, &self);
+        let_go(&held);
+    }
     errno = saved;
-    return holds && !alone;
+    return any;
 }
 
-static void end_unmap(void) {
+static void end_leaving(bool stays) {
     struct hold held;
     int saved = errno;
-    if (hold(&held)) {
-        own_unmap_ends(&self);
+    if (!stays && apart_is_alone()) {
+        own_unmap_ends_alone();
+    } else if (hold(&held)) {
+        own_unmap_ends(&self, stays);
         let_go(&held);
     }
     errno = saved;
 }
 
+static bool begin_unmap(uintptr_t start, size_t bytes) {
+    sample_mapped(bytes);
+    return begin_leaving(start, bytes);
+}
+
 EXPORT int munmap(void *at, size_t bytes) {
     bool begun = recorder_watches_maps(__builtin_return_address(0)) && begin_unmap((uintptr_t)at, bytes);
     int status = real.munmap ? real.munmap(at, bytes) : (int)with_errno(sys_munmap(at, bytes));
-    if (begun) end_unmap();
+    if (begun) end_leaving(status != 0);
     return status;
+}
+
+// What is not its own may have come to lie on what was.
+static void end_move(uintptr_t to, size_t bytes, bool own, bool stays) {
+    note(to, bytes, own);
+    if (own) end_leaving(stays);
+    sample_mapped(bytes);
 }
 
 EXPORT void *mremap(void *at, size_t old_bytes, size_t new_bytes, int flags, ...) {
@@ -146,30 +174,19 @@ EXPORT void *mremap(void *at, size_t old_bytes, size_t new_bytes, int flags, ...
     void *wanted = flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) ? va_arg(arguments, void *) : NULL;
     va_end(arguments);
     bool watched = recorder_watches_maps(__builtin_return_address(0));
-    bool own = watched && begin_move((uintptr_t)at, old_bytes);
+    bool own = watched && begin_leaving((uintptr_t)at, old_bytes);
     void *moved = real.mremap ? real.mremap(at, old_bytes, new_bytes, flags, wanted)
                               : (void *)with_errno(raw_syscall(SYS_mremap, (long)at, (long)old_bytes,
                                                                (long)new_bytes, flags, (long)wanted, 0));
-    if (!watched) return moved;
-    if (moved == MAP_FAILED) {
-        if (own) end_move((uintptr_t)at, old_bytes, true);
-        return moved;
-    }
-    int saved = errno;
-    sample(new_bytes);
-    errno = saved;
-    if (own && (flags & MREMAP_DONTUNMAP)) end_move((uintptr_t)at, old_bytes, true);
-    end_move((uintptr_t)moved, new_bytes, own);
+    if (moved != MAP_FAILED && watched) end_move((uintptr_t)moved, new_bytes, own, flags & MREMAP_DONTUNMAP);
+    else if (own) end_leaving(true);
     return moved;
 }
 
 EXPORT int mprotect(void *at, size_t bytes, int protection) {
     int status = real.mprotect ? real.mprotect(at, bytes, protection)
                                : (int)with_errno(sys_mprotect(at, bytes, protection));
-    if (status == 0 && (protection & PROT_WRITE) && recorder_watches_maps(__builtin_return_address(0))) {
-        int saved = errno;
-        sample(bytes);
-        errno = saved;
-    }
+    if (status == 0 && (protection & PROT_WRITE) && recorder_watches_maps(__builtin_return_address(0)))
+        sample_mapped(bytes);
     return status;
 }

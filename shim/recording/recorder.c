@@ -598,6 +598,7 @@ static void thread_ends(void *state) {
     struct thread_state *nested = t->nested;
     t->nested = NULL;
     give_spare(nested);
+    own_thread_ends(t);
     errno = saved;
     open_gate(t);
 }

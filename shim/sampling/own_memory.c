@@ -40,6 +40,7 @@ static struct {
     struct maps_file maps;
     struct page_counter pages;
     struct own_ranges own;
+    struct own_moves moves;
     size_t next_range, next_stack;
     struct range stack[OWN_STACKS_MAX];  // where the last whole count found threads' stacks
     size_t found_stacks;
@@ -179,12 +180,30 @@ static void count_mapping(const struct mapping *mapping, const struct mapping *b
 }
 
 static bool copy_tables(void) {
-    if (!own_copy(&measured.own)) return false;
+    if (!own_copy(&measured.own, &measured.moves)) return false;
     measured.next_range = measured.next_stack = 0;
     measured.bytes = measured.counted_bytes = measured.moving_bytes = 0;
     measured.object_start = measured.object_inode = measured.data_end = 0;
     return true;
 }
+
+// Of what other threads are about to unmap or to move the kernel may have taken the addresses already, and not yet the
+// pages. What of it is not found may be anywhere: then a count tells nothing of RssAnon, which does not change meanwhile.
+static void look_for_leaving(void) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < measured.moves.leaving_count; i++) {
+        struct range range = measured.moves.leaving[i];
+        bytes += range.end - range.start;
+    }
+    if (bytes < OWN_MOVED_BYTES_MIN) return;
+    for (size_t i = 0; i < measured.moves.leaving_count && measured.pages.searches; i++) {
+        struct range range = measured.moves.leaving[i];
+        bytes -= pages_anonymous_bytes(&measured.pages, range.start, range.end, false);
+    }
+    if (bytes >= OWN_MOVED_BYTES_MIN) measured.moves.unknown = true;
+}
+
+static bool nothing_moves(void) { return !measured.moves.unknown && !own_has_moved(&measured.moves); }
 
 // False if that is unknown.
 static bool measure(void) {
@@ -202,6 +221,7 @@ static bool measure(void) {
         before = mapping;
     }
     maps_close(&measured.maps);
+    look_for_leaving();
     recorder_memory_count(&measured.pages);
     pages_close(&measured.pages);
     return !recorder_sealed && (measured.pages.searches || measured.counted_bytes <= ONE_BY_ONE_MAX);
@@ -232,6 +252,7 @@ static bool measure_moving(void) {
         count(next.start > counted_to ? next.start : counted_to, next.end, false);
         if (next.end > counted_to) counted_to = next.end;
     }
+    look_for_leaving();
     recorder_memory_count(&measured.pages);
     pages_close(&measured.pages);
     measured.moving_bytes = measured.bytes;
@@ -281,8 +302,9 @@ static bool measure_all(uint64_t stamp, uint64_t anonymous_bytes) {
         measured.elsewhere_is_still =
             measured.any && measured.pages.searches && change <= anonymous_bytes / STILL_SHARE;
         measured.last_elsewhere_bytes = elsewhere;
-        measured.last_bytes = measured.last_elsewhere_bytes + measured.moving_bytes;
         measured.any = true;
+        fresh = nothing_moves();
+        if (fresh) measured.last_bytes = elsewhere + measured.moving_bytes;
     }
     measured.last_anonymous_bytes = anonymous_bytes;
     measured.last_stamp = stamp;
@@ -297,10 +319,11 @@ static bool measure_in_between(bool is_peak) {
     bool paid = measured.moving_credit_stamps > 0;
     bool free_of_charge = is_peak && measured.moving_cost_stamps <= (int64_t)MOVING_STAMPS_MAX;
     if (!measured.any || !(paid || free_of_charge) || !measure_moving()) return false;
-    measured.last_bytes = measured.last_elsewhere_bytes + measured.moving_bytes;
+    bool known = nothing_moves();
+    if (known) measured.last_bytes = measured.last_elsewhere_bytes + measured.moving_bytes;
     measured.moving_cost_stamps = stamps_since(started_ns);
     if (paid) measured.moving_credit_stamps -= measured.moving_cost_stamps;
-    return measured.own.stacks == measured.stacks_then;
+    return known && measured.own.stacks == measured.stacks_then;
 }
 
 uint64_t own_bytes(const struct own_question *question, bool *fresh) {

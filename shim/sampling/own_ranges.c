@@ -7,11 +7,7 @@
 #include "state.h"
 #include "sys.h"
 
-enum {
-    LOCK_TRIES_MAX = 1 << 14,
-    // Of threads that unmap at the same time.
-    LEAVING_MAX = 64
-};
+enum { LOCK_TRIES_MAX = 1 << 14 };
 
 static struct {
     atomic_flag lock;
@@ -19,8 +15,11 @@ static struct {
     struct {
         const void *who;
         struct range range;
-    } leaving[LEAVING_MAX];  // what is being unmapped
-    size_t leaving_count;
+        bool fills;              // somewhere: only its length is known
+    } leaving[OWN_LEAVING_MAX];  // what the kernel is at work on
+    _Atomic size_t leaving_count;
+    bool untold;  // there was no room for all that is
+    _Atomic uint64_t changes;
     bool overflowed;  // too many to follow: own memory is unknown
 } own = {.lock = ATOMIC_FLAG_INIT};
 
@@ -44,6 +43,12 @@ static void unlock(void) { atomic_flag_clear_explicit(&own.lock, memory_order_re
 
 static uintptr_t page_up(uintptr_t address) {
     return (address + settings.page_bytes - 1) & ~(uintptr_t)(settings.page_bytes - 1);
+}
+
+// A program may ask for more than there is, which the kernel will refuse.
+static uintptr_t end_of(uintptr_t start, size_t bytes) {
+    uintptr_t last = ~(uintptr_t)(settings.page_bytes - 1);
+    return start >= last || bytes > last - start ? last : page_up(start + bytes);
 }
 
 // ---- a table ----
@@ -93,50 +98,104 @@ static void cut(struct range_table *table, uintptr_t start, uintptr_t end) {
 static void add(struct range_table *table, uintptr_t start, uintptr_t end) {
     cut(table, start, end);
     size_t at = find(table, start);
-    if (at > 0 && table->range[at - 1].end == start) table->range[at - 1].end = end;
-    else if (at < table->count && table->range[at].start == end) table->range[at].start = start;
-    else insert(table, at, (struct range){start, end});
+    bool before = at > 0 && table->range[at - 1].end == start;
+    bool behind = at < table->count && table->range[at].start == end;
+    if (before && behind) {
+        table->range[at - 1].end = table->range[at].end;
+        memmove(&table->range[at], &table->range[at + 1], (--table->count - at) * sizeof *table->range);
+    } else if (before) {
+        table->range[at - 1].end = end;
+    } else if (behind) {
+        table->range[at].start = start;
+    } else {
+        insert(table, at, (struct range){start, end});
+    }
 }
 
 // ---- what the hooks report ----
 
 void own_map(uintptr_t start, size_t bytes) {
     if (!lock()) return;
-    add(&own.known.mapped, start, page_up(start + bytes));
+    add(&own.known.mapped, start, end_of(start, bytes));
     unlock();
 }
 
 void own_unmap(uintptr_t start, size_t bytes) {
     if (!lock()) return;
-    cut(&own.known.mapped, start, page_up(start + bytes));
+    cut(&own.known.mapped, start, end_of(start, bytes));
     unlock();
 }
 
-static void forget_leaving(const void *who) {
-    for (size_t i = 0; i < own.leaving_count;)
-        if (own.leaving[i].who == who) own.leaving[i] = own.leaving[--own.leaving_count];
-        else i++;
+// ---- what the kernel is at work on ----
+
+static void note_change(size_t bytes) {
+    if (bytes >= OWN_MOVED_BYTES_MIN) own.changes++;
 }
 
-void own_unmap_begins(uintptr_t start, size_t bytes, const void *who) {
-    uintptr_t end = page_up(start + bytes);
-    if (!lock()) return;
+static void put_leaving(const void *who, struct range range, bool fills) {
+    note_change(range.end - range.start);
+    if (own.leaving_count == OWN_LEAVING_MAX) {
+        own.untold = true;
+        return;
+    }
+    own.leaving[own.leaving_count].who = who;
+    own.leaving[own.leaving_count].fills = fills;
+    own.leaving[own.leaving_count++].range = range;
+}
+
+static void forget_leaving(const void *who, bool stays) {
+    for (size_t i = 0; i < own.leaving_count;) {
+        struct range range = own.leaving[i].range;
+        if (own.leaving[i].who != who) {
+            i++;
+            continue;
+        }
+        note_change(range.end - range.start);
+        if (stays && !own.leaving[i].fills) add(&own.known.mapped, range.start, range.end);
+        own.leaving[i] = own.leaving[own.leaving_count - 1];
+        own.leaving_count--;
+    }
+    if (!own.leaving_count) own.untold = false;
+}
+
+bool own_unmap_begins(uintptr_t start, size_t bytes, const void *who) {
+    uintptr_t end = end_of(start, bytes);
+    if (!lock()) return false;
     const struct range_table *table = &own.known.mapped;
+    bool any = false;
     for (size_t i = find(table, start); i < table->count && table->range[i].start < end; i++) {
         struct range range = table->range[i];
-        if (own.leaving_count == LEAVING_MAX) break;
-        own.leaving[own.leaving_count].who = who;
-        own.leaving[own.leaving_count++].range =
-            (struct range){range.start > start ? range.start : start, range.end < end ? range.end : end};
+        any = true;
+        put_leaving(
+            who, (struct range){range.start > start ? range.start : start, range.end < end ? range.end : end},
+            false);
     }
     cut(&own.known.mapped, start, end);
     unlock();
+    return any;
 }
 
-void own_unmap_ends(const void *who) {
+void own_unmap_ends(const void *who, bool stays) {
     if (!lock()) return;
-    forget_leaving(who);
+    forget_leaving(who, stays);
     unlock();
+}
+
+void own_unmap_ends_alone(void) {
+    own.leaving_count = 0;
+    own.untold = false;
+}
+
+void own_fill_begins(size_t bytes, const void *who) {
+    if (!lock()) return;
+    put_leaving(who, (struct range){0, bytes}, true);
+    unlock();
+}
+
+void own_fill_ends(const void *who) { own_unmap_ends(who, false); }
+
+void own_thread_ends(const void *who) {
+    if (own.leaving_count) own_unmap_ends(who, false);
 }
 
 bool own_has(uintptr_t address) {
@@ -177,18 +236,30 @@ void own_note_stack(void) {
 
 // ---- for a count ----
 
-bool own_copy(struct own_ranges *to) {
+bool own_copy(struct own_ranges *to, struct own_moves *moves) {
     if (!lock()) return false;
     memcpy(to->mapped.range, own.known.mapped.range, own.known.mapped.count * sizeof *to->mapped.range);
     to->mapped.count = own.known.mapped.count;
     memcpy(to->stack_end, own.known.stack_end, own.known.stacks * sizeof *to->stack_end);
     to->stacks = own.known.stacks;
-    // Its addresses may be another thread's again.
-    for (size_t i = 0; i < own.leaving_count; i++)
-        add(&to->mapped, own.leaving[i].range.start, own.leaving[i].range.end);
+    moves->leaving_count = 0;
+    moves->unknown = own.untold;
+    moves->changes = own.changes;
+    for (size_t i = 0; i < own.leaving_count; i++) {
+        struct range range = own.leaving[i].range;
+        if (own.leaving[i].fills) {
+            moves->unknown |= range.end >= OWN_MOVED_BYTES_MIN;
+            continue;
+        }
+        moves->leaving[moves->leaving_count++] = range;
+        // Its addresses may be another thread's again.
+        add(&to->mapped, range.start, range.end);
+    }
     unlock();
     return !own.overflowed;
 }
+
+bool own_has_moved(const struct own_moves *moves) { return own.changes != moves->changes; }
 
 bool own_is_known(void) { return !own.overflowed; }
 size_t own_stacks(void) { return own.known.stacks; }
@@ -197,4 +268,5 @@ size_t own_stacks(void) { return own.known.stacks; }
 void own_ranges_after_fork(void) {
     atomic_flag_clear(&own.lock);
     own.leaving_count = 0;
+    own.untold = false;
 }

@@ -9,7 +9,14 @@
 
 #include "attributes.h"
 
-enum { OWN_RANGES_MAX = 4096, OWN_STACKS_MAX = 4096 };
+enum {
+    OWN_RANGES_MAX = 4096,
+    OWN_STACKS_MAX = 4096,
+    // Of threads that unmap or move at the same time.
+    OWN_LEAVING_MAX = 64,
+    // Less than this is on its way all the time, and matters to no figure.
+    OWN_MOVED_BYTES_MIN = 256 << 10
+};
 
 struct range {
     uintptr_t start, end;
@@ -28,17 +35,37 @@ struct own_ranges {
     size_t stacks;
 };
 
+// What the kernel was at work on when the tables were copied. Such memory may be where they say, or nowhere: munmap takes
+// the addresses away before the pages, mremap leaves them empty.
+struct own_moves {
+    struct range leaving[OWN_LEAVING_MAX];
+    size_t leaving_count;
+    bool unknown;  // there is more, or memory that is being filled and whose address is not known yet
+    uint64_t changes;
+};
+
 HIDDEN void own_map(uintptr_t start, size_t bytes);
 HIDDEN void own_unmap(uintptr_t start, size_t bytes);
 // The same around the kernel's work, which takes a while: what is being unmapped may still be resident. It is no
 // longer the program's by its address, which another thread may get at once. `who` is any pointer of the thread's.
-HIDDEN void own_unmap_begins(uintptr_t start, size_t bytes, const void *who);
-HIDDEN void own_unmap_ends(const void *who);
+// Whether anything was its own.
+HIDDEN bool own_unmap_begins(uintptr_t start, size_t bytes, const void *who);
+// `stays`: what was its own is so again, since the kernel refused, or left the addresses mapped.
+HIDDEN void own_unmap_ends(const void *who, bool stays);
+// It went. Nobody else is there, so that no lock is needed.
+HIDDEN void own_unmap_ends_alone(void);
+// Around a mapping that the kernel fills before we know where it is.
+HIDDEN void own_fill_begins(size_t bytes, const void *who);
+HIDDEN void own_fill_ends(const void *who);
+// A thread that was cancelled in such a call has nothing under way.
+HIDDEN void own_thread_ends(const void *who);
 HIDDEN bool own_has(uintptr_t address);
 // The calling thread's stack, which libc mapped for it.
 HIDDEN void own_note_stack(void);
-// With what is being unmapped. False if there was too much to follow.
-HIDDEN bool own_copy(struct own_ranges *to);
+// With what is being unmapped, which is told in `moves` as well. False if there was too much to follow.
+HIDDEN bool own_copy(struct own_ranges *to, struct own_moves *moves);
+// Has anything begun or ended to move since?
+HIDDEN bool own_has_moved(const struct own_moves *moves);
 HIDDEN bool own_is_known(void);
 HIDDEN size_t own_stacks(void);
 HIDDEN void own_ranges_after_fork(void);

@@ -21,6 +21,8 @@ KINDS = {
     "reserved": OWN_BYTES,
     "mapped_over": OWN_BYTES,
     "moved": OWN_BYTES,
+    "refused": OWN_BYTES,
+    "populated": OWN_BYTES,
     "stacks": OWN_BYTES,
     "library": OWN_BYTES,
     "thread_maps": OWN_BYTES,
@@ -109,6 +111,19 @@ def test_own_memory_of_threads_that_lose_the_processor(tools: Tools, tmp_path: P
     assert len(heap) > 20
     off = (heap - heap.iloc[-1]).abs()  # at the end there is nothing else
     assert (off < 1 << 20).mean() > 0.75, off.describe()
+
+
+def test_own_memory_that_the_kernel_is_at_work_on(tools: Tools, tmp_path: Path) -> None:
+    """While another thread moves its memory, or has it filled by mmap, no count can find it: then none is fresh."""
+    if not searches_page_tables():
+        pytest.skip("the kernel can't search page tables")
+    recording = tools.preload([tools.target("shared_processors"), tmp_path / "counts", "moves"], tmp_path / "logs")
+    tools.convert_clean(recording.logs[-1], tmp_path / "t.bin")
+    with read_trace(tmp_path / "t.bin") as trace:
+        samples = trace.samples
+    heap = samples["heap_rss_bytes"][samples["own_fresh"] & (samples["event"] >= 20_000)]
+    assert len(heap) > 2
+    assert heap.max() - heap.iloc[-1] < 1 << 20, heap.describe()
 
 
 def test_block_that_no_allocation_follows_is_in_the_peak(tools: Tools, tmp_path: Path) -> None:

@@ -64,6 +64,23 @@ static void moved(char *unused) {
     memset(at, 1, OWN_BYTES);
 }
 
+// It is there before the call returns.
+static void populated(char *unused) {
+    (void)unused;
+    usleep(2000);  // a sample is due
+    map(OWN_BYTES, PROT_READ | PROT_WRITE, MAP_POPULATE);
+}
+
+// The kernel refuses to unmap or move what is not there: the memory stays the program's.
+static void refused(char *unused) {
+    (void)unused;
+    char *at = map(OWN_BYTES, PROT_READ | PROT_WRITE, 0);
+    memset(at, 1, OWN_BYTES);
+    if (!munmap(at, (size_t)1 << 47) || !munmap(at + 1, OWN_BYTES) || !munmap(at + 4096, (size_t)-8192))
+        target_fail("unmapped it");
+    if (mremap(at, (size_t)1 << 46, 4096, 0) != MAP_FAILED) target_fail("moved it");
+}
+
 static pthread_barrier_t filled, over;
 
 static __attribute__((noinline)) void use_stack(void) {
@@ -221,6 +238,8 @@ int main(int argc, char **argv) {
                  {"scattered", scattered},
                  {"only_read", only_read},
                  {"moved", moved},
+                 {"refused", refused},
+                 {"populated", populated},
                  {"stacks", stacks},
                  {"main_stack", main_stack},
                  {"library", library},

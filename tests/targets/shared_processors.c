@@ -39,6 +39,27 @@ static void fill_maps(unsigned *seed) {
     }
 }
 
+// The first thread has memory of its own that the kernel is at work on all the time: filled before the call returns, and moved
+// to and fro. The others hardly do anything but call malloc, which leads to samples.
+static void move_or_call(unsigned *seed) {
+    enum { BYTES = 16 << 20, MORE_BYTES = 17 << 20, TIMES = 200, PROTECTION = PROT_READ | PROT_WRITE };
+    if (*seed == 1) {
+        char *at = mmap(NULL, BYTES, PROTECTION, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+        for (int i = 0; i < TIMES && at != MAP_FAILED; i++) {
+            at = mremap(at, BYTES, MORE_BYTES, MREMAP_MAYMOVE);
+            if (at != MAP_FAILED) at = mremap(at, MORE_BYTES, BYTES, MREMAP_MAYMOVE);
+        }
+        if (at == MAP_FAILED || munmap(at, BYTES)) target_fail("mmap or mremap");
+        return;
+    }
+    for (int i = 0; i < 20; i++) {
+        char *volatile block = malloc(2000);
+        *block = 1;
+        free(block);
+    }
+    usleep(100);
+}
+
 static void (*fill)(unsigned *seed);
 
 static void *work(void *argument) {
@@ -61,17 +82,27 @@ static int heap(char *argument) {
     return run_threads();
 }
 
-static int maps(char *argument) {
-    (void)argument;
+static int keep_and_run(void (*then)(unsigned *seed)) {
     for (int i = 0; i < KEPT; i++) {
         char *volatile kept = malloc(KEPT_BYTES);
         memset(kept, 1, KEPT_BYTES);
     }
-    fill = fill_maps;
+    fill = then;
     return run_threads();
 }
 
+static int maps(char *argument) {
+    (void)argument;
+    return keep_and_run(fill_maps);
+}
+
+static int moves(char *argument) {
+    (void)argument;
+    return keep_and_run(move_or_call);
+}
+
 int main(int argc, char **argv) {
-    static const struct target_mode modes[] = {{"heap", heap}, {"maps", maps}, {NULL, NULL}};
+    static const struct target_mode modes[] = {
+        {"heap", heap}, {"maps", maps}, {"moves", moves}, {NULL, NULL}};
     return run_target_mode(modes, argc, argv);
 }

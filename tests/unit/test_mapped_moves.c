@@ -42,23 +42,47 @@ static void note(uintptr_t start, size_t bytes, bool value) {
 }
 void own_map(uintptr_t start, size_t bytes) { note(start, bytes, true); }
 void own_unmap(uintptr_t start, size_t bytes) { note(start, bytes, false); }
-bool own_has(uintptr_t address) { return *page_at(address); }
 static volatile bool alone;
-static volatile size_t leaving_bytes;
+static volatile size_t leaving_bytes, filling_bytes;
+static volatile bool left[PAGES];
 bool apart_is_alone(void) { return alone; }
-void own_unmap_begins(uintptr_t start, size_t bytes, const void *who) {
+bool own_unmap_begins(uintptr_t start, size_t bytes, const void *who) {
     assert_ptr_equal(who, &self);
+    for (size_t at = 0; at < bytes; at += PAGE) {
+        bool had = *page_at(start + at);
+        left[(start + at - BASE) / PAGE] = had;
+        leaving_bytes += had ? PAGE : 0;
+    }
     note(start, bytes, false);
-    leaving_bytes = bytes;
+    return leaving_bytes != 0;
 }
-void own_unmap_ends(const void *who) {
+void own_unmap_ends(const void *who, bool stays) {
     assert_ptr_equal(who, &self);
+    assert_true(is_busy(self.gate));
+    for (unsigned i = 0; i < PAGES; i++) {
+        own[i] |= stays && left[i];
+        left[i] = false;
+    }
     leaving_bytes = 0;
+}
+void own_unmap_ends_alone(void) {
+    assert_true(alone);
+    for (unsigned i = 0; i < PAGES; i++) left[i] = false;
+    leaving_bytes = 0;
+}
+void own_fill_begins(size_t bytes, const void *who) {
+    assert_ptr_equal(who, &self);
+    filling_bytes = bytes;
+}
+void own_fill_ends(const void *who) {
+    assert_ptr_equal(who, &self);
+    filling_bytes = 0;
 }
 void memory_sample(struct thread_state *t, uint64_t stamp, bool final) { (void)t, (void)stamp, (void) final; }
 
 // The kernel's part: where the memory went, and how much was still noted by then.
 static void *volatile result;
+static volatile int status;
 static volatile size_t owned_meanwhile;
 static void *move(void *at, size_t old_bytes, size_t new_bytes, int flags, ...) {
     (void)at, (void)old_bytes, (void)new_bytes, (void)flags;
@@ -71,7 +95,14 @@ static int unmap(void *at, size_t bytes) {
     (void)at, (void)bytes;
     owned_meanwhile = owned();
     leaving_meanwhile_bytes = leaving_bytes;
-    return 0;
+    return status;
+}
+
+static volatile size_t filling_meanwhile_bytes;
+static void *fill(void *at, size_t bytes, int protection, int flags, int fd, off_t offset) {
+    (void)at, (void)bytes, (void)protection, (void)flags, (void)fd, (void)offset;
+    filling_meanwhile_bytes = filling_bytes;
+    return result;
 }
 
 static void *place(unsigned page) { return (void *)(uintptr_t)(BASE + page * PAGE); }
@@ -88,7 +119,10 @@ static int begin(void **state) {
     (void)state;
     real.mremap = move;
     real.munmap = unmap;
-    for (unsigned i = 0; i < PAGES; i++) own[i] = false;
+    real.mmap = fill;
+    status = 0;
+    alone = false;
+    for (unsigned i = 0; i < PAGES; i++) own[i] = left[i] = false;
     return 0;
 }
 
@@ -144,16 +178,68 @@ static void what_is_being_unmapped_is_known(void **state) {
     (void)state;
     unmap_four_pages(false);
     assert_int_equal(leaving_meanwhile_bytes, 4 * PAGE);
-    // Nobody else could ask.
     unmap_four_pages(true);
-    assert_int_equal(leaving_meanwhile_bytes, 0);
+}
+
+static void what_munmap_refuses_stays_own(void **state) {
+    (void)state;
+    for (int turn = 0; turn < 2; turn++) {
+        alone = turn;
+        own[0] = own[1] = own[3] = true;
+        status = -1;
+        watched = true;
+        assert_int_equal(munmap(place(0), 6 * PAGE), -1);
+        watched = false;
+        assert_int_equal(owned_meanwhile, 0);
+        assert_true(owned() == 3 && own[0] && own[1] && own[3]);
+        assert_int_equal(leaving_bytes, 0);
+    }
+}
+
+// mremap may be refused for a length that is far more than what was mapped.
+static void what_mremap_refuses_is_no_more_than_before(void **state) {
+    (void)state;
+    own[0] = own[1] = true;
+    result = MAP_FAILED;
+    watched = true;
+    void *moved = mremap(place(0), 40 * PAGE, 41 * PAGE, MREMAP_MAYMOVE);
+    watched = false;
+    assert_ptr_equal(moved, MAP_FAILED);
+    assert_int_equal(owned(), 2);
+}
+
+static void map_four_pages(int flags) {
+    result = place(0);
+    watched = true;
+    void *at = mmap(NULL, 4 * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    watched = false;
+    assert_ptr_equal(at, result);
+    assert_int_equal(owned(), 4);
+    assert_int_equal(filling_bytes, 0);
+}
+
+static void what_is_being_filled_is_told(void **state) {
+    (void)state;
+    map_four_pages(MAP_POPULATE);
+    assert_int_equal(filling_meanwhile_bytes, 4 * PAGE);
+    map_four_pages(MAP_LOCKED);
+    assert_int_equal(filling_meanwhile_bytes, 4 * PAGE);
+    map_four_pages(0);
+    assert_int_equal(filling_meanwhile_bytes, 0);
+    alone = true;  // nobody else could ask
+    map_four_pages(MAP_POPULATE);
+    assert_int_equal(filling_meanwhile_bytes, 0);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup(own_memory_is_forgotten_first, begin),
-                                       cmocka_unit_test_setup(a_move_that_fails_changes_nothing, begin),
-                                       cmocka_unit_test_setup(what_stays_mapped_stays_own, begin),
-                                       cmocka_unit_test_setup(what_comes_to_lie_on_own_memory_is_not, begin),
-                                       cmocka_unit_test_setup(what_is_being_unmapped_is_known, begin)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(own_memory_is_forgotten_first, begin),
+        cmocka_unit_test_setup(a_move_that_fails_changes_nothing, begin),
+        cmocka_unit_test_setup(what_stays_mapped_stays_own, begin),
+        cmocka_unit_test_setup(what_comes_to_lie_on_own_memory_is_not, begin),
+        cmocka_unit_test_setup(what_is_being_unmapped_is_known, begin),
+        cmocka_unit_test_setup(what_munmap_refuses_stays_own, begin),
+        cmocka_unit_test_setup(what_mremap_refuses_is_no_more_than_before, begin),
+        cmocka_unit_test_setup(what_is_being_filled_is_told, begin)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
