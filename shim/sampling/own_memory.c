@@ -299,12 +299,13 @@ static bool measure_all(uint64_t stamp, uint64_t anonymous_bytes) {
     if (fresh) {
         uint64_t elsewhere = measured.static_bytes + measured.bytes - measured.moving_bytes;
         uint64_t change = difference(elsewhere, measured.last_elsewhere_bytes);
+        bool first = !measured.any;  // better than none
         measured.elsewhere_is_still =
-            measured.any && measured.pages.searches && change <= anonymous_bytes / STILL_SHARE;
+            !first && measured.pages.searches && change <= anonymous_bytes / STILL_SHARE;
         measured.last_elsewhere_bytes = elsewhere;
         measured.any = true;
         fresh = nothing_moves();
-        if (fresh) measured.last_bytes = elsewhere + measured.moving_bytes;
+        if (fresh || first) measured.last_bytes = elsewhere + measured.moving_bytes;
     }
     measured.last_anonymous_bytes = anonymous_bytes;
     measured.last_stamp = stamp;
