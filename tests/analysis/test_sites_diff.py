@@ -86,6 +86,12 @@ def test_chance_is_no_difference(tmp_path: Path, seed: int) -> None:
     assert done.stdout == "no difference: 5 call sites compared\n" and done.returncode == 0, done.stdout
 
 
+def test_another_program_is_said_to_be_one(tmp_path: Path) -> None:
+    ours, others = _trace(tmp_path / "ours.bin", USES, 1), _trace(tmp_path / "others.bin", [replace(use, function=f"x_{use.function}") for use in USES], 2)
+    assert "warning: no call site is in both ours.bin and others.bin: expected two recordings of one program" in run_here("diff", "ours.bin", "others.bin", cwd=tmp_path).stderr
+    assert run_here("diff", ours, ours, cwd=tmp_path).stderr == "" and others.exists()
+
+
 def test_without_names_offsets_of_equal_builds_align(tmp_path: Path) -> None:
     paths = [_trace(tmp_path / f"{number}.bin", uses, number, named=False) for number, uses in enumerate((USES, _with(size=80)))]
     found = json.loads(run_here("diff", *paths, "--json", cwd=tmp_path).stdout)["differences"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from math import nan
 from typing import Any
 
@@ -13,7 +14,7 @@ from ..trace.reader import read_trace
 from .frames import place_text
 from .judge import Change, changes
 from .options import ROWS
-from .recordings import aligned, recording
+from .recordings import Recording, aligned, recording
 from .verb import say_cut_short
 
 
@@ -37,11 +38,20 @@ def _object(change: Change) -> dict[str, Any]:
     return {"frames": [frame.object() for frame in change.place], "changes": change.words, "weight": change.weight, "old": old, "new": new}
 
 
+def _say_unlike(old: Recording, new: Recording) -> None:
+    """What the C library does for itself is in all programs."""
+    if any(not place[-1].in_runtime for key, place in old.frames.items() if key in new.frames) or not (old.frames and new.frames):
+        return
+    print(f"heaptape diff: warning: no call site is in both {printable(old.path)} and {printable(new.path)}: expected two recordings of one program, "
+          "of one build where it has no names", file=sys.stderr)
+
+
 def run_diff(options: argparse.Namespace) -> int:
     """heaptape diff"""
     with read_trace(options.old) as old_trace, read_trace(options.new) as new_trace:
         old, new = aligned(recording(old_trace), recording(new_trace))
         status = max(say_cut_short("diff", trace) for trace in (old_trace, new_trace))
+    _say_unlike(old, new)
     found, compared = changes(old, new), len({**old.frames, **new.frames})
     if options.json:
         print(json.dumps({"old": old.path, "new": new.path, "compared": compared, "differences": [_object(change) for change in found[: options.rows or len(found)]]}, indent=1))
