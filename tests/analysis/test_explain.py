@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from heaptape.command_line import main
 from heaptape.explain import answering, verb
 from heaptape.explain.accounts import Accounts, account, use_of
 from heaptape.explain.answer import Answer, text_of
-from heaptape.explain.cures import Candidate, ProgramCures, _of_two_heaps, _rounds, candidates
+from heaptape.explain.cures import Candidate, Cure, ProgramCures, _of_two_heaps, _rounds, candidates
 from heaptape.explain.heap_map import FREE, LIVE, NOT_RESIDENT, SHADES, TABLES, map_of
 from heaptape.explain.holders import Holder, find_holders, size_class
 from heaptape.explain.shared_lines import SharedLines
@@ -142,6 +143,18 @@ def test_a_cure_that_fails_leaves_the_answer(replay: None, capsys: pytest.Captur
     assert main(["explain", "--alloc", "glibc", "--at", "end", str(ROOT / "traces" / "redis.bin")]) == 0
     said = capsys.readouterr()
     assert said.out.startswith("Under glibc ") and "could be tried: no memory" in said.err
+
+
+def test_a_moments_verdict_does_not_depend_on_the_one_that_is_asked_for(replay: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cures are measured at the peak, whatever moment is explained."""
+    monkeypatch.setattr(verb, "ProgramCures", lambda *_words: SimpleNamespace(without=lambda *_more: [], purges=lambda *_more: []))
+    monkeypatch.setattr(verb, "try_cures", lambda *_words: [Cure("no thread caches", "glibc:x=1", 1e9, 1e9, 1e9, None, [])])
+
+    def verdicts(at: str) -> dict[str, str]:
+        assert main(["explain", "--json", "--alloc", "glibc", "--at", at, str(ROOT / "traces" / "redis.bin")]) == 0
+        return {moment["at"]: moment["verdict"] for moment in json.loads(capsys.readouterr().out)["moments"]}
+
+    assert verdicts("peak")["peak"] == verdicts("10ms")["peak"] == "caches"
 
 
 @pytest.mark.parametrize(("words", "status", "said"), [

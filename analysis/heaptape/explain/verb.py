@@ -25,6 +25,7 @@ from ..base.programs import (
 from ..base.progress import ProgressLine
 from ..base.units import listing, nanoseconds
 from ..trace.reader import read_trace
+from .accounts import Sums
 from .answer import Answer, object_of, text_of, text_of_several
 from .answering import answer_of
 from .cures import CACHES, Candidate, Cure, ProgramCures, try_cures
@@ -84,12 +85,12 @@ def _extended(replay: str, options: argparse.Namespace, scratch: Path, progress:
     return extended
 
 
-def _verdict(answer: Answer, cures: list[Cure] | None) -> str:
-    """What caches and arenas hold is known by an experiment alone. cures: at the moment at which RSS is above the live bytes."""
-    above = answer.accounts.rss_bytes - answer.accounts.bytes["live"]
-    best = max((cure.ci_low for cure in cures or [] if cure.name in CACHES), default=0)
-    named = answer.verdict in ("fragmentation", "retention", "tables")
-    return "caches" if named and above > 0 and best >= _CURED_SHARE * above else answer.verdict
+def _verdict(accounts: Sums, verdict: str, cures: list[Cure]) -> str:
+    """What caches and arenas hold is known by an experiment alone. cures: at the moment of the accounts."""
+    above = accounts.rss_bytes - accounts.bytes["live"]
+    best = max((cure.ci_low for cure in cures if cure.name in CACHES), default=0)
+    named = verdict in ("fragmentation", "retention", "tables")
+    return "caches" if named and above > 0 and best >= _CURED_SHARE * above else verdict
 
 
 def _cures(replay: str, trace: str, options: argparse.Namespace, allocator: Candidate, answer: Answer, scratch: Path, progress: ProgressLine) -> Answer:
@@ -110,8 +111,10 @@ def _cures(replay: str, trace: str, options: argparse.Namespace, allocator: Cand
         except HeaptapeError as error:  # what is known without them stays known
             progress.end()
             print(f"heaptape explain: not all changes of the program could be tried: {printable(str(error))}", file=sys.stderr)
-    verdict = _verdict(answer, cures if options.at in ("peak", "end") else None)
-    moments = [replace(moment, verdict=verdict) if moment.time_ns == answer.snapshot.time_ns else moment for moment in answer.moments]
+    # What they save is known of the peak, or of the end: whatever moment is explained, its row has the same verdict.
+    tried = {moment.time_ns for moment in answer.moments if moment.why == ("end" if options.at == "end" else "peak")}
+    moments = [replace(moment, verdict=_verdict(moment.accounts, moment.verdict, cures)) if moment.time_ns in tried else moment for moment in answer.moments]
+    verdict = _verdict(accounts, answer.verdict, cures) if options.at in ("peak", "end") else answer.verdict
     return replace(answer, verdict=verdict, moments=moments, cures=sorted(cures, key=lambda cure: -cure.saves_bytes))
 
 
