@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from heaptape import read_trace
@@ -99,15 +100,20 @@ def test_threads_that_lose_the_processor(tools: Tools, tmp_path: Path) -> None:
     assert info["recorded_own_peak_bytes"] < 2 << 20
 
 
-def test_own_memory_of_threads_that_lose_the_processor(tools: Tools, tmp_path: Path) -> None:
-    """It is counted at the moment at which RssAnon is read, with what the kernel is about to unmap, or it is not fresh."""
+def fresh_heap(tools: Tools, folder: Path, kind: str) -> pd.Series:
+    """The heap's bytes in those samples that know own memory, once the threads are at work."""
     if not searches_page_tables():
         pytest.skip("the kernel can't search page tables")
-    recording = tools.preload([tools.target("shared_processors"), tmp_path / "counts", "maps"], tmp_path / "logs")
-    tools.convert_clean(recording.logs[-1], tmp_path / "t.bin")
-    with read_trace(tmp_path / "t.bin") as trace:
+    recording = tools.preload([tools.target("shared_processors"), folder / "counts", kind], folder / "logs")
+    tools.convert_clean(recording.logs[-1], folder / "t.bin")
+    with read_trace(folder / "t.bin") as trace:
         samples = trace.samples
-    heap = samples["heap_rss_bytes"][samples["own_fresh"] & (samples["event"] >= 20_000)]
+    return samples["heap_rss_bytes"][samples["own_fresh"] & (samples["event"] >= 20_000)]
+
+
+def test_own_memory_of_threads_that_lose_the_processor(tools: Tools, tmp_path: Path) -> None:
+    """It is counted at the moment at which RssAnon is read, with what the kernel is about to unmap, or it is not fresh."""
+    heap = fresh_heap(tools, tmp_path, "maps")
     assert len(heap) > 20
     off = (heap - heap.iloc[-1]).abs()  # at the end there is nothing else
     assert (off < 1 << 20).mean() > 0.75, off.describe()
@@ -115,13 +121,7 @@ def test_own_memory_of_threads_that_lose_the_processor(tools: Tools, tmp_path: P
 
 def test_own_memory_that_the_kernel_is_at_work_on(tools: Tools, tmp_path: Path) -> None:
     """While another thread moves its memory, or has it filled by mmap, no count can find it: then none is fresh."""
-    if not searches_page_tables():
-        pytest.skip("the kernel can't search page tables")
-    recording = tools.preload([tools.target("shared_processors"), tmp_path / "counts", "moves"], tmp_path / "logs")
-    tools.convert_clean(recording.logs[-1], tmp_path / "t.bin")
-    with read_trace(tmp_path / "t.bin") as trace:
-        samples = trace.samples
-    heap = samples["heap_rss_bytes"][samples["own_fresh"] & (samples["event"] >= 20_000)]
+    heap = fresh_heap(tools, tmp_path, "moves")
     assert len(heap) > 2
     assert heap.max() - heap.iloc[-1] < 1 << 20, heap.describe()
 
