@@ -46,13 +46,14 @@ def test_it_takes_rounds(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_shuffled_list(heaptape_binary: Path) -> None:
-    """Under mimalloc the nodes share pages: calls alone do not know that."""
+    """Under mimalloc the nodes share pages: calls alone do not know that. The program waits, so that it seems long enough to be
+    sampled, and is not: then all is recorded."""
     for part in ("valgrind/heaptape-amd64-linux", "replay-mimalloc"):
         if not (heaptape_binary.parent / part).exists():
             pytest.skip(f"{part} is not built")
     environment = {**os.environ, "HEAPTAPE_PYTHON": sys.executable, "PYTHONPATH": str(ROOT / "analysis")}
     done = subprocess.run([heaptape_binary, "validate", "--accesses", "--json", "--rounds", "2", "--replay-rounds", "1", "--alloc", "glibc,mimalloc",
-                           "--", heaptape_binary.parent / "tests" / "targets" / "placement", "list", "25"],
+                           "--", "sh", "-c", 'sleep 0.6; exec "$0" list', heaptape_binary.parent / "tests" / "targets" / "placement"],
                           capture_output=True, text=True, env=environment, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import HeaptapeError
+from ..base.errors import EXIT_BAD_INPUT, BadTrace, HeaptapeError
 from ..base.files import sha256_of
 from ..base.programs import ToolFailed, run_tool
 from ..base.recorded_trace import RecordedTrace, convert_log
@@ -23,7 +23,8 @@ from .recording import LOGS_MAX, Recording, last_line
 _SLOWDOWN = 100.0
 _LIMIT_S = 60.0
 _WHOLE_S = 0.5
-"""Of programs that run no longer all accesses are recorded, of others a sample."""
+"""Of programs that run no longer all accesses are recorded, of others a sample; and all where a sample has too few bursts, as
+of a program that waits, or on a slow machine."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,17 @@ class AccessRuns:
 
     def run(self) -> Placement:
         """Raises HeaptapeError where accesses can't be recorded or replayed."""
+        if self.recording.conduct.wall_s > _WHOLE_S:
+            try:
+                return self._run_once(sampled=True)
+            except BadTrace:
+                pass
+        return self._run_once(sampled=False)
+
+    def _run_once(self, sampled: bool) -> Placement:
         logs = Path(tempfile.mkdtemp(prefix="accesses-", dir=self.folder))
-        sampled = self.recording.conduct.wall_s > _WHOLE_S
         try:
-            self.step("recording the program's accesses")
+            self.step(f"recording {'the' if sampled else 'all of the'} program's accesses")
             same_output = self._record(logs, sampled)
             accesses, found = self._choose(logs)
             self.step("simulating the replays with the program's accesses")
@@ -104,7 +112,8 @@ class AccessRuns:
             printed = run_tool(command)
         except ToolFailed as error:
             if not error.printed:
-                raise HeaptapeError(f"in the replay with accesses: {error}") from error
+                kind = BadTrace if error.exit_status == EXIT_BAD_INPUT else HeaptapeError
+                raise kind(f"in the replay with accesses: {error}") from error
             printed = error.printed
         counts: dict[str, Any] = json.loads(printed).get("counts", {})
         times = {name: found["program_time"] for name, found in counts.items() if found.get("program_time")}
