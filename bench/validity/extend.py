@@ -4,9 +4,9 @@
     bench/validity/extend.py [--build B] [--only NAME,...] [--seconds 3600] [--alloc LIST] [--begin S,...] [--every]
                              [--keep FOLDER] [--only-record] [--trace NAME=FILE]...
 
-Records each server of extend.toml for so long (or takes the trace of it), and extends the first stretch of 170 s that is accepted
-to the trace's length; of the recording only what was there when the stretch ended is known. --begin: where stretches are tried
-(s); --every: all that are accepted. Both are replayed. Of RSS the mean of the last tenth of the time is compared, of slopes that
+Records each server of extend.toml for so long (or takes the trace of it), and extends a stretch of 170 s to the trace's length: of
+those that are accepted, the one with the narrowest range of live bytes at the end. Of the recording only what was there when a
+stretch ended is known. --begin: where stretches are tried (s); --every: extends all that are accepted. Both are replayed. Of RSS the mean of the last tenth of the time is compared, of slopes that
 of the second half, each with an interval. --keep leaves the traces there; --only-record compares nothing.
 """
 
@@ -67,9 +67,9 @@ def _await_ready(prepared: Prepared) -> None:
     raise Failed(f"it was not ready after {READY_S} s")
 
 
-def record(name: str, program: dict[str, Any], scratch: Path, options: argparse.Namespace) -> Path:
+def record(name: str, program: dict[str, Any], options: argparse.Namespace) -> Path:
     """The trace of the process that made most calls."""
-    prepared = prepare(name, program, scratch, options.build)
+    prepared = prepare(name, program, options.scratch, options.build)
     prepared.who["env"]["SECONDS"] = str(options.seconds)
     command = [options.build / "heaptape", "record", "-q", "-o", prepared.folder / "logs", "--", "bash", "-c", program["start"]]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **prepared.who)
@@ -90,7 +90,7 @@ def record(name: str, program: dict[str, Any], scratch: Path, options: argparse.
     logs = sorted((prepared.folder / "logs").glob("*.mraw"), key=lambda path: path.stat().st_blocks)
     if not logs:
         raise Failed("nothing was recorded")
-    trace = (options.keep or scratch) / f"{name}.bin"
+    trace = (options.keep or options.scratch) / f"{name}.bin"
     _heaptape(options, "convert", "-q", logs[-1], "-o", trace)
     return trace
 
@@ -103,8 +103,8 @@ def _heaptape(options: argparse.Namespace, *words: Any) -> str:
     return done.stdout
 
 
-def replayed(trace: Path, folder: Path, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    results = folder / f"{trace.stem}.jsonl"
+def replayed(trace: Path, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    results = options.scratch / f"{trace.stem}.jsonl"
     _heaptape(options, "replay", "-q", "--pass", "memory", "--rounds", options.rounds, "--alloc", options.alloc, "-o", results, trace)
     lines = [json.loads(line) for line in results.read_text().splitlines()]
     return {line["allocator"]["name"]: line for line in lines if not line["control"] and line["allocator"]["name"] != "null"}
@@ -143,46 +143,76 @@ class Pair:
         return "right" if self.predicted.step * self.real.step > 0 else "wrong"
 
 
-def extended(trace: Path, begin_s: int, to_s: float, folder: Path, options: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
-    """What is known when the stretch ends, continued. Raises Failed where it is refused, or where the growth is open: extend
-    refuses that only if it has chosen the stretch itself."""
-    cut, long = folder / f"{trace.stem}-{begin_s}-cut.bin", folder / f"{trace.stem}-{begin_s}-long.bin"
+@dataclass(frozen=True)
+class Stretch:
+    """An accepted one, with what `extend` says of it."""
+
+    begin_s: int
+    said: dict[str, Any]
+
+    @property
+    def open_share(self) -> float:
+        """The range of live bytes at the end over their mean there."""
+        low, high = (float(self.said[f"live_to_{which}_bytes"]) for which in ("low", "high"))
+        return (high - low) / ((high + low) / 2)
+
+
+def extend(trace: Path, begin_s: int, to_s: float, options: argparse.Namespace, *more: Any) -> dict[str, Any]:
+    """By what is known when the stretch ends. Raises Failed where it is refused."""
+    cut = options.scratch / f"{trace.stem}-{begin_s}-cut.bin"
     _heaptape(options, "slice", "-q", trace, "--to-time", f"{begin_s + STRETCH_S + 1}s", "-o", cut)
     try:
-        said = json.loads(_heaptape(options, "extend", cut, "--json", "--from", f"{begin_s}s", "--until", f"{begin_s + STRETCH_S}s", "--to", f"{to_s}s",
-                                    "-o", long))
+        found: dict[str, Any] = json.loads(_heaptape(options, "extend", cut, "--json", "--from", f"{begin_s}s", "--until", f"{begin_s + STRETCH_S}s",
+                                                     "--to", f"{to_s}s", *more))
+        return found
     except Failed as problem:
         raise Failed(str(problem).partition("how it goes on: ")[2] or str(problem)) from problem
     finally:
         cut.unlink(missing_ok=True)
-    if said["grows"] and said["live_to_high_bytes"] - said["live_to_low_bytes"] > 0.5 * said["live_mean_bytes"] * (1 + said["live_to_bytes"] / said["live_mean_bytes"]) / 2:
+
+
+def accepted(trace: Path, begin_s: int, to_s: float, options: argparse.Namespace) -> Stretch:
+    """Raises Failed where it is refused, or where the growth is open: extend refuses that only if it has chosen the stretch
+    itself."""
+    stretch = Stretch(begin_s, said := extend(trace, begin_s, to_s, options))
+    if said["grows"] and said["live_to_high_bytes"] - said["live_to_low_bytes"] > 0.25 * (said["live_mean_bytes"] + said["live_to_bytes"]):
         raise Failed(f"{begin_s} to {begin_s + STRETCH_S} s, live bytes grow by {said['live_slope_bytes_per_hour'] / 1e6:.1f} MB/hour, and then are between "
                      f"{said['live_to_low_bytes'] / 1e6:.1f} and {said['live_to_high_bytes'] / 1e6:.1f} MB")
-    return long, said
+    return stretch
 
 
-def compare(name: str, trace: Path, folder: Path, options: argparse.Namespace) -> list[Pair]:
-    """Prints a line for each allocator, of the first stretch that is accepted or of each, and returns these."""
-    info = json.loads(_heaptape(options, "info", "--json", trace))
-    to_s = min(float(options.seconds), info["duration_ns"] / 1e9 * 0.99)
-    real: dict[str, Figures] = {}
-    pairs = []
+def stretches_of(name: str, trace: Path, to_s: float, options: argparse.Namespace) -> list[Stretch]:
+    """Those that are to be compared."""
+    found = []
     for begin_s in options.begin:
         try:
-            long, said = extended(trace, begin_s, to_s, folder, options)
+            found.append(stretch := accepted(trace, begin_s, to_s, options))
+            print(f"{name}: {begin_s} to {begin_s + STRETCH_S} s: live bytes then between {stretch.said['live_to_low_bytes'] / 1e6:.1f} and "
+                  f"{stretch.said['live_to_high_bytes'] / 1e6:.1f} MB", flush=True)
         except Failed as problem:
             print(f"{name}: refused: {problem}", flush=True)
-            continue
-        if not real:
-            full = folder / f"{name}-full.bin"
-            _heaptape(options, "slice", "-q", trace, "--to-time", f"{to_s}s", "-o", full)
-            real = {allocator: figures_of(line) for allocator, line in replayed(full, folder, options).items()}
-            full.unlink()
+    return found if options.every else sorted(found, key=lambda stretch: stretch.open_share)[:1]
+
+
+def compare(name: str, trace: Path, options: argparse.Namespace) -> list[Pair]:
+    """Prints a line for each allocator, and returns these."""
+    info = json.loads(_heaptape(options, "info", "--json", trace))
+    to_s = min(float(options.seconds), info["duration_ns"] / 1e9 * 0.99)
+    stretches = stretches_of(name, trace, to_s, options)
+    if not stretches:
+        return []
+    full = options.scratch / f"{name}-full.bin"
+    _heaptape(options, "slice", "-q", trace, "--to-time", f"{to_s}s", "-o", full)
+    real = {allocator: figures_of(line) for allocator, line in replayed(full, options).items()}
+    full.unlink()
+    pairs = []
+    for stretch in stretches:
+        said, long = stretch.said, options.scratch / f"{name}-{stretch.begin_s}-long.bin"
         print(f"{name}: {said['from_ns'] / 1e9:.0f} to {said['until_ns'] / 1e9:.0f} s, {said['loops']} times, to {to_s:.0f} s; "
               f"{said['freed_objects']:,} freed, {said['made_objects']:,} made, "
-              f"{said['unmatched_freed'] + said['unmatched_made']:,} without a partner; live bytes then between "
-              f"{said['live_to_low_bytes'] / 1e6:.1f} and {said['live_to_high_bytes'] / 1e6:.1f} MB", flush=True)
-        for allocator, line in replayed(long, folder, options).items():
+              f"{said['unmatched_freed'] + said['unmatched_made']:,} without a partner", flush=True)
+        extend(trace, stretch.begin_s, to_s, options, "-o", long)
+        for allocator, line in replayed(long, options).items():
             if allocator not in real:
                 continue
             figures, then = figures_of(line), real[allocator]
@@ -191,8 +221,6 @@ def compare(name: str, trace: Path, folder: Path, options: argparse.Namespace) -
                   f"{pair.predicted.text(1e6)} MB/hour, of the recording {pair.real.text(1e6)}: {pair.sign}", flush=True)
             pairs.append(pair)
         long.unlink()
-        if not options.every:
-            break
     return pairs
 
 
@@ -220,11 +248,12 @@ def main() -> int:
     names = list(traces) or chosen(parser, options.only, programs)
     pairs: list[Pair] = []
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/var/tmp")) as scratch:
+        options.scratch = Path(scratch)
         for name in names:
             try:
-                trace = Path(traces[name]) if name in traces else record(name, programs[name], Path(scratch), options)
+                trace = Path(traces[name]) if name in traces else record(name, programs[name], options)
                 if not options.only_record:
-                    pairs += compare(name, trace, Path(scratch), options)
+                    pairs += compare(name, trace, options)
             except (Failed, PassedOver) as problem:
                 print(f"{name}: {problem}")
     if pairs:
