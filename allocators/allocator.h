@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HT_FIGURE_UNKNOWN UINT64_MAX  // was not, or can't be, measured
+#define HT_FIGURE_UNKNOWN UINT64_MAX  // was not, or cannot be, measured
 
 // The object whose malloc a measured child calls.
 struct ht_server {
@@ -43,7 +43,7 @@ struct ht_knob {
 
 // The state of a knob, as the allocator itself reports it.
 enum ht_knob_state {
-    HT_KNOB_UNREPORTED,  // it can't say
+    HT_KNOB_UNREPORTED,  // it cannot say
     HT_KNOB_REPORTED,    // this value is in force
     HT_KNOB_MISSING,     // this version does not know the knob
 };

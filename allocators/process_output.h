@@ -7,7 +7,7 @@
 
 // Runs a program to its end. Fills text with what it wrote to standard output and standard error, as far as
 // there is room, and ends it with 0. variable (NAME=value, which the environment does not have; NULL: none)
-// is added. The text is empty if the program can't be run.
+// is added. The text is empty if the program cannot be run.
 void ht_process_output(const char *const *arguments, const char *variable, char *text, size_t room);
 
 // The words that started this process, a loader that was asked to among them, without the last so many; NULL if

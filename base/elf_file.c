@@ -116,7 +116,7 @@ const char *elf_file_interpreter(const struct elf_file *elf, char *text, size_t 
         const Elf64_Phdr *segment = &elf->segment[i];
         if (segment->p_type != PT_INTERP) continue;
         char *piece = segment->p_filesz < room ? read_piece(elf, segment->p_offset, segment->p_filesz) : NULL;
-        *text = 0;  // one that can't be read is still there
+        *text = 0;  // one that cannot be read is still there
         if (piece) memcpy(text, piece, segment->p_filesz + 1);
         free(piece);
         return text;

@@ -209,7 +209,7 @@ static const char *misplaced(const struct convert_request *request, bool raw) {
     return NULL;
 }
 
-// A device or pipe can't be resumed, and must not be replaced by a file.
+// A device or pipe cannot be resumed, and must not be replaced by a file.
 static bool is_special(const char *path) {
     struct stat status;
     return !stat(path, &status) && !S_ISREG(status.st_mode);

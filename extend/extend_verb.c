@@ -115,7 +115,7 @@ static void say_stretch(const json_t *said, const struct options *options) {
     if (alone) ht_print(out, "; without a partner: %s of them", ht_grouped(without, alone));
     fputc('\n', out);
     char low[32], high[32];
-    ht_print(out, "live at the end: %s; from what was recorded, between %s and %s can't be excluded\n",
+    ht_print(out, "live at the end: %s; from what was recorded, between %s and %s cannot be excluded\n",
              ht_bytes(live, figure(said, "live_to_bytes")), ht_bytes(low, figure(said, "live_to_low_bytes")),
              ht_bytes(high, figure(said, "live_to_high_bytes")));
     char left_out[EXTENDED_LEFT_OUT_BYTES];

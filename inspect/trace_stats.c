@@ -551,6 +551,8 @@ struct trace_stats *trace_stats_count(struct ht_trace_reader *reader, const char
         ht_error_memory(error, path, "cannot count");
     }
     if (!status) {
+        // Times of events are coarser than the totals'.
+        if (stats->duration_ns < duration_ns) stats->duration_ns = duration_ns;
         finish(stats);
         return stats;
     }

@@ -189,7 +189,7 @@ static const char *why_not(int number) {
     case ENOENT: return "it does not exist, or it runs without the recorder";
     case ESTALE: return "its log was removed, so it cannot be controlled";
     case EXDEV:
-        return "its log is in a file system that can't be reached from here; run heaptape ctl where it runs";
+        return "its log is in a file system that cannot be reached from here; run heaptape ctl where it runs";
     default: return strerror(number);
     }
 }

@@ -38,7 +38,7 @@ static bool is_named(const char *path, size_t length, const char *name) {
     return strlen(name) == kept && !memcmp(path + start, name, kept);
 }
 
-// A file that can't be read may be one.
+// A file that cannot be read may be one.
 static bool is_script(const char *path, size_t length) {
     char copy[PATH_MAX], head[2] = "#!";
     snprintf(copy, sizeof copy, "%.*s", (int)length, path);

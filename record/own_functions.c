@@ -17,7 +17,7 @@ enum { NAMES_MAX = 512, FILES_MAX = 256 };
 struct name {
     char *text;
     bool plain;    // a standard one
-    bool wanted;   // somebody can't do without
+    bool wanted;   // somebody cannot do without
     bool asked;    // somebody would take it if it is there
     bool defined;  // and it is
 };

@@ -411,7 +411,7 @@ static bool find_interpreter(int fd, char path[PATH_MAX]) {
 }
 
 // The sentence begins with the script's name. What the script starts is recorded even where its interpreter
-// itself can't be.
+// itself cannot be.
 static void judge_script(struct reach *reach, const char *interpreter) {
     char why[sizeof reach->why];
     snprintf(why, sizeof why, "%s", reach->why);

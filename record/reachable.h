@@ -22,7 +22,7 @@ struct reach {
     char why[PATH_MAX + 256];   // what follows the program's name in a sentence; empty where all is reached
 };
 
-// Judges the command as execvp would run it, with that library preloaded. A program that can't be found or
+// Judges the command as execvp would run it, with that library preloaded. A program that cannot be found or
 // read is REACH_FULL: running it will show.
 void reach_of(struct reach *reach, const char *command, const char *library);
 

@@ -30,7 +30,7 @@
 enum { LOG_BYTES_MIN = 64 << 10 };
 
 // What a program may return as well says nothing of us, so that our own failures have the shell's numbers: this,
-// and 126 and 127 where the program can't be run or found (recorded_run.c). Wrong usage is 2, as of every verb.
+// and 126 and 127 where the program cannot be run or found (recorded_run.c). Wrong usage is 2, as of every verb.
 enum { EXIT_RECORD_FAILED = 125, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
 
 struct options {
@@ -286,7 +286,7 @@ static int find_directory(const struct options *options, char directory[PATH_MAX
     struct statfs status;
     struct stat folder;
     const char *wanted = options->directory ? options->directory : getenv("MALLOC_WRAP_OUT"), *unfit;
-    // In the environment an empty name is as none; one that was asked for can't be made.
+    // In the environment an empty name is as none; one that was asked for cannot be made.
     if (!wanted || (!*wanted && !options->directory))
         wanted = !options->any_folder && !statfs(LOG_FOLDER_FIRST, &status) && file_system_unfit(&status)
                      ? LOG_FOLDER_SECOND

@@ -155,7 +155,7 @@ int ht_allocator_list(struct ht_experiment *x, struct ht_replay_options *options
     ht_child_channel_close(&x->channel);
     if (list.json) json_print(list.json);
     if (fflush(stdout) || ferror(stdout)) {
-        fprintf(stderr, "heaptape replay: the list can't be written\n");
+        fprintf(stderr, "heaptape replay: the list cannot be written\n");
         list.status = HT_EXIT_FAILED;
     }
     return list.status;

@@ -14,7 +14,7 @@ struct ht_listed {
     const struct ht_allocator *entry;  // the catalogue's, which may be another build of the kind
     const struct ht_allocator *kind;   // NULL: not known, of a library given by its path
     const struct ht_choice *choice;    // NULL: not built
-    char problem[512];                 // why it can't be asked who it is; empty: it was asked
+    char problem[512];                 // why it cannot be asked who it is; empty: it was asked
 };
 
 enum { HT_SETTING_BYTES = 256 };

@@ -48,7 +48,7 @@ static int complain(const struct ht_error *error) {
     return error->status ? error->status : HT_EXIT_FAILED;
 }
 
-// Removes those that can't prove which library their calls reach: there must be no figures of them.
+// Removes those that cannot prove which library their calls reach: there must be no figures of them.
 static size_t describe_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_choice *null_choice) {
     char problem[512];
     size_t kept = 0, refused = 0;
@@ -87,7 +87,7 @@ static int check_baseline(const struct ht_plan *plan) {
 
 static int check_written(const struct ht_plan *plan) {
     if (!plan->write_baseline || !output_file_check(plan->write_baseline)) return HT_EXIT_DONE;
-    ht_print(stderr, "heaptape replay: %s: can't be created: %s\n", plan->write_baseline, strerror(errno));
+    ht_print(stderr, "heaptape replay: %s: cannot be created: %s\n", plan->write_baseline, strerror(errno));
     return HT_EXIT_FAILED;
 }
 
@@ -240,6 +240,7 @@ static int check_moments(const struct ht_plan *plan, const struct loaded_trace *
     return 0;
 }
 
+// And the baseline. Returns 0, or -1 where one of them failed, which has been said.
 static int print_comparison(struct ht_experiment *x, const struct loaded_trace *trace, int early,
                             const struct ht_activity *before, int *judged) {
     static struct ht_comparison comparison;
@@ -268,6 +269,7 @@ static int print_comparison(struct ht_experiment *x, const struct loaded_trace *
     else ht_comparison_print(stdout, &comparison);
     if (x->counts && !x->plan->json) ht_profile_print(stdout, x->counts);
     if (fflush(stdout)) failed = -1;
+    if (failed) ht_print(stderr, "heaptape replay: the comparison cannot be written\n");
     size_t printed = ht_heap_share_is_small(x->share);  // that warning came before the first round
     if (!x->plan->quiet) ht_warnings_print(stderr, &x->warnings, printed);
     *judged = ht_fail_if_say(stderr, &comparison);
@@ -310,10 +312,9 @@ static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int
                   const struct ht_activity *before) {
     if (ht_child_interrupted()) say_stopped(x);
     int judged = HT_EXIT_DONE;
-    int unprinted = print_comparison(x, trace, early, before, &judged);
-    if (unprinted) ht_print(stderr, "heaptape replay: the comparison can't be written\n");
+    int incomplete = print_comparison(x, trace, early, before, &judged);
     bool gate = ht_counted_condition(&x->plan->conditions) || x->plan->write_baseline;
-    bool failed = early || refused || unprinted || x->failed_runs || x->results_failed;
+    bool failed = early || refused || incomplete || x->failed_runs || x->results_failed;
     failed = failed || (gate && x->failed_counts);
     // What failed may have hidden anything: it comes before what the rest shows.
     int status = failed ? HT_EXIT_FAILED : judged;

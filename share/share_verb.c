@@ -67,7 +67,7 @@ const struct ht_page ht_page_share = {
     .statuses = (const struct ht_fact[]){HT_USUAL_STATUSES, {0}},
     .see_also = "info slice convert"};
 
-// Times can't be finer than the units in which the trace has them, and nominal ones are no times.
+// Times cannot be finer than the units in which the trace has them, and nominal ones are no times.
 static int check_times(struct ht_trace_reader *reader, const json_t *context, uint64_t wanted_ns,
                        struct ht_error *error) {
     const char *time = json_string_value(json_object_get(context, "time"));

@@ -63,7 +63,7 @@ static const struct argp parser = {
         "misses of the caches and TLBs, page faults; each within calls of the allocator, in the dynamic loader, and in the rest. "
         "LD_PRELOAD chooses the allocator."
         "\vThe caches are those of this processor. The exit status is the program's; 125: it could not be counted, 126: it "
-        "can't be run, 127: it is not found."};
+        "cannot be run, 127: it is not found."};
 
 const struct ht_page ht_page_count = {
     .name = "count",
@@ -187,7 +187,7 @@ int ht_verb_count(int argc, char **argv) {
         if (!options.quiet) print_process(process, &model);
     }
     bool none = !json_array_size(processes);
-    // Valgrind has said so itself where it can't run the program.
+    // Valgrind has said so itself where it cannot run the program.
     bool ran =
         !WIFEXITED(status) || WEXITSTATUS(status) < EXIT_CANNOT_RUN || WEXITSTATUS(status) > EXIT_NOT_FOUND;
     if (none && ran) ht_print(stderr, "heaptape count: no process left counts\n");

@@ -6,7 +6,7 @@
 
 #include "text_table.h"
 
-// A new folder for them, below $TMPDIR or /tmp, and what to give the tool as its file. NULL: it can't be made.
+// A new folder for them, below $TMPDIR or /tmp, and what to give the tool as its file. NULL: it cannot be made.
 char *ht_counts_folder(void);
 char *ht_counts_pattern(const char *folder);
 

@@ -26,7 +26,7 @@ struct ht_simulation_words {
     char text[HT_SIMULATION_WORDS_MAX][PATH_MAX + 32];
 };
 
-// What to put before a program's own words. False with a problem, in one line, where this machine can't.
+// What to put before a program's own words. False with a problem, in one line, where this machine cannot.
 bool ht_simulation_prepare(struct ht_simulation_words *words, const struct ht_simulation *simulation,
                            const char **problem);
 
@@ -36,8 +36,8 @@ void ht_simulation_set_environment(const struct ht_simulation_words *words);
 // In the process that is about to become the program: fixed addresses, where that is allowed.
 void ht_simulation_fix_addresses(void);
 
-// Both, then the program (its words, NULL behind the last) under valgrind, which itself says what it can't run, and ends
-// with 126 or 127. Returns where valgrind can't be run, with errno.
+// Both, then the program (its words, NULL behind the last) under valgrind, which itself says what it cannot run, and ends
+// with 126 or 127. Returns where valgrind cannot be run, with errno.
 void ht_simulation_exec(const struct ht_simulation_words *words, char **program);
 
 #endif

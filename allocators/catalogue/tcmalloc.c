@@ -46,7 +46,7 @@ static void purge(const struct ht_server *server) {
     if (release) release();
 }
 
-// Environment variables whose values it does not report can't be read back.
+// Environment variables whose values it does not report cannot be read back.
 static enum ht_knob_state read_knob(const struct ht_server *server, const struct ht_knob *knob, char *text,
                                     size_t room) {
     static const struct {

@@ -116,7 +116,7 @@ class _StandardOutput(io.FileIO):
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise HeaptapeError(f"standard output: can't write: {error.strerror}") from error
+            raise HeaptapeError(f"standard output: cannot write: {error.strerror}") from error
 
 
 def _name_stdout() -> None:

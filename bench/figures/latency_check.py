@@ -54,7 +54,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         text, plain = Path(folder) / "trace.rep", Path(folder) / "plain.bin"
         subprocess.run([build / "heaptape", "convert", "-q", trace, "--to", "rep", "-o", text], check=True)
-        # What the text can't hold must not be in the other either.
+        # What the text cannot hold must not be in the other either.
         subprocess.run([build / "heaptape", "convert", "-q", text, "-o", plain], check=True)
         for _ in range(int(sys.argv[3]) if len(sys.argv) == 4 else 10):
             sampled(build, plain, samples, counts)

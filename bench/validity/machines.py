@@ -63,7 +63,7 @@ def prepare(name: str, program: dict[str, Any], folder: Path) -> Prepared:
     if "setup" in program:
         done = subprocess.run(["bash", "-eu", "-c", program["setup"]], cwd=folder, env=variables, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         if done.returncode:
-            raise Failed(f"its inputs can't be made: {done.stderr.strip()}")
+            raise Failed(f"its inputs cannot be made: {done.stderr.strip()}")
     return Prepared(name, [string.Template(word).substitute(variables) for word in program["command"]], folder, variables)
 
 

@@ -111,7 +111,7 @@ def validate_one(name: str, program: dict[str, Any], scratch: Path,
     try:
         return document, [json.loads(line) for line in curves.read_text().splitlines()]
     except (ValueError, OSError) as error:
-        raise Failed(f"its curves can't be read: {error}") from error
+        raise Failed(f"its curves cannot be read: {error}") from error
 
 
 @dataclass(frozen=True)

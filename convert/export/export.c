@@ -116,7 +116,7 @@ static int put_events(struct exporter *exporter, struct ht_trace_reader *reader,
     return 0;
 }
 
-// Writes header and lines. Where the header must come first and can't be written again, a rehearsal has
+// Writes header and lines. Where the header must come first and cannot be written again, a rehearsal has
 // filled it.
 static int put_all(struct exporter *exporter, struct ht_trace_reader *reader, const char *trace, char *header,
                    struct ht_progress *progress, struct ht_error *error) {

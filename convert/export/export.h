@@ -18,7 +18,7 @@ const char *export_suffix(const struct export_format *format);
 
 // Makes an empty file for the trace that an input which is none becomes on the way: beside the output, or in
 // $TMPDIR for standard output and devices. Its name is to be freed, the file removed by export_trace with
-// `temporary`, or by export_drop_temporary; or by a signal that ends us. NULL and an error if it can't be
+// `temporary`, or by export_drop_temporary; or by a signal that ends us. NULL and an error if it cannot be
 // made.
 char *export_temporary_trace(const char *output, struct ht_error *error);
 void export_drop_temporary(const char *trace);

@@ -114,7 +114,7 @@ static int make_checkpoint(struct follower *f, struct ht_error *error) {
     if (!f->request->keeps_raw && punch_holes(&f->punch, &f->live, error)) return -1;
     if (possible && f->punch.impossible && !f->request->quiet)
         ht_print(stderr,
-                 "heaptape convert: warning: %s: this file system can't punch holes: the log keeps its "
+                 "heaptape convert: warning: %s: this file system cannot punch holes: the log keeps its "
                  "size\n",
                  f->log.path);
     f->checkpoint_s = ht_now_s();

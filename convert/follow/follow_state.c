@@ -221,7 +221,7 @@ static int put_streams(struct output *output, const struct merge *m, const struc
 }
 
 // What the next holes held is nowhere else: the state's name must be on the disk by then. Where a folder
-// can't be synced there is no better way.
+// cannot be synced there is no better way.
 static bool sync_folder(const char *path) {
     const char *slash = strrchr(path, '/');
     char *folder = slash ? strndup(path, (size_t)(slash + 1 - path)) : strdup(".");

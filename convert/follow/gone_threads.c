@@ -28,7 +28,7 @@ static int by_id(const void *a, const void *b) {
     return (left > right) - (left < right);
 }
 
-// The process's threads. False if they can't be known.
+// The process's threads. False if they cannot be known.
 static bool list_threads(uint32_t pid, struct thread_ids *ids) {
     char path[64];
     struct dirent *entry;

@@ -60,7 +60,7 @@ static uint8_t *buffer_of(struct live_streams *live, size_t bytes) {
 
 // ---- what is handed on ----
 
-// The file ends where a chunk lay, or can't be read. EINVAL: no file is so long.
+// The file ends where a chunk lay, or cannot be read. EINVAL: no file is so long.
 static int cannot_read(const struct live_streams *live, uint64_t offset, struct ht_error *error) {
     if (errno && errno != EINVAL) return ht_error_system(error, live->log->path, "cannot read");
     return ht_error_input(error, live->log->path, offset, "expected a chunk, found the end of the file");

@@ -115,7 +115,7 @@ static int add_parent(struct ancestry *ancestry, const struct ht_raw_log *child,
 static void warn(char warning[INHERITANCE_WARNING_BYTES], const struct ht_raw_header *child,
                  const char *why) {
     snprintf(warning, INHERITANCE_WARNING_BYTES,
-             "process %" PRIu32 " was forked from %" PRIu32 ", whose log can't be used (%s): frees of "
+             "process %" PRIu32 " was forked from %" PRIu32 ", whose log cannot be used (%s): frees of "
              "blocks inherited from it are foreign; put its log into this folder, name it by --parent, or "
              "give --no-parent",
              child->pid, child->parent_pid, why);

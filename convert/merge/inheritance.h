@@ -8,8 +8,8 @@
 enum { INHERITANCE_WARNING_BYTES = sizeof((struct ht_error *)0)->message + 256 };
 
 // Fills `blocks`, to be freed by the caller, with what was live in the child when it began. parent_path:
-// NULL, or the parent's log; then one that can't be used is an error. Otherwise it is searched in the
-// child's folder, and if it, or an elder's, can't be used, `warning` has the reason, and what was allocated
+// NULL, or the parent's log; then one that cannot be used is an error. Otherwise it is searched in the
+// child's folder, and if it, or an elder's, cannot be used, `warning` has the reason, and what was allocated
 // in that process is missing from the blocks. No warning: "". Returns 0 or -1 with error.
 int inheritance_find(const struct ht_raw_log *child, const char *parent_path, struct live_blocks *blocks,
                      char warning[INHERITANCE_WARNING_BYTES], const struct merge_progress *progress,

@@ -88,7 +88,7 @@ static bool is_overtaken(const struct merge *m, const struct input *input,
            overtaken_frees_likely(&m->overtaken, record, input->thread, m->wait_limit_stamps);
 }
 
-// Sees to it that the address of a new object is free: APPLIED, or why it can't be yet.
+// Sees to it that the address of a new object is free: APPLIED, or why it cannot be yet.
 static enum merge_applied clear_address(struct merge *m, uint32_t number, const struct ht_raw_record *record,
                                         bool force) {
     struct input *input = &m->input[number];

@@ -7,7 +7,7 @@
 
 enum { BUILD_ID_DIGITS_BYTES = 2 * 64 + 1 };
 
-// In hexadecimal digits. False where the file has none, can't be read, or is newer than `not_after` (NULL: of any age).
+// In hexadecimal digits. False where the file has none, cannot be read, or is newer than `not_after` (NULL: of any age).
 bool module_build_id(const char *path, const struct timespec *not_after, char digits[BUILD_ID_DIGITS_BYTES]);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "name_builder.h"
 
-// wanted: the numbers of the locations that lie in no module. Nothing is added where the file can't be read.
+// wanted: the numbers of the locations that lie in no module. Nothing is added where the file cannot be read.
 void perf_map_add(struct name_builder *builder, const char *path, const struct ht_location *locations,
                   const uint32_t *wanted, size_t count);
 

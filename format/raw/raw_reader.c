@@ -161,7 +161,7 @@ static bool is_chunk(const struct ht_raw_chunk *chunk) {
 }
 
 // The first page from `offset` to `end` that is not zeros: its offset, or UINT64_MAX. What is there is read as a chunk.
-// Returns false where the file can't be read.
+// Returns false where the file cannot be read.
 static bool next_written(const struct ht_raw_log *log, uint64_t offset, uint64_t end,
                          struct ht_raw_chunk *chunk, uint64_t *at) {
     *at = UINT64_MAX;

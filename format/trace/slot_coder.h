@@ -139,7 +139,7 @@ static inline void slot_coder_born(struct slot_coder *coder, uint32_t thread, st
     coder->place[coder->births++] = place;
 }
 
-// Slot 0 means a code that can't be.
+// Slot 0 means a code that cannot be.
 static inline uint32_t slot_coder_decode_birth(struct slot_coder *coder, uint32_t thread, uint32_t code,
                                                struct slot_values *values) {
     uint32_t slot, top = coder->top[thread];

@@ -13,7 +13,7 @@
 
 struct ht_trace_writer;
 
-// level: zstd's, 1 to 19. Returns NULL with error if the file can't be made.
+// level: zstd's, 1 to 19. Returns NULL with error if the file cannot be made.
 struct ht_trace_writer *ht_trace_create(const char *path, uint32_t time_unit_ns, int level,
                                         struct ht_error *error);
 

@@ -198,7 +198,7 @@ static void prepare_lanes(struct measured *run) {
     const struct ht_job *job = &run->job;
     if (job->pass == HT_PASS_TIMED && ht_pollutes(&job->pollution)) {
         run->polluter = ht_polluter_make(&job->pollution);
-        if (!run->polluter) refuse(outcome, "caches can't be polluted");
+        if (!run->polluter) refuse(outcome, "caches cannot be polluted");
     }
     for (uint32_t i = 0; i < run->lanes_count; i++) {
         prepare_lane(run, &run->lanes[i], i % streams, i / streams);
@@ -254,7 +254,7 @@ static void prepare(struct measured *run) {
     struct ht_outcome *outcome = &run->exchange->outcome;
     const struct ht_job *job = &run->job;
     run->statm_fd = ht_rss_open();
-    if (run->statm_fd < 0) refuse(outcome, "/proc/self/statm can't be read");
+    if (run->statm_fd < 0) refuse(outcome, "/proc/self/statm cannot be read");
     run->scale = job->scale > 1 ? job->scale : 1;
     run->repeats = job->pass == HT_PASS_FLAT && job->repeats > 1 && !run->form->streamed ? job->repeats : 1;
     if ((uint64_t)run->form->streams * run->scale >= HT_NO_STREAM) {
@@ -580,7 +580,7 @@ int main(int argc, char **argv) {
             refuse(outcome, "no replay form from the launcher");
         }
         if (run.form->streamed && mprotect(run.form, form_bytes, PROT_READ | PROT_WRITE)) {
-            refuse(outcome, "the streamed form can't be written");
+            refuse(outcome, "the streamed form cannot be written");
         }
         replay(&run);
     }

@@ -21,7 +21,7 @@ void (*replay_set_new_handler(void (*handler)(void)))(void) {
     return replay_new_handler();
 }
 
-// One that is compiled as C can't throw, and aborts (mimalloc's). Where others do, they go on with it.
+// One that is compiled as C cannot throw, and aborts (mimalloc's). Where others do, they go on with it.
 static void aborted(int number) {
     (void)number;
     if (replaying && replaying->making) end_making();

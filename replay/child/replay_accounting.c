@@ -182,7 +182,7 @@ static void let_others_go_on(struct ht_lane *lane) {
     ht_futex_wake(&lane->accounting->stopped);
 }
 
-// After one that can't be written there are no more.
+// After one that cannot be written there are no more.
 static void take_snapshot(struct ht_lane *lane, uint32_t number) {
     struct ht_accounting *accounting = lane->accounting;
     if (lane->purging) ht_purge_if_due(lane->purging);

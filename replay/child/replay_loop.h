@@ -2,7 +2,7 @@
 // go on behind it. Included by replay_engine.c once for each LOOP_NAME, with LOOP_OPERATORS saying whether calls can be of
 // operator new and delete, which costs two or three instructions a call, and LOOP_TOUCHES what memory
 // is touched, because a function that jumps to computed labels, as this one does from each op straight to the
-// next one's code, can't be inlined into several.
+// next one's code, cannot be inlined into several.
 
 // A slot's entry is found without shifting or masking: the low half of a word is its offset plus the op. The
 // half that holds the argument is read only by ops that have one.

@@ -74,7 +74,7 @@ struct ht_child_figures {
     char purge_call[HT_REPORT_NAME_BYTES];
     struct ht_arena_counts arenas;
 
-    // Of the limit pass, at its end: what its control group holds that can't be reclaimed.
+    // Of the limit pass, at its end: what its control group holds that cannot be reclaimed.
     uint64_t group_bytes;
 
     // Of the accounting pass.

@@ -55,7 +55,7 @@ static json_t *counts_of(json_t *processes, const struct ht_plan *plan, char pro
     return NULL;
 }
 
-// Why it can't be simulated, or NULL.
+// Why it cannot be simulated, or NULL.
 static const char *unsimulated(const struct ht_choice *choice) {
     const struct ht_fault *fault = choice->kind ? choice->kind->faults : NULL;
     while (fault && fault->help &&

@@ -137,7 +137,7 @@ void ht_experiment_keep(struct ht_experiment *x, struct ht_run_result *line) {
     if (x->results_fd < 0 || ht_child_interrupted()) return;
     if (ht_results_line_write(x->results_fd, line) && !x->results_failed) {
         ht_progress_end(&x->progress);
-        ht_print(stderr, "heaptape replay: %s: a result can't be written: %s\n", x->plan->results_path,
+        ht_print(stderr, "heaptape replay: %s: a result cannot be written: %s\n", x->plan->results_path,
                  strerror(errno));
         x->results_failed = true;
     }
@@ -372,7 +372,7 @@ static void run_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     else memory_turn(x, turn);
 }
 
-// One run of the null replayer that somebody killed costs what is left of a round; if it can't run, that ends
+// One run of the null replayer that somebody killed costs what is left of a round; if it cannot run, that ends
 // it all.
 static bool go_on_without_null(struct ht_experiment *x, const struct ht_turn *turn) {
     if (turn->timed_follows) return true;  // that turn comes next, and says what the problem was

@@ -6,7 +6,7 @@
 
 struct ht_run_result;
 
-// Asks a choice who it is: path, version and build id. False, with one line in problem, if it can't prove it.
+// Asks a choice who it is: path, version and build id. False, with one line in problem, if it cannot prove it.
 bool ht_experiment_describe(struct ht_experiment *experiment, struct ht_choice *choice, char *problem,
                             size_t room);
 

@@ -114,7 +114,7 @@ static void warn_of_operators(const struct ht_experiment *x, struct ht_warnings 
         ht_warn(
             warnings, HT_WARNING_NO_CXX_LIBRARY,
             "install libstdc++6: its time excludes that library's own work",
-            "libstdc++.so.6 can't be loaded: operator new and delete of %s are replayed as malloc and free",
+            "libstdc++.so.6 cannot be loaded: operator new and delete of %s are replayed as malloc and free",
             x->plan->choices.list[i].name);
     }
 }

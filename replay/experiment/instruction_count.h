@@ -8,7 +8,7 @@
 struct ht_experiment;
 
 // Before the rounds, counts for each allocator if that is asked for; what is not counted stays NaN, with one line on stderr
-// where it can't be. False once the user wants to stop.
+// where it cannot be. False once the user wants to stop.
 bool ht_instructions_count(struct ht_experiment *experiment);
 
 #endif

@@ -164,7 +164,7 @@ bool ht_snapshot_index_write(const struct ht_experiment *x, const struct ht_snap
     uint64_t tail[2] = {text ? strlen(text) : 0, HT_SNAPSHOT_MAGIC};
     bool done = text && ht_write_all(fd, text, tail[0]) && ht_write_all(fd, tail, sizeof tail);
     if (!done)
-        snprintf(problem, room, "the index can't be written: %s", text ? strerror(errno) : "no memory");
+        snprintf(problem, room, "the index cannot be written: %s", text ? strerror(errno) : "no memory");
     free(text);
     return done;
 }

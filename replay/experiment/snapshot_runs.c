@@ -74,7 +74,7 @@ static bool take(struct ht_experiment *x, const struct ht_choice *choice, struct
     if (job.snapshot_fd < 0) snprintf(problem, PROBLEM_BYTES, "no descriptor: %s", strerror(errno));
     else close(job.snapshot_fd);
     int failed = x->channel.exchange->outcome.snapshot_problem;
-    if (done && failed) snprintf(problem, PROBLEM_BYTES, "a snapshot can't be taken: %s", strerror(failed));
+    if (done && failed) snprintf(problem, PROBLEM_BYTES, "a snapshot cannot be taken: %s", strerror(failed));
     return done && !failed;
 }
 
@@ -92,7 +92,7 @@ static bool write_file(struct ht_experiment *x, const struct ht_choice *choice, 
     const char *failed = NULL;
     index.moments = ht_snapshot_choose(&x->plan->snapshot_times, x->built, curves->of_memory, index.moment);
     if (output_file_open(&file, path)) {
-        snprintf(problem, PROBLEM_BYTES, "%s: can't be created: %s", path, strerror(errno));
+        snprintf(problem, PROBLEM_BYTES, "%s: cannot be created: %s", path, strerror(errno));
         return false;
     }
     bool done = take(x, choice, &index, file.fd, problem) &&

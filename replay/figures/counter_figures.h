@@ -15,7 +15,7 @@ struct ht_counter_figures {
 
 extern const char *const ht_perf_names[HT_PERF_EVENTS];
 
-// Why a counter can't be had, for people.
+// Why a counter cannot be had, for people.
 const char *ht_perf_refusal_text(uint32_t refusal);
 
 // null: the null replayer's of the same round, or NULL for its own. Its counts are taken off those of the

@@ -66,7 +66,7 @@ static int take_totals(struct ht_trace_reader *reader, const struct ht_trace_fac
     for (size_t i = 0; i < facts->threads_count; i++) {
         if (facts->threads[i].ended) program->end_ns = later(program->end_ns, facts->threads[i].end_ns);
     }
-    if (program->end_ns >= HT_TIME_LIMIT_NS) program->end_ns = 0;  // unknown, since it can't be right
+    if (program->end_ns >= HT_TIME_LIMIT_NS) program->end_ns = 0;  // unknown, since it cannot be right
     return 0;
 }
 

@@ -60,7 +60,7 @@ static bool view_holds(const struct ht_kernel_view *view) {
            are_bytes(view->anon_huge_bytes) && are_bytes(view->swap_bytes);
 }
 
-// What can't be in the outcome of a child that came to its end, or NULL.
+// What cannot be in the outcome of a child that came to its end, or NULL.
 static const char *wrong_outcome(const struct ht_outcome *outcome) {
     const uint64_t times_ns[] = {outcome->cpu_ns,     outcome->first_cpu_ns, outcome->wait_ns,
                                  outcome->starved_ns, outcome->wall_ns,      outcome->background_cpu_ns,

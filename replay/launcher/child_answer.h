@@ -12,7 +12,7 @@ struct ht_built_form;
 
 // Makes the launcher's copy of an answer safe to use: strings end and are text, numbers of rows fit their
 // tables, and rows name samples that there are. job: as it was asked; built: NULL where the child was only described.
-// False, with problem: what the answer says can't be, so none of it counts.
+// False, with problem: what the answer says cannot be, so none of it counts.
 bool ht_child_answer_check(struct ht_exchange *answer, const struct ht_job *job,
                            const struct ht_built_form *built, const uint64_t *rss_bytes, char *problem,
                            size_t room);

@@ -7,7 +7,7 @@
 #include <sys/types.h>
 
 // The file's one path without links, dots and self, such as /proc/PID/status for /proc/self/status; folder as openat takes it,
-// of this thread. False: there is none, or it can't be reached.
+// of this thread. False: there is none, or it cannot be reached.
 bool ht_child_path(pid_t thread, int folder, const char *path, char real[PATH_MAX]);
 
 #endif

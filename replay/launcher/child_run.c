@@ -158,7 +158,7 @@ static _Noreturn void refuse(const struct ht_child_channel *channel, const char 
 }
 
 static void disable_huge_pages(const struct ht_child_channel *channel) {
-    if (ht_huge_pages_disable(channel->thp_disable)) refuse(channel, "huge pages can't be disabled");
+    if (ht_huge_pages_disable(channel->thp_disable)) refuse(channel, "huge pages cannot be disabled");
 }
 
 static void pin(int cpu) {
@@ -204,7 +204,7 @@ static void show_processors(const struct ht_child_channel *channel, const struct
     if (!job->processors) return;
     if (start->cpu < 0) ht_processors_restrict(job->processors);
     if (!ht_processor_filter_install(start->listener_socket, job->counted))
-        refuse(channel, "it can't be shown another number of processors");
+        refuse(channel, "it cannot be shown another number of processors");
 }
 
 static _Noreturn void exec_child(const struct ht_child_channel *channel, const struct ht_choice *choice,
@@ -218,7 +218,7 @@ static _Noreturn void exec_child(const struct ht_child_channel *channel, const s
     set_addresses(&channel->exchange->job, choice);
     disable_huge_pages(channel);
     if (channel->group && !ht_memory_group_join(channel->group))
-        refuse(channel, "it can't join its control group");
+        refuse(channel, "it cannot join its control group");
     if (channel->simulation) {
         add_words(&command, channel->simulation->count, channel->simulation->word);
         ht_simulation_fix_addresses();
@@ -229,7 +229,7 @@ static _Noreturn void exec_child(const struct ht_child_channel *channel, const s
     add_child(&command, choice, form, exchange);
     show_processors(channel, start);
     execvpe(command.words[0], command.words, start->environment);
-    refuse(channel, channel->simulation ? "valgrind can't be run" : "its program can't be run");
+    refuse(channel, channel->simulation ? "valgrind cannot be run" : "its program cannot be run");
 }
 
 static bool judge(const struct ht_child_channel *channel, int status, struct ht_oom_kills before,
@@ -318,7 +318,7 @@ static struct ht_job ask(struct ht_child_channel *channel, const struct ht_choic
     return asked;
 }
 
-// Copies what the child left and checks it. problem says what is wrong with an answer that can't be right.
+// Copies what the child left and checks it. problem says what is wrong with an answer that cannot be right.
 static bool take_answer(struct ht_child_channel *channel, const struct ht_job *asked, char *problem,
                         size_t room) {
     memcpy(channel->exchange, channel->shared, channel->answer_bytes);
@@ -343,7 +343,7 @@ static bool run_shown(struct ht_child_channel *channel, const struct ht_choice *
     ht_shown_processors_stop(&shown);
     channel->processors_asked = shown.asked;
     if (!shown.problem) return by_itself;
-    snprintf(problem, room, "it can't be shown another number of processors: %s: %s", shown.problem,
+    snprintf(problem, room, "it cannot be shown another number of processors: %s: %s", shown.problem,
              strerror(shown.problem_errno));
     return false;
 }

@@ -35,7 +35,7 @@ static bool write_in(const struct ht_memory_group *group, const char *file, cons
     return written;
 }
 
-// A folder below this one that has limits of memory. In version 2 a group that has processes itself can't have groups
+// A folder below this one that has limits of memory. In version 2 a group that has processes itself cannot have groups
 // with limits, so that a sibling is the next best.
 static bool make_folder(struct ht_memory_group *group, const struct ht_control_group *above) {
     static unsigned made;

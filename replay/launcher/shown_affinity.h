@@ -35,7 +35,7 @@ void ht_shown_affinity_of(const struct ht_shown_affinity *affinity, pid_t thread
 // On which one of those it runs.
 uint32_t ht_shown_affinity_number(const struct ht_shown_affinity *affinity, pid_t thread);
 
-// Answers sched_getaffinity and sched_setaffinity. False, with errno: they can't be answered.
+// Answers sched_getaffinity and sched_setaffinity. False, with errno: they cannot be answered.
 bool ht_shown_affinity_get(const struct ht_shown_affinity *affinity, const struct seccomp_notif *asked,
                            struct seccomp_notif_resp *reply);
 bool ht_shown_affinity_set(struct ht_shown_affinity *affinity, const struct seccomp_notif *asked,

@@ -47,7 +47,7 @@ static bool answer_affinity(struct ht_shown_processors *shown, const struct secc
     if (room == HT_TRUE_AFFINITY) return true;
     shown->asked = true;
     return ht_shown_affinity_get(&shown->affinity, asked, reply) ||
-           fail(shown, "its memory can't be written");
+           fail(shown, "its memory cannot be written");
 }
 
 static bool answer_number(struct ht_shown_processors *shown, const struct seccomp_notif *asked,
@@ -60,11 +60,11 @@ static bool answer_number(struct ht_shown_processors *shown, const struct seccom
         written = ht_asked_write(asked, asked->data.args[1], &node, sizeof node);
     if (written) ht_answer_value(reply, 0);
     else if (errno == EFAULT) ht_answer_error(reply, EFAULT);
-    else return fail(shown, "its memory can't be written");
+    else return fail(shown, "its memory cannot be written");
     return true;
 }
 
-// What it opens, and how. False: it can't be told, and the kernel is to answer.
+// What it opens, and how. False: it cannot be told, and the kernel is to answer.
 static bool opened(const struct seccomp_notif *asked, char real[PATH_MAX], uint64_t *flags) {
     const __typeof__(asked->data.args[0]) *arguments = asked->data.args;
     struct open_how how = {0};
@@ -99,7 +99,7 @@ static bool answer_open(struct ht_shown_processors *shown, int listener, const s
     errno = problem;
     if (given >= 0) ht_answer_value(reply, given);
     else if (errno != ENOENT && errno != ESRCH)
-        return fail(shown, "files can't be passed to it, which takes Linux 5.9");
+        return fail(shown, "files cannot be passed to it, which takes Linux 5.9");
     return true;
 }
 

@@ -79,7 +79,7 @@ struct ht_syscall_counter *ht_syscall_count_start(uint64_t limit_ns, bool listen
     *child_socket = -1;
     if (counter) counter->limit_ns = limit_ns;
     if (counter && (!listens || listen_for(counter, child_socket))) return counter;
-    snprintf(problem, room, "system calls can't be counted: %s", strerror(errno));
+    snprintf(problem, room, "system calls cannot be counted: %s", strerror(errno));
     free(counter);
     return NULL;
 }

@@ -29,7 +29,7 @@ struct ht_syscall_counter;
 struct seccomp_notif;
 
 // Starts to wait for a child's listener. child_socket: what the child is to send it through. A child whose
-// replay is not over after limit_ns is killed. NULL, with problem, if that can't be had. listens: false where another
+// replay is not over after limit_ns is killed. NULL, with problem, if that cannot be had. listens: false where another
 // listener has the child's calls, because a process can have only one: what it hears of them it passes on to
 // ht_syscall_count_take, once the child's replay begins.
 struct ht_syscall_counter *ht_syscall_count_start(uint64_t limit_ns, bool listens, int *child_socket,

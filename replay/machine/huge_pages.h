@@ -18,7 +18,7 @@ struct ht_huge_pages {
 
 // system: the kernel's mode, inherited: what this process was started with, as PR_GET_THP_DISABLE reports it;
 // can_except: whether prctl takes HT_THP_DISABLE_EXCEPT_ADVISED. False, with what to do about it, if that
-// can't be had.
+// cannot be had.
 bool ht_huge_pages_choose(enum ht_thp asked, const char *system, int inherited, bool can_except,
                           struct ht_huge_pages *chosen, char *problem, size_t room);
 

@@ -266,7 +266,7 @@ static int know_alignment(struct ht_form_state *form, const struct ht_operation 
     return 0;
 }
 
-// Follows what is live; returns what was expected instead, if the trace can't be replayed.
+// Follows what is live; returns what was expected instead, if the trace cannot be replayed.
 static const char *follow_slot(struct writing *writing, struct ht_operation *op,
                                const struct ht_op_shape *shape) {
     struct ht_slot_state *state = &writing->form->slots[op->slot];

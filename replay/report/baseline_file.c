@@ -211,7 +211,7 @@ json_t *ht_baseline_file_read(const char *path, const json_t *facts, const struc
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &wrong);
     if (!root && wrong.line < 0) {
         error->status = HT_EXIT_INPUT;
-        snprintf(error->message, sizeof error->message, "%s: can't be read: %s", path, strerror(errno));
+        snprintf(error->message, sizeof error->message, "%s: cannot be read: %s", path, strerror(errno));
         return NULL;
     }
     if (!root) {
@@ -272,9 +272,9 @@ int ht_baseline_file_write(const char *path, const struct ht_comparison *c, cons
     for (size_t i = 0; i < c->count; i++)
         json_object_set_new(allocators, c->plan->choices.list[i].name, allocator_json(c, i));
     json_object_set_new(root, "allocators", allocators);
-    const char *failed = output_file_open(&file, path) ? "can't be created" : NULL;
+    const char *failed = output_file_open(&file, path) ? "cannot be created" : NULL;
     if (!failed && (json_dumpfd(root, file.fd, JSON_INDENT(1)) || write(file.fd, "\n", 1) != 1))
-        failed = "can't be written";
+        failed = "cannot be written";
     if (!failed) failed = output_file_finish(&file);
     if (failed) ht_error_system(error, path, "%s", failed);
     output_file_abandon(&file);

@@ -47,7 +47,7 @@ static json_t *trace_json(const struct ht_run_result *line) {
     return trace;
 }
 
-// Knobs in force, as the allocator reports them; requested ones that it can't report; and those
+// Knobs in force, as the allocator reports them; requested ones that it cannot report; and those
 // that the environment sets, which the child inherits.
 static json_t *knobs_json(const struct ht_choice *choice) {
     json_t *knobs = json_object();
@@ -301,12 +301,12 @@ static const char *check_output(int fd) {
 
 int ht_results_open(const char *path, struct ht_error *error) {
     int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd < 0) return ht_error_system(error, path, "results can't be appended");
+    if (fd < 0) return ht_error_system(error, path, "results cannot be appended");
     const char *problem = check_output(fd);
     if (!problem) return fd;
     close(fd);
     errno = 0;
-    return ht_error_system(error, path, "results can't be appended: %s", problem);
+    return ht_error_system(error, path, "results cannot be appended: %s", problem);
 }
 
 // Takes back the part of a line that was all there was room for, unless another replay has appended since.

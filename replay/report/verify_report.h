@@ -17,7 +17,7 @@ struct ht_verify_report {
 
 extern const char *const ht_violation_names[HT_VIOLATION_KINDS];  // as in results
 
-// Puts findings into words, each event by its number in the trace. Where the trace can't be read
+// Puts findings into words, each event by its number in the trace. Where the trace cannot be read
 // again, calls are named by thread and number instead.
 void ht_verify_describe(const struct ht_built_form *built, const struct ht_verify_findings *findings,
                         struct ht_verify_report *report);

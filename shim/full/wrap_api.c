@@ -1,5 +1,5 @@
 // The functions that jemalloc and mimalloc have under names of their own. Each is recorded as the standard
-// function that does the same; what a trace can't say (zeroed and aligned, an offset, the alignment of a
+// function that does the same; what a trace cannot say (zeroed and aligned, an offset, the alignment of a
 // realloc) is left out. Only libmalloc_wrap_full.so has them.
 #include <errno.h>
 #include <malloc.h>

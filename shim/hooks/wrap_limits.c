@@ -27,7 +27,7 @@ EXPORT int mlockall(int flags) {
     enum { ROOM_BYTES_MIN = 256 << 10, PART = 2, PAUSED_PART = 16 };
     int result = lock_all(flags);
     if (!result || errno != ENOMEM || recorder_sealed) return result;
-    // What is locked for a recording that may never begin can't be the program's.
+    // What is locked for a recording that may never begin cannot be the program's.
     uint64_t room = sys_limit(RLIMIT_MEMLOCK) / (epoch_now() == EPOCH_PAUSED ? PAUSED_PART : PART);
     for (; result && room >= ROOM_BYTES_MIN; room /= 2) {
         give_up_space(room);

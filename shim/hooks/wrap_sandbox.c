@@ -114,7 +114,7 @@ long wrap_syscall(long number, long a, long b, long c, long d, long e, long f) {
     bool filter = number == SYS_seccomp && a == SET_MODE_FILTER && c;
     uint64_t clone_by = clone_flags(number, a, b);
     if (unlikely(clone_by & CLONE_FILES)) apart_shares_descriptors();
-    // A fork without libc's: its handlers do not run. One that gives the child another stack can't come this way.
+    // A fork without libc's: its handlers do not run. One that gives the child another stack cannot come this way.
     if (unlikely(!(clone_by & CLONE_VM))) return fork_noticed(number, a, b, c, d, e);
     if (unlikely(wrap_is_limit(number))) return wrap_limit_by_number(number, a, b, c, d);
     if (unlikely(number == SYS_mq_notify && b)) wrap_before_notification();

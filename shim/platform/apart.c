@@ -53,7 +53,7 @@ static struct {
     char *at;
 } kept = {.taken = ATOMIC_FLAG_INIT};
 
-// Set on kernels that can't empty a thread's table: there it begins as a copy of the program's.
+// Set on kernels that cannot empty a thread's table: there it begins as a copy of the program's.
 static _Atomic bool copies_table;
 
 static const char several;

@@ -95,7 +95,7 @@ static inline long sys_pwritev(int fd, const struct iovec *from, int pieces, uin
 static inline int sys_ftruncate(int fd, uint64_t bytes) {
     return (int)raw_syscall(SYS_ftruncate, fd, (long)bytes, 0, 0, 0, 0);
 }
-// Without posix_fallocate's emulation for file systems that can't: that would write byte by byte.
+// Without posix_fallocate's emulation for file systems that cannot: that would write byte by byte.
 static inline int sys_fallocate(int fd, uint64_t offset, uint64_t bytes) {
     return (int)raw_syscall(SYS_fallocate, fd, 0, (long)offset, (long)bytes, 0, 0);
 }
@@ -167,7 +167,7 @@ static inline int sys_mincore(uintptr_t at, size_t bytes, unsigned char *present
 static inline int sys_prctl(int option, void *to) {
     return (int)raw_syscall(SYS_prctl, option, (long)to, 0, 0, 0, 0);
 }
-// The soft limit; RLIM_INFINITY where it can't be known.
+// The soft limit; RLIM_INFINITY where it cannot be known.
 static inline uint64_t sys_limit(int resource) {
     struct rlimit limit;
     return raw_syscall(SYS_prlimit64, 0, resource, 0, (long)&limit, 0, 0) ? RLIM_INFINITY : limit.rlim_cur;

@@ -77,7 +77,7 @@ static int visit_object(struct dl_phdr_info *info, size_t size, void *context) {
         case DT_PLTRELSZ: calls.bytes = dynamic->d_un.d_val; break;
         }
     }
-    // The executable can't be bound so, and an allocator may call itself (tcmalloc does, by names of its own).
+    // The executable cannot be bound so, and an allocator may call itself (tcmalloc does, by names of its own).
     if (!info->dlpi_name || !*info->dlpi_name || holds(info, (uintptr_t)real.malloc)) return 0;
     bool past = (plain.first && binds_past_us(info->dlpi_addr, plain)) ||
                 (calls.first && binds_past_us(info->dlpi_addr, calls));

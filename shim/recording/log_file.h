@@ -8,7 +8,7 @@
 
 enum { LOG_WRITABLE_STEP_BYTES = 4 << 20 };
 
-// Creates and maps a new log of the process in the folder; NULL if that can't be. Its header is not written
+// Creates and maps a new log of the process in the folder; NULL if that cannot be. Its header is not written
 // yet. Nothing is ever overwritten: an exec in the same pid, or an old pid, gets the next free sequence
 // number from the one given on.
 // One on a file system that is unfit for mapping is refused, unless any folder will do: its header lies in
@@ -22,7 +22,7 @@ HIDDEN void log_refuse(struct recording *recording);
 // lost. 0, or the errno of the reason why not.
 HIDDEN int log_make_real(struct recording *recording, uint64_t offset, uint64_t bytes);
 
-// May a log that lies in memory grow so far? What it takes, the program can't have.
+// May a log that lies in memory grow so far? What it takes, the program cannot have.
 HIDDEN bool log_has_room_in_memory(struct recording *recording, uint64_t end);
 
 // Makes up to `bytes` behind the last chunk real in advance, by as little work as the file system allows.

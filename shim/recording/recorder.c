@@ -325,7 +325,7 @@ void recorder_in_forked_child(void) {
     if (forks_beside_threads) loader_may_be_locked();
     for (struct thread_state *t = &self; t; t = t->nested)
         if (is_busy(t->gate) && t->recording) log_replace_in_child(t->recording, t->chunk, t->chunk_end);
-    // Kernels that can't wipe a page on fork leave the parent's epoch in it. Where another handler has
+    // Kernels that cannot wipe a page on fork leave the parent's epoch in it. Where another handler has
     // allocated before this one, the child has its log already.
     struct recording *recording = recorder_current();
     atomic_store(&callers, 0);  // they were the parent's threads

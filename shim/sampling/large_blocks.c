@@ -29,7 +29,7 @@ static struct {
     bool abandoned;      // its holder will never come back
 } table = {.lock = ATOMIC_FLAG_INIT};
 
-// The lock is held for a table's growth at most. A thread that still can't have it, because it is a signal
+// The lock is held for a table's growth at most. A thread that still cannot have it, because it is a signal
 // handler that interrupted the holder, does without: that block's residency stays unknown.
 static bool lock(void) {
     for (unsigned tries = 0; atomic_flag_test_and_set_explicit(&table.lock, memory_order_acquire); tries++) {

@@ -23,7 +23,7 @@ static struct {
     bool overflowed;  // too many to follow: own memory is unknown
 } own = {.lock = ATOMIC_FLAG_INIT};
 
-// The lock is held for a copy of the tables at most. A thread that still can't have it, because its holder
+// The lock is held for a copy of the tables at most. A thread that still cannot have it, because its holder
 // will never run again, does without: then own memory is unknown from here on.
 static bool lock(void) {
     if (own.overflowed) return false;

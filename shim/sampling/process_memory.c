@@ -133,7 +133,7 @@ void pages_close(struct page_counter *counter) {
     counter->fd = -1;
 }
 
-// False where the kernel can't.
+// False where the kernel cannot.
 static bool search(struct page_counter *counter, uintptr_t start, uintptr_t end, bool of_file,
                    uint64_t *bytes) {
     // Whether a page is a file's takes ten times as long to find out as the rest.

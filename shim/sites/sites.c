@@ -41,7 +41,7 @@ static bool was_left(const struct thread_state *t) {
     return holder && (holder == t || !is_busy(holder->gate));
 }
 
-// It is held for the change of a few maps. A thread that still can't have it does without: its call's site stays unknown. One
+// It is held for the change of a few maps. A thread that still cannot have it does without: its call's site stays unknown. One
 // that may not wait has a lock of libgcc's, for which the holder may be waiting.
 static bool lock(const struct thread_state *t, bool waits) {
     if (was_left(t)) return true;

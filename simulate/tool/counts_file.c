@@ -154,7 +154,7 @@ void write_counts(void) {
     put_counts();
     SysRes opened = VG_(open)(path, VKI_O_CREAT | VKI_O_TRUNC | VKI_O_WRONLY, 0666);
     if (sr_isError(opened) || VG_(write)((Int)sr_Res(opened), text, (Int)used) != (Int)used) {
-        VG_(umsg)("%s: the counts can't be written\n", path);
+        VG_(umsg)("%s: the counts cannot be written\n", path);
         VG_(exit)(1);
     }
     VG_(close)((Int)sr_Res(opened));

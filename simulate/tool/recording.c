@@ -35,7 +35,7 @@ static void write_bytes(const uint8_t *bytes, size_t count) {
     while (count && file >= 0) {
         Int done = VG_(write)(file, bytes, (Int)count);
         if (done <= 0) {
-            VG_(umsg)("%s: accesses can't be written: the recording ends\n", options.record);
+            VG_(umsg)("%s: accesses cannot be written: the recording ends\n", options.record);
             stop_recording();
             return;
         }
@@ -59,7 +59,7 @@ void start_recording(void) {
     HChar *path = VG_(expand_file_name)("--record", options.record);
     SysRes opened = VG_(open)(path, VKI_O_CREAT | VKI_O_TRUNC | VKI_O_WRONLY, 0666);
     if (sr_isError(opened)) {
-        VG_(umsg)("%s: can't be created\n", path);
+        VG_(umsg)("%s: cannot be created\n", path);
         VG_(exit)(1);
     }
     file = VG_(safe_fd)((Int)sr_Res(opened));

@@ -55,7 +55,7 @@ void start_splicing(void) {
     if (!options.splice) return;
     SysRes opened = VG_(open)(options.splice, VKI_O_RDONLY, 0);
     if (sr_isError(opened)) {
-        VG_(umsg)("%s: can't be read\n", options.splice);
+        VG_(umsg)("%s: cannot be read\n", options.splice);
         VG_(exit)(1);
     }
     file = VG_(safe_fd)((Int)sr_Res(opened));

@@ -138,7 +138,7 @@ def _counted(name: str, instructions: int) -> dict[str, Any]:
     (["glibc"], "tcmalloc was not counted in job.bin"),
     (["jemalloc", "tcmalloc"], "tcmalloc is compared with glibc, which was not counted in job.bin")])
 def test_a_missing_count_is_a_failure(tmp_path: Path, counted: list[str], said: str) -> None:
-    """`replay --instructions` leaves no line of an allocator that can't be simulated."""
+    """`replay --instructions` leaves no line of an allocator that cannot be simulated."""
     rows = results_factory.schedule(rounds=3, names=("glibc", "jemalloc", "tcmalloc", "null")) + [_counted(name, 1000) for name in counted]
     results = results_factory.write(tmp_path / "r.jsonl", rows)
     done = _run("compare", results, "--fail-if", "instructions>1.01", "--json", cwd=tmp_path)
@@ -187,14 +187,14 @@ def test_verification_alone_measures_nothing(tmp_path: Path, verb: str) -> None:
 def test_bad_input(tmp_path: Path, verb: str) -> None:
     (tmp_path / "bad.jsonl").write_text('{"trace": {}\n')
     _one_line(_run(verb, "bad.jsonl", cwd=tmp_path), 3, "bad.jsonl:1: expected one JSON object")
-    _one_line(_run(verb, "absent.jsonl", cwd=tmp_path), 3, "absent.jsonl: can't read")
+    _one_line(_run(verb, "absent.jsonl", cwd=tmp_path), 3, "absent.jsonl: cannot read")
     assert [p.name for p in tmp_path.iterdir()] == ["bad.jsonl"]
 
 
 def test_bad_trace(tmp_path: Path) -> None:
     results, _ = story.write_story(tmp_path)
     _one_line(_run("report", results, "--trace", results, cwd=tmp_path), 3, "offset 0: expected a trace")
-    _one_line(_run("report", results, "--trace", "absent.bin", cwd=tmp_path), 3, "absent.bin: can't open")
+    _one_line(_run("report", results, "--trace", "absent.bin", cwd=tmp_path), 3, "absent.bin: cannot open")
     assert not (tmp_path / "report.html").exists()
 
 
@@ -210,7 +210,7 @@ def test_bad_usage(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_output_that_cannot_be_written(tmp_path: Path) -> None:
     results, _ = story.write_story(tmp_path)
-    _one_line(_run("report", results, "-o", "no/such/folder/r.html", cwd=tmp_path), 1, "can't write")
+    _one_line(_run("report", results, "-o", "no/such/folder/r.html", cwd=tmp_path), 1, "cannot write")
 
 
 @pytest.mark.parametrize("verb", quick([[]], [[], ["report"], ["compare"]]))

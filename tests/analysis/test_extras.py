@@ -41,7 +41,7 @@ MAIN = "from heaptape.__main__ import run; sys.exit(run())"
 
 
 def _without(missing: set[str], code: str, *arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Runs the code where these packages can't be imported."""
+    """Runs the code where these packages cannot be imported."""
     path = os.pathsep.join([str(ROOT / "analysis"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     replay = cwd / "replay"
     replay.write_text(REPLAY)

@@ -37,7 +37,7 @@ if "--list" in sys.argv:
     print("glibc 2.36 /libc.so.6\\njemalloc 5.3.0 /libjemalloc.so")
     sys.exit(0)
 if "nonsense" in specs or options.get("touch") == "nonsense":
-    print("heaptape replay: nonsense can't be had", file=sys.stderr)
+    print("heaptape replay: nonsense cannot be had", file=sys.stderr)
     sys.exit(2)
 if trace == "/dev/null":
     sys.exit(3)
@@ -299,7 +299,7 @@ def test_a_line_on_a_full_disk_is_taken_back(tmp_path: Path, fake: Path) -> None
     ("rounds = 1", "traces: missing"),
     ("traces = []", "traces: expected a list of texts, with one at least"),
     ('traces = ["no*.bin"]', "traces[0]: no file matches no*.bin"),
-    ('traces = ["absent.bin"]', "traces[0]: absent.bin: can't read: No such file"),
+    ('traces = ["absent.bin"]', "traces[0]: absent.bin: cannot read: No such file"),
     ('traces = ["a.bin", "b.bin"]', "are the same trace"),
     ('traces = ["a.bin"]\nrounds = 0', "rounds: expected a whole number of at least 1, found 0"),
     ('traces = ["a.bin"]\nfrob = 1', "frob: expected a key of a plan"),
@@ -309,8 +309,8 @@ def test_a_line_on_a_full_disk_is_taken_back(tmp_path: Path, fake: Path) -> None
     ('traces = ["a.bin"]\noptions.rounds = 3', "options.rounds: expected an option for a fleet"),
     ('traces = ["a.bin"]\noptions.verify = "yes"', "options.verify: expected true or false"),
     ('traces = ["a.bin"]\n[configurations.x]\nscale = true', "configurations.x.scale: expected a text or number"),
-    ('traces = ["a.bin"]\nallocators = ["nonsense", "glibc"]', "allocators (nonsense): nonsense can't be had"),
-    ('traces = ["a.bin"]\nconfigurations.x.touch = "nonsense"', "configurations.x: nonsense can't be had"),
+    ('traces = ["a.bin"]\nallocators = ["nonsense", "glibc"]', "allocators (nonsense): nonsense cannot be had"),
+    ('traces = ["a.bin"]\nconfigurations.x.touch = "nonsense"', "configurations.x: nonsense cannot be had"),
 ])
 def test_bad_plans(tmp_path: Path, fake: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
                    text: str, words: str) -> None:

@@ -72,7 +72,7 @@ def test_the_files_own_rounds_widen_the_interval(tmp_path: Path) -> None:
     ('baseline-files = "base.json"', "expected a table of files by the traces' names, or a text with {trace}"),
     ('baseline-files = { a = "base-a.json" }', "expected a file for each trace and no other, missing: b"),
     ('baseline-files = { a = "base-a.json", b = "base-b.json", c = "c" }', "expected a file for each trace and no other, found: c"),
-    ('baseline-files = { a = "base-a.json", b = "none.json" }', "baseline-files.b: none.json: can't be read: No such file"),
+    ('baseline-files = { a = "base-a.json", b = "none.json" }', "baseline-files.b: none.json: cannot be read: No such file"),
     ('baseline-files = { a = "base-b.json", b = "base-b.json" }', "baseline-files.a: base-b.json: trace.sha256: expected "),
     ('baseline-files = { a = "base-a.json", b = "b.bin" }', "baseline-files.b: b.bin: expected JSON"),
     ('baseline = "new"\nbaseline-files = "base-{trace}.json"', "expected it without baseline"),

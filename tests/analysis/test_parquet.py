@@ -182,7 +182,7 @@ def test_bad_input_and_bad_output_are_one_line(tmp_path: Path, recorded_traces: 
         assert done.returncode == status and done.stderr.count("\n") == 1 and words in done.stderr, done.stderr
         assert not (tmp_path / "tables").exists()
     done = run_here("export", recorded_traces[0], "-o", "text", cwd=tmp_path)
-    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "can't write" in done.stderr
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "cannot write" in done.stderr
 
 
 def test_a_truncated_trace_says_so(tmp_path: Path, recorded_traces: list[Path]) -> None:

@@ -96,13 +96,13 @@ def test_a_full_device_is_reported(tmp_path: Path, results: Path, output: str) -
 def test_a_full_standard_output_is_reported(tmp_path: Path, results: Path, arguments: list[str]) -> None:
     with open("/dev/full", "wb") as full:
         done = _run(arguments[0], results, *arguments[1:], cwd=tmp_path, stdout=full)
-    _refused(done, 1, "standard output: can't write: No space left on device")
+    _refused(done, 1, "standard output: cannot write: No space left on device")
 
 
 @pytest.mark.parametrize("arguments", quick([["compare"]], [["report", "-o", "-"], ["compare"], ["compare", "--json"], ["compare", "--help"]]))
 def test_a_closed_standard_output_is_reported(tmp_path: Path, results: Path, arguments: list[str]) -> None:
     done = _run(arguments[0], results, *arguments[1:], cwd=tmp_path, stdout=None, preexec_fn=lambda: os.close(1))
-    _refused(done, 1, "standard output: can't write: Bad file descriptor")
+    _refused(done, 1, "standard output: cannot write: Bad file descriptor")
 
 
 def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), output_file(tmp_path / "kept") as file:
         file.write(b"new")
         raise ZeroDivisionError
-    with pytest.raises(HeaptapeError, match="can't write"):
+    with pytest.raises(HeaptapeError, match="cannot write"):
         write_whole(tmp_path, "a folder")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
     long = tmp_path / ("n" * 255)
@@ -129,7 +129,7 @@ def test_what_could_not_be_written_is_known_before(tmp_path: Path, monkeypatch: 
     os.mkfifo(tmp_path / "fifo")  # nobody reads it yet
     for path, why in UNWRITABLE.items():
         for check in (check_output, lambda path: appendable(path, [], b"{", "lines of JSON"), lambda path: write_whole(path, "x")):
-            with pytest.raises(HeaptapeError, match=f"^{path}: can't write: {why}$"):
+            with pytest.raises(HeaptapeError, match=f"^{path}: cannot write: {why}$"):
                 check(path)
     for path in ("file", "absent", "fifo", "/dev/full"):
         check_output(path)
@@ -156,7 +156,7 @@ esac
     monkeypatch.setenv("HEAPTAPE_REPLAY", str(replay))
     for path in ("no/such/folder/o", "."):
         done = run_here(*verb, path, *(["--", "true"] if verb[0] == "validate" else []), cwd=tmp_path)
-        _refused(done, 1, f"heaptape {verb[0]}: {path}: can't write: {UNWRITABLE[path]}")
+        _refused(done, 1, f"heaptape {verb[0]}: {path}: cannot write: {UNWRITABLE[path]}")
         assert done.stdout == ""
     assert sorted(path.name for path in tmp_path.iterdir()) == ["replay", "t.bin"]
 

@@ -90,7 +90,7 @@ def test_a_cut_short_line_that_others_follow_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_of_nothing_but_a_cut_short_line(tmp_path: Path) -> None:
     (tmp_path / "r.jsonl").write_text('{"schema": 1, "tra')
-    with pytest.warns(ResultsWarning), pytest.raises(ResultsError, match="at least one run"):
+    with pytest.warns(ResultsWarning), pytest.raises(ResultsError, match="at least one run, found a line that is cut short"):
         read_results(tmp_path / "r.jsonl")
 
 
@@ -98,7 +98,7 @@ def test_nothing_to_read(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("\n")
     with pytest.raises(ResultsError, match="at least one run"):
         read_results(tmp_path / "empty.jsonl")
-    with pytest.raises(ResultsError, match="can't read"):
+    with pytest.raises(ResultsError, match="cannot read"):
         read_results(tmp_path / "absent.jsonl")
 
 

@@ -376,7 +376,7 @@ def test_what_is_no_trace(tmp_path: Path, content: bytes, found: str) -> None:
 
 def test_missing_file_and_folder(tmp_path: Path) -> None:
     for path in (tmp_path / "absent.bin", tmp_path):
-        with pytest.raises(TraceError, match="can't") as raised:
+        with pytest.raises(TraceError, match="cannot") as raised:
             read_trace(path)
         assert "offset" not in str(raised.value)
 

@@ -185,7 +185,7 @@ def test_bad_input(trace: Path, capsys: pytest.CaptureFixture[str], monkeypatch:
         said = capsys.readouterr()
         assert said.out == "" and said.err.count("\n") == 1 and words in said.err, said.err
 
-    refused(3, "can't open", str(trace.with_name("absent")), "--alloc", "fake")
+    refused(3, "cannot open", str(trace.with_name("absent")), "--alloc", "fake")
     refused(2, "is not built", str(trace), "--alloc", "other")
     refused(2, "expected one allocator", str(trace), "--alloc", "fake,fake")
     refused(2, "no knob 'none'", str(trace), "--alloc", "fake", "--knobs", "none")

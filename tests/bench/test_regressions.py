@@ -104,7 +104,7 @@ def test_an_idle_service_under_six_releases_of_mimalloc(tools: Tools, tmp_path: 
     done = subprocess.run(command, env=clean_environment() | {name: os.environ[name] for name in ("CARGO_HOME", "HOME") if name in os.environ},
                           capture_output=True, text=True, timeout=3600, check=False)
     if "cargo fetch" in done.stderr:
-        pytest.skip("cargo can't fetch crates here")
+        pytest.skip("cargo cannot fetch crates here")
     assert done.returncode == 0, done.stderr
     assert "`rss_end>1.1`: in 3.2.6; 3.1.5 is the last good release" in done.stdout
     assert re.search(r"^first bad commit: [0-9a-f]+ mimalloc 3\.2\.6 \(", done.stdout, re.MULTILINE)

@@ -230,7 +230,7 @@ def test_files_too_short_for_a_header(tools: Tools, good: tuple[Path, Path], tmp
 @pytest.mark.parametrize("tool", ["convert", "replay"])
 def test_unwritable_output(tools: Tools, good: tuple[Path, Path], tmp_path: Path, tool: str,
                            where: str) -> None:
-    """An output that can't be written is no fault of the input: status 1. (Tests may run as root,
+    """An output that cannot be written is no fault of the input: status 1. (Tests may run as root,
     for whom no permission bit makes a folder unwritable.)"""
     output = tmp_path / where  # an absolute path replaces the folder
     source = good[0] if tool == "convert" else good[1]

@@ -131,7 +131,7 @@ def test_file_names_are_unique(sources: dict[str, str]) -> None:
 
 
 def test_no_file_aborts(repository: Path) -> None:
-    """What can't happen is an assertion, and what can is an error with a message. The tests' programs may assert both."""
+    """What cannot happen is an assertion, and what can is an error with a message. The tests' programs may assert both."""
     paths = [path for path in tracked(repository) if path.endswith((".c", ".h", ".cpp")) and not path.startswith("tests/")]
     assert len(paths) > 300
     assert [path for path in paths if re.search(r"\babort\s*\(", (repository / path).read_text())] == []

@@ -1,5 +1,5 @@
 """Recorded traces through other formats and back: what is exported, or written by the tests' own
-writers, and imported again is the same program, up to what the format can't hold."""
+writers, and imported again is the same program, up to what the format cannot hold."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Wording:
 
 
 def holds_all(form: Format, events: list[Event]) -> bool:
-    """Is there nothing in these events that the format can't hold?"""
+    """Is there nothing in these events that the format cannot hold?"""
     functions = {*form.functions, "realloc", "free"}
     return (all(event.function in functions and event.function not in PSEUDO for event in events)
             and (form.threads or {event.thread for event in events} == {0})

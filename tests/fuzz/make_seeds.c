@@ -23,7 +23,7 @@ size_t __wrap_ZSTD_compressCCtx(void *state, void *to, size_t room, const void *
                                 int level);
 size_t __wrap_ZSTD_compressCCtx(void *state, void *to, size_t room, const void *from, size_t bytes,
                                 int level) {
-    // An error: what can't be compressed is stored.
+    // An error: what cannot be compressed is stored.
     return store_columns ? (size_t)-1 : __real_ZSTD_compressCCtx(state, to, room, from, bytes, level);
 }
 

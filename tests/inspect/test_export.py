@@ -1,5 +1,5 @@
 """convert --to: each exported file, read by a plain parser of its own, says what the dump says,
-less what the format can't hold; and a message names what that was."""
+less what the format cannot hold; and a message names what that was."""
 
 from __future__ import annotations
 

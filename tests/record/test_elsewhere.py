@@ -81,7 +81,7 @@ def build_preset(repository: Path, preset: str, folder: Path) -> Path:
     need("cmake", "ninja")
     done = run(["cmake", "--preset", preset, "-B", folder], cwd=repository)
     if done.returncode:
-        pytest.skip(f"preset {preset} can't be configured: {done.stderr.decode()[-300:]}")
+        pytest.skip(f"preset {preset} cannot be configured: {done.stderr.decode()[-300:]}")
     done = run(["cmake", "--build", folder, "-j", "2"], timeout=900)
     assert done.returncode == 0, done.stdout.decode()[-3000:]
     return folder

@@ -30,7 +30,7 @@ KINDS = {
     "main_stack": 2 << 20,
     "first_thread_ends": OWN_BYTES,
 }
-# Where the kernel reports each page by itself, these kinds can't be distinguished.
+# Where the kernel reports each page by itself, these kinds cannot be distinguished.
 KINDS_BY_SEARCH = {"scattered": OWN_BYTES, "only_read": 0, "comes_and_goes": OWN_BYTES, "between_calls": OWN_BYTES}
 
 
@@ -61,7 +61,7 @@ def searches_page_tables() -> bool:
 @pytest.mark.parametrize("kind", KINDS | KINDS_BY_SEARCH)
 def test_memory_beside_the_heap_is_counted_apart(tools: Tools, tmp_path: Path, kind: str) -> None:
     if kind in KINDS_BY_SEARCH and not searches_page_tables():
-        pytest.skip("the kernel can't search page tables")
+        pytest.skip("the kernel cannot search page tables")
     whole, heap = memory_of(tools, tools.preload(command_of(tools, kind), tmp_path / "logs"), tmp_path)
     if kind in ("stacks", "thread_maps"):
         heap = measured_heap_bytes(tmp_path / "t.bin")
@@ -103,7 +103,7 @@ def test_threads_that_lose_the_processor(tools: Tools, tmp_path: Path) -> None:
 def fresh_heap(tools: Tools, folder: Path, kind: str) -> pd.Series:
     """The heap's bytes in those samples that know own memory, once the threads are at work."""
     if not searches_page_tables():
-        pytest.skip("the kernel can't search page tables")
+        pytest.skip("the kernel cannot search page tables")
     recording = tools.preload([tools.target("shared_processors"), folder / "counts", kind], folder / "logs")
     tools.convert_clean(recording.logs[-1], folder / "t.bin")
     with read_trace(folder / "t.bin") as trace:
@@ -142,7 +142,7 @@ def test_blocks_of_some_pages_that_are_not_used_take_none_in_replay(tools: Tools
 def test_the_process_peaks_where_its_own_memory_does(tools: Tools, tmp_path: Path, kind: str) -> None:
     """Between two events, too: RSS is read at the recorder's samples."""
     if not searches_page_tables():
-        pytest.skip("the kernel can't search page tables")
+        pytest.skip("the kernel cannot search page tables")
     whole, _ = memory_of(tools, tools.preload(command_of(tools, kind), tmp_path / "logs"), tmp_path)
     runs = tools.replay(tmp_path / "t.bin", "glibc", tmp_path / "r.jsonl", "--pass", "memory", "--rounds", "1")
     peaks = [run["process_rss_peak_bytes"] for run in runs if run["allocator"]["name"] == "glibc"]

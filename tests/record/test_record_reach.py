@@ -1,4 +1,4 @@
-"""`record` says why a program can't be recorded, or not all of it, before it makes an empty log."""
+"""`record` says why a program cannot be recorded, or not all of it, before it makes an empty log."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ NOBODY = 65534
 
 def compile_c(folder: Path, source: str, *flags: str, compiler: str = "gcc",
               name: str = "program") -> Path:
-    """A program made here; the test is skipped where the compiler can't make such a one."""
+    """A program made here; the test is skipped where the compiler cannot make such a one."""
     if not shutil.which(compiler):
         pytest.skip(f"{compiler} is not installed")
     program = folder / name

@@ -47,7 +47,7 @@ def test_own_failures(tools: Tools, tmp_path: Path) -> None:
     ("MALLOC_WRAP_START", "soon"), ("MALLOC_WRAP_ANY_FOLDER", "yes"),
 ])
 def test_settings_that_mean_nothing(tools: Tools, tmp_path: Path, name: str, value: str) -> None:
-    """Of a bare LD_PRELOAD, which can't be refused: the program is recorded without, and the trace says so."""
+    """Of a bare LD_PRELOAD, which cannot be refused: the program is recorded without, and the trace says so."""
     program = [tools.target("calls_printed"), tmp_path / "printed", "10"]
     recording = tools.preload(program, tmp_path / "logs", env={name: value})
     converted = run([tools.heaptape, "convert", "-q", recording.logs[0], "-o", tmp_path / "t.bin"])

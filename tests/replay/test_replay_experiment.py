@@ -191,7 +191,7 @@ def test_a_condition_that_stays_undecided_is_reported(tools: Tools, trace: Path,
 
 
 def test_a_failed_run_comes_before_conditions(tools: Tools, trace: Path) -> None:
-    """One allocator can't be measured at all: what the others show is no answer to what was asked."""
+    """One allocator cannot be measured at all: what the others show is no answer to what was asked."""
     done = run([tools.replay_program, "--alloc", "glibc,jemalloc,/lib/x86_64-linux-gnu/libm.so.6", "--rounds", "6", "--pass", "memory",
                 "--fail-if", "rss_peak>1.1", trace], timeout=120)
     assert done.returncode == 1 and b"rss_peak>1.1: jemalloc is at" in done.stderr

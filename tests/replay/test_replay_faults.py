@@ -276,7 +276,7 @@ def test_one_that_writes_over_what_it_shares(tools: Tools, tmp_path: Path, fault
 
 @pytest.mark.thorough
 def test_one_that_writes_over_the_decoded_trace(tools: Tools, tmp_path: Path) -> None:
-    """What becomes of its own run is chance: a crash, a hang, a result that can't be right."""
+    """What becomes of its own run is chance: a crash, a hang, a result that cannot be right."""
     trace = replay_traces.made(tools, tmp_path, events=400_000)
     results = tmp_path / "r.jsonl"
     done = run_faulty(tools, "fill_trace", "glibc,", trace, "--rounds", "1", "--decoded-memory", "1",
@@ -392,7 +392,7 @@ def test_results_disk_full(tools: Tools, trace: Path) -> None:
                 "/dev/full"])
     assert done.returncode == 1
     assert said(done.stderr) == [
-        "heaptape replay: /dev/full: a result can't be written: No space left on device"]
+        "heaptape replay: /dev/full: a result cannot be written: No space left on device"]
     assert b"vs glibc" in done.stdout  # the runs are not lost
 
 
@@ -405,7 +405,7 @@ def test_results_file_limit(tools: Tools, trace: Path, tmp_path: Path) -> None:
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)), timeout=60)
     assert process.returncode == 1 and b"vs glibc" in process.stdout
     line, = said(process.stderr)
-    assert line.startswith(f"heaptape replay: {results}: a result can't be written: ")
+    assert line.startswith(f"heaptape replay: {results}: a result cannot be written: ")
     # What did not fit has been taken back: whole lines, and most of the room is used.
     assert results.read_bytes().endswith(b"}\n") and len(replay_traces.rows(results)) > 8
     assert results.stat().st_size > limit // 2
@@ -427,7 +427,7 @@ def test_closed_streams(tools: Tools, trace: Path, tmp_path: Path, closed: str) 
     assert done.returncode == (1 if ">&-" in closed.replace("2>&-", "") else 0)
     assert len(replay_traces.rows(results)) == 8  # two passes, two rounds, glibc and null
     if closed == ">&-":
-        assert said(done.stderr) == ["heaptape replay: the comparison can't be written"]
+        assert said(done.stderr) == ["heaptape replay: the comparison cannot be written"]
 
 
 def limited(tools: Tools, trace: Path, limit: int, value: int,
@@ -558,7 +558,7 @@ def test_an_absurd_trace_is_refused(tools: Tools, tmp_path: Path, touch: str) ->
 
 
 def test_an_absurd_trace_untouched(tools: Tools, tmp_path: Path) -> None:
-    """It takes no memory; an allocator that can't reserve so much says so."""
+    """It takes no memory; an allocator that cannot reserve so much says so."""
     trace = replay_traces.huge(tools, tmp_path)
     done = run([tools.replay_program, "--alloc", "all", "--touch", "none", "--rounds", "1", trace])
     assert done.returncode in (0, 1)

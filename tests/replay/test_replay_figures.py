@@ -303,13 +303,13 @@ def big_blocks(tools: Tools, folder: Path) -> Path:
 
 
 def test_system_calls(tools: Tools, replayed: Replayed, tmp_path: Path) -> None:
-    """Of the C library's malloc, whose calls can't be interposed, they are known to the call."""
+    """Of the C library's malloc, whose calls cannot be interposed, they are known to the call."""
     conf = {"MALLOC_CONF": "retain:false,dirty_decay_ms:0,muzzy_decay_ms:0"}
     lines, _ = replay(tools, big_blocks(tools, tmp_path), tmp_path, "--touch", "none",
                       env=clean_environment(conf))
     rows = by_name(lines, "time")
     if rows["glibc"]["syscalls"] is None:
-        pytest.skip(f"system calls can't be counted here: {rows['glibc']['syscalls_missing']}")
+        pytest.skip(f"system calls cannot be counted here: {rows['glibc']['syscalls_missing']}")
     calls = rows["glibc"]["syscalls"]
     assert calls["mmap"]["calls"] == BIG_BLOCKS and calls["munmap"]["calls"] == BIG_FREED
     assert 0 <= calls["mmap"]["bytes"] - BIG_BLOCKS * BIG_BYTES <= BIG_BLOCKS * PAGE_BYTES
@@ -331,7 +331,7 @@ def test_system_calls_of_threads(tools: Tools, tmp_path: Path) -> None:
     lines, _ = replay(tools, trace, tmp_path, "--pass", "time")
     rows = by_name(lines, "time")
     if rows["null"]["syscalls"] is None:
-        pytest.skip(f"system calls can't be counted here: {rows['null']['syscalls_missing']}")
+        pytest.skip(f"system calls cannot be counted here: {rows['null']['syscalls_missing']}")
     assert all(found["calls"] == 0 for found in rows["null"]["syscalls"].values())
     for name, row in rows.items():
         if name != "null":

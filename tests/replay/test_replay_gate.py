@@ -223,8 +223,15 @@ def test_a_baseline_is_not_written_over_the_trace_or_the_results(tools: Tools, t
 def test_a_baseline_that_cannot_be_written_is_refused_at_once(tools: Tools, tmp_path: Path, name: str, why: str) -> None:
     """Before the trace is read: there is none."""
     done = run([tools.replay_program, "--pass", "memory", "--alloc", "glibc", "--write-baseline", name, "absent.bin"], cwd=tmp_path)
-    assert (done.returncode, done.stderr.decode()) == (1, f"heaptape replay: {name}: can't be created: {why}\n")
+    assert (done.returncode, done.stderr.decode()) == (1, f"heaptape replay: {name}: cannot be created: {why}\n")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_baseline_on_a_full_device(tools: Tools, trace: Path) -> None:
+    """One line: the comparison has been printed."""
+    done = run([tools.replay_program, "-q", "--pass", "memory", "--rounds", "2", "--alloc", "glibc", "--write-baseline", "/dev/full", trace])
+    assert (done.returncode, done.stderr) == (1, b"heaptape replay: /dev/full: cannot be written: No space left on device\n")
+    assert done.stdout
 
 
 def test_a_damaged_baseline_file(tools: Tools, trace: Path, planted: dict[str, Path], baseline: Path, tmp_path: Path) -> None:
@@ -233,4 +240,4 @@ def test_a_damaged_baseline_file(tools: Tools, trace: Path, planted: dict[str, P
     done = against(tools, trace, path, planted["plain"])
     assert done.returncode == 3 and f"{path}: offset ".encode() in done.stderr and done.stderr.count(b"\n") == 1
     done = against(tools, trace, tmp_path / "none.json", planted["plain"])
-    assert done.returncode == 3 and b"none.json: can't be read: No such file or directory" in done.stderr
+    assert done.returncode == 3 and b"none.json: cannot be read: No such file or directory" in done.stderr

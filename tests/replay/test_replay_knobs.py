@@ -230,7 +230,7 @@ EFFECTS = [
     Effect("mimalloc", "purge_delay=0", "middle", MADVISES, ">"),
 ]
 
-# What can't be shown here: these need more processors, memory nodes or the kernel's pool of huge
+# What cannot be shown here: these need more processors, memory nodes or the kernel's pool of huge
 # pages, a build whose muzzy pages stay resident, heaps larger than
 # these, or threads that come and go in numbers; or they do not change what a small heap does.
 READ_BACK = [

@@ -133,4 +133,4 @@ def test_without_libstdcxx_they_are_malloc_and_free(tools: Tools, traces: dict[s
                 "--alloc", f"glibc,lonely={tmp_path / 'lonely.so'}", traces["glibc"]])
     found = [w["message"] for w in json.loads(done.stdout)["warnings"] if w["kind"] == "no_cxx_library"]
     assert done.returncode == 0, done.stderr
-    assert found == ["libstdc++.so.6 can't be loaded: operator new and delete of lonely are replayed as malloc and free"]
+    assert found == ["libstdc++.so.6 cannot be loaded: operator new and delete of lonely are replayed as malloc and free"]

@@ -228,7 +228,7 @@ def test_three_bits_keep_the_size_class_of_jemalloc() -> None:
     path = next(iter(sorted(Path("/usr/lib").glob("*/libjemalloc.so.2"))), None)
     if not path:
         pytest.skip("libjemalloc.so.2 is not installed")
-    # A library of this kind can't be loaded later.
+    # A library of this kind cannot be loaded later.
     ask = "import ctypes, sys; nallocx = ctypes.CDLL(None).nallocx; nallocx.restype, nallocx.argtypes = ctypes.c_size_t, (ctypes.c_size_t, ctypes.c_int)\n" \
           "print(*(nallocx(int(size), 0) for size in sys.stdin.read().split()))"
     sizes = [*range(1, 9000), *range(9000, 9_000_000, 9973)]

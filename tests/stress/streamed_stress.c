@@ -153,7 +153,7 @@ static bool streamed_run(struct stress *stress, struct loaded *streamed, const s
     if (strstr(problem, "had not ended") || strstr(problem, "hangs"))
         return finding("a replay that does not end", shape, job, choice, mapped, problem);
     if (space_bytes && (!done || came_to.violations > expected->violations)) {
-        stress->refused++;  // a thread can't be started, or an allocator has no memory to give
+        stress->refused++;  // a thread cannot be started, or an allocator has no memory to give
         return done || problem[0] || finding("a failure without a word", shape, job, choice, mapped, "");
     }
     if (!done) return finding("a replay that fails", shape, job, choice, mapped, problem);

@@ -114,7 +114,7 @@ static int without_child(char *before) {
     return say_disturbed(count_disturbed(has_no_child), 81);
 }
 
-// After this the process can't have another thread, only a child, which would be the first of a namespace.
+// After this the process cannot have another thread, only a child, which would be the first of a namespace.
 static int in_another_pid_namespace(char *before) {
     after(before);
     tally_churn(SIZE_MAIN, 100);

@@ -167,7 +167,7 @@ static int wait_for_word(char *unused) {
     return child_status(pid) == 4 ? 75 : 1;
 }
 
-// operator new without a C++ library: what there is comes from the recorder alone. Its throwing form can't answer
+// operator new without a C++ library: what there is comes from the recorder alone. Its throwing form cannot answer
 // that there is no memory.
 static int new_without_cxx(char *unused) {
     (void)unused;

@@ -125,12 +125,12 @@ static void release(struct object *object) {
 
 static void fail(struct object *object) {
     volatile size_t huge = (size_t)1 << 62;  // the compiler would warn of the product
-    if (mi_malloc(huge) || mi_reallocarray(object->block, huge, 16)) target_fail("it can't succeed");
+    if (mi_malloc(huge) || mi_reallocarray(object->block, huge, 16)) target_fail("it cannot succeed");
     check(object, object->size);
     writer_print(&out, "malloc(%zu) = NULL (failed)\nreallocarray(?, %zu, 16) = NULL (failed)\n", huge, huge);
     mi_free(NULL);
     writer_print(&out, "free(NULL)\n");
-    if (mi_reallocf(object->block, huge)) target_fail("it can't succeed");
+    if (mi_reallocf(object->block, huge)) target_fail("it cannot succeed");
     writer_print(&out, "realloc(?, %zu) = NULL (failed)\nfree(#%lu)\n", huge, object->birth);
     object->block = NULL;
 }

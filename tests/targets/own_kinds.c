@@ -58,7 +58,7 @@ static void only_read(char *unused) {
 static void moved(char *unused) {
     (void)unused;
     char *at = map(OWN_BYTES / 2, PROT_READ | PROT_WRITE, 0);
-    map(4096, PROT_NONE, 0);  // so that it can't grow in place, perhaps
+    map(4096, PROT_NONE, 0);  // so that it cannot grow in place, perhaps
     at = mremap(at, OWN_BYTES / 2, OWN_BYTES, MREMAP_MAYMOVE);
     if (at == MAP_FAILED) target_fail("cannot move it");
     memset(at, 1, OWN_BYTES);
@@ -217,7 +217,7 @@ static int without_close_range(char **command) {
     return run_filtered(command, &(struct sock_fprog){sizeof code / sizeof *code, code});
 }
 
-// A kernel that can't search page tables: the ioctl is unknown.
+// A kernel that cannot search page tables: the ioctl is unknown.
 static int without_search(char **command) {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),

@@ -1,5 +1,5 @@
 // Whatever a child writes into the memory that it shares with the launcher: the launcher's copy is safe to use
-// afterwards, and what can't be right is told.
+// afterwards, and what cannot be right is told.
 #include "unit_support.h"
 
 #include <string.h>

@@ -17,7 +17,7 @@ PLAIN = {
     "µ": "u", "×": "x", "–": "-", "—": "-", "−": "-", "“": '"', "”": '"', "‘": "'", "’": "'", "…": "...", "≥": ">=", "≤": "<=", "±": "+-",
     "→": "->", "←": "<-", "─": "-", "━": "-", "│": "|", "\u00a0": " ",
 }
-"""Characters of our own sentences and tables, and their replacements where a terminal can't print them."""
+"""Characters of our own sentences and tables, and their replacements where a terminal cannot print them."""
 
 EXTRAS = {"dask": "fleet", "distributed": "fleet", "optuna": "tune", "sqlalchemy": "tune", "pyarrow": "parquet", "protobuf": "pprof"}
 """By package, the extra of ours that brings it (pyproject.toml): what one verb alone needs."""
@@ -32,7 +32,7 @@ def missing_package(error: ImportError) -> str:
     if isinstance(error, ModuleNotFoundError) and name and name != "heaptape":
         return f"the Python package {name} is missing: {_how_to_install(name)}"
     what = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return f"{sys.executable} can't load {name or 'a package'}: {what}; name another interpreter by $HEAPTAPE_PYTHON"
+    return f"{sys.executable} cannot load {name or 'a package'}: {what}; name another interpreter by $HEAPTAPE_PYTHON"
 
 
 def _how_to_install(name: str) -> str:
@@ -68,7 +68,7 @@ def terminal_columns(stream: Any) -> int:
 
 
 def speak_plainly() -> None:
-    """Let nothing that is printed end a verb: what the terminal can't show is shown by other characters. Who asks for the C
+    """Let nothing that is printed end a verb: what the terminal cannot show is shown by other characters. Who asks for the C
     locale by name gets ASCII, although Python would write UTF-8 there."""
     codecs.register_error(_ERRORS, _in_plain_words)
     ascii_only = os.environ.get("LC_ALL") in ("C", "POSIX") and not {"PYTHONIOENCODING", "PYTHONUTF8"} & os.environ.keys()

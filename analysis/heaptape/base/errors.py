@@ -39,7 +39,7 @@ class Undecided(HeaptapeError):
 
 
 class TraceError(HeaptapeError):
-    """A trace that can't be read: names the file, the offset in bytes (None: of no place in it) and what was expected there."""
+    """A trace that cannot be read: names the file, the offset in bytes (None: of no place in it) and what was expected there."""
 
     exit_status = EXIT_BAD_INPUT
 
@@ -51,7 +51,7 @@ class TraceError(HeaptapeError):
 
 
 class ResultsError(HeaptapeError):
-    """A results file that can't be read: names the file, the line (from 1; 0 for the whole file) and why."""
+    """A results file that cannot be read: names the file, the line (from 1; 0 for the whole file) and why."""
 
     exit_status = EXIT_BAD_INPUT
 

@@ -86,7 +86,7 @@ def check_output(path: str | Path, inputs: Iterable[str | Path] = ()) -> None:
 
 
 def _cannot_write(path: str | Path, error: OSError) -> HeaptapeError:
-    return HeaptapeError(f"{path}: can't write: {error.strerror or error}")
+    return HeaptapeError(f"{path}: cannot write: {error.strerror or error}")
 
 
 @contextmanager

@@ -99,7 +99,7 @@ def run_attended(command: list[str], attend: Callable[[subprocess.Popen[Any]], _
                  patience_s: float | None = _ENDING_S, **more: Any) -> _T:
     """Starts the command and returns what attend() does with it. If we are to end meanwhile, it ends first, so that nothing goes on
     alone. group: what the command has started ends with it. patience_s: after so long it is killed; None: never. more: as Popen takes
-    it. Raises HeaptapeError if it can't be started."""
+    it. Raises HeaptapeError if it cannot be started."""
     process = None
     try:
         with _signals_wait():

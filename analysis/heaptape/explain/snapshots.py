@@ -135,7 +135,7 @@ def read_snapshots(path: str | Path) -> SnapshotFile:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise TraceError(path, 0, f"can't be read: {error.strerror}") from error
+        raise TraceError(path, 0, f"cannot be read: {error.strerror}") from error
     index = _index(path, data)
     try:
         snapshots = [_snapshot(path, data, index, item) for item in index["snapshots"]]

@@ -67,7 +67,7 @@ def read_baseline(name: str, path: Path, trace_sha256: str, allocators: list[str
         root = json.loads(path.read_bytes())
         digest = sha256_of(path)
     except OSError as error:
-        raise BaselineError(f"{name}: can't be read: {error.strerror}") from error
+        raise BaselineError(f"{name}: cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise BaselineError(f"{name}: expected JSON, found: {error}") from error
     if not isinstance(root, dict) or root.get("format") != "heaptape-baseline" or not isinstance(root.get("allocators"), dict):

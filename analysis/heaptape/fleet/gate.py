@@ -24,7 +24,7 @@ _PASSES = {"time": ("time", "both"), "memory": ("memory", "both")}
 
 
 def check_conditions(plan: Plan, conditions: list[Condition]) -> None:
-    """Raises UsageError for a condition that the plan's runs can't decide: before hours of them."""
+    """Raises UsageError for a condition that the plan's runs cannot decide: before hours of them."""
     for condition in conditions:
         for configuration in plan.configurations:
             expected = _expected(condition, configuration)

@@ -28,7 +28,7 @@ _KEYS = ("traces", "allocators", "rounds", "baseline", "baseline-files", "seed",
 
 
 class PlanError(HeaptapeError):
-    """A plan that can't be run: names the file, the key and what was expected there."""
+    """A plan that cannot be run: names the file, the key and what was expected there."""
 
     exit_status = EXIT_BAD_INPUT
 
@@ -97,7 +97,7 @@ def read_plan(path: Path, built: list[str], rounds: int | None = None) -> Plan:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise PlanError(path, "", f"can't read: {error.strerror}") from error
+        raise PlanError(path, "", f"cannot read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PlanError(path, "", f"expected TOML: {error}") from error
     for key in table:
@@ -144,7 +144,7 @@ def _traces(path: Path, value: Any) -> list[TraceFile]:
                 found[os.path.realpath(match)] = None
                 digest = _sha256(match)
             except OSError as error:
-                raise PlanError(path, f"traces[{number}]", f"{pattern}: can't read: {error.strerror}") from error
+                raise PlanError(path, f"traces[{number}]", f"{pattern}: cannot read: {error.strerror}") from error
             if digest is None:
                 raise PlanError(path, f"traces[{number}]", f"{pattern}: no file")
     return _named(path, list(found))

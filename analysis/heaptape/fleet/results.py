@@ -85,7 +85,7 @@ class FleetResults:
                 raise UsageError(f"{self.path}: expected a regular file, as fleet reads it too")
             file = open(self.path, "a+b", buffering=0)
         except OSError as error:
-            raise HeaptapeError(f"{self.path}: can't write: {error.strerror}") from error
+            raise HeaptapeError(f"{self.path}: cannot write: {error.strerror}") from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -151,7 +151,7 @@ class FleetResults:
         except BaseException as error:
             temporary.unlink(missing_ok=True)
             if isinstance(error, OSError):
-                raise HeaptapeError(f"{self.path}: can't write: {error.strerror}") from error
+                raise HeaptapeError(f"{self.path}: cannot write: {error.strerror}") from error
             raise
         self._file.close()
         self._file = copy
@@ -165,7 +165,7 @@ class FleetResults:
             _write_all(self._file, "".join(outcome.lines).encode())
         except OSError as error:
             os.ftruncate(self._file.fileno(), size)
-            raise HeaptapeError(f"{self.path}: can't write: {error.strerror}; run the same command to resume") \
+            raise HeaptapeError(f"{self.path}: cannot write: {error.strerror}; run the same command to resume") \
                 from error
         self.done[unit.key] = bool(outcome.problems)
         self.rows += [_light(json.loads(line)) for line in outcome.lines]

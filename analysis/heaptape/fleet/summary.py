@@ -185,7 +185,7 @@ def _markdown(cells: list[str]) -> str:
 def _closing(blocks: list[Block]) -> list[str]:
     if any(math.isfinite(mean.ci_low) for block in blocks for mean in block.means):
         return ["", INTERVAL_MEANS]
-    return ["", f"no intervals: fewer than {BOOTSTRAP_ROUNDS_MIN} rounds of a trace can't be resampled"]
+    return ["", f"no intervals: fewer than {BOOTSTRAP_ROUNDS_MIN} rounds of a trace cannot be resampled"]
 
 
 def notes_of(plan: Plan, rows: list[dict[str, Any]]) -> list[str]:

@@ -123,7 +123,7 @@ def _call(command: list[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
                               check=False, preexec_fn=end_with_parent)
     except OSError as error:
-        raise HeaptapeError(f"can't run {command[0]}: {error.strerror}") from error
+        raise HeaptapeError(f"cannot run {command[0]}: {error.strerror}") from error
 
 
 def run_unit(unit: Unit, worker: str) -> Outcome:
@@ -152,7 +152,7 @@ def run_unit(unit: Unit, worker: str) -> Outcome:
 
 
 def file_sha256(path: str) -> str:
-    """Of a file that has no build id; "" where it can't be read."""
+    """Of a file that has no build id; "" where it cannot be read."""
     try:
         return sha256_of(path)
     except OSError:

@@ -36,7 +36,7 @@ def colour_of(name: str) -> str:
 
 
 def flame_drawing(cells: Iterable[Cell], label: str) -> str:
-    """Markup; label: for those who can't see it."""
+    """Markup; label: for those who cannot see it."""
     widest = sorted(cells, key=lambda cell: -cell.width)[:_CELLS_MAX]
     drawing = Drawing(None, _ROW_PX * (1 + max(cell.depth for cell in widest)), label)
     for cell in widest:

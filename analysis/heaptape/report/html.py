@@ -235,7 +235,7 @@ def write_report(
 
     `traces` names the traces replayed; without, they are searched where the results say. `snapshots`
     is a folder that `heaptape replay --snapshots` wrote, of which the report shows the heaps. Raises UsageError, TraceError
-    (for a trace that was named and can't be read) or HeaptapeError (output can't be written)."""
+    (for a trace that was named and cannot be read) or HeaptapeError (output cannot be written)."""
     given = [Path(path) for path in traces]
     inputs: list[str | Path] = [*dict.fromkeys(frame["source"]), *given]
     check_output(output, inputs)

@@ -49,4 +49,4 @@ def trace_sha256(path: Path) -> str:
     try:
         return sha256_of(path)
     except OSError as error:
-        raise TraceError(path, None, f"can't open: {error.strerror}") from error
+        raise TraceError(path, None, f"cannot open: {error.strerror}") from error

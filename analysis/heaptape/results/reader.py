@@ -61,7 +61,8 @@ def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     for sentence in cut_short + repeated:
         warnings.warn(sentence, ResultsWarning, stacklevel=2)
     if not rows:
-        raise ResultsError(listed[0] if listed else "results", 0, "expected at least one run, found none")
+        found = "a line that is cut short" if cut_short else "none"
+        raise ResultsError(listed[0] if listed else "results", 0, f"expected at least one run, found {found}")
     frame = pd.DataFrame(rows)
     frame.attrs["cut_short"], frame.attrs["repeated"] = cut_short, repeated
     for name in NUMBERS:
@@ -134,7 +135,7 @@ def _read_file(path: Path, cut_short: list[str]) -> list[dict[str, Any]]:
             _check_start(path, start)
             raw = start + file.read()
     except OSError as error:
-        raise ResultsError(path, 0, f"can't read: {error.strerror}") from error
+        raise ResultsError(path, 0, f"cannot read: {error.strerror}") from error
     rows: list[dict[str, Any]] = []
     lines = raw.split(b"\n")
     for number, line in enumerate(lines, start=1):

@@ -69,7 +69,7 @@ def is_count(value: Any) -> bool:
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or ["it can't be read"])[0]
+    return (str(error).splitlines() or ["it cannot be read"])[0]
 
 
 def _no_constant(name: str) -> None:

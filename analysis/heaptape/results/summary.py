@@ -74,7 +74,7 @@ def summarise(
     experiment: Experiment, baseline: str | None, seed: int = SEED, traces: Sequence[Path] = ()
 ) -> Summary:
     """Compare, and find the trace for malloc's share. Raises UsageError, and TraceError for a trace that is named
-    and can't be read."""
+    and cannot be read."""
     found = find_trace(experiment, traces) if experiment.is_as_recorded else FoundTrace(None, "")
     try:
         return summary_of(experiment, baseline, seed, found)

@@ -20,7 +20,7 @@ SMALL_SHARE = 0.01
 
 @dataclass(frozen=True)
 class Use:
-    """`lines`: for what (shell, systemd, Docker), and the line; none where the allocator can't be preloaded from `path`."""
+    """`lines`: for what (shell, systemd, Docker), and the line; none where the allocator cannot be preloaded from `path`."""
 
     allocator: str
     path: str
@@ -62,7 +62,7 @@ def _text(run: pd.Series, column: str) -> str:
 
 def use_lines(kind: str, path: str, package: str, variables: Sequence[str], command: str, recorded_kind: str,
               linked: str = "") -> list[tuple[str, str]]:
-    """Empty where it can't be preloaded. A program that ran under another gets the C library itself in front of that. One that
+    """Empty where it cannot be preloaded. A program that ran under another gets the C library itself in front of that. One that
     an allocator is linked into goes past all that is preloaded."""
     if linked == kind and variables:
         prefix = "_RJEM_" if kind == "jemalloc" else ""  # what Rust's crates compile it with

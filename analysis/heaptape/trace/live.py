@@ -70,7 +70,7 @@ class LiveTable:
 
 
 def asked_bytes(chunk: Arrays, rows: NDArray[Any]) -> NDArray[np.int64]:
-    """Bytes asked for by the events at `rows`: calloc and reallocarray multiply. Calls that succeeded can't overflow."""
+    """Bytes asked for by the events at `rows`: calloc and reallocarray multiply. Calls that succeeded cannot overflow."""
     size = chunk["size"][rows]
     count = np.where(ops.OP_MULTIPLIES[chunk["op"][rows]], chunk["extra"][rows], np.uint64(1))
     product: NDArray[np.int64] = (size * count).astype(np.int64)

@@ -269,5 +269,5 @@ def export_parquet(trace: Trace, folder: str | Path, progress: Progress | None =
         if made and target.is_dir() and not any(target.iterdir()):
             target.rmdir()
         if isinstance(error, OSError):
-            raise HeaptapeError(f"{target}: can't write: {error.strerror or error}") from error
+            raise HeaptapeError(f"{target}: cannot write: {error.strerror or error}") from error
         raise

@@ -157,13 +157,13 @@ class TraceFile:
         try:
             self._file: BinaryIO = open(self.path, "rb")
         except OSError as error:
-            raise TraceError(path, None, f"can't open: {error.strerror}") from error
+            raise TraceError(path, None, f"cannot open: {error.strerror}") from error
         self.bytes = os.fstat(self._file.fileno()).st_size
         self._of_thread = threading.local()
         self.header = self._read_header()
 
     def close(self) -> None:
-        """Close the file; sections can't be read any more."""
+        """Close the file; sections cannot be read any more."""
         self._file.close()
 
     def fail(self, offset: int, expected: str) -> TraceError:
@@ -174,7 +174,7 @@ class TraceFile:
         try:
             return os.pread(self._file.fileno(), length, offset)
         except OSError as error:
-            raise self.fail(offset, f"can't read: {error.strerror}") from error
+            raise self.fail(offset, f"cannot read: {error.strerror}") from error
 
     def _read_header(self) -> Header:
         raw = self._read_at(0, HEADER.size)
@@ -395,7 +395,7 @@ class SectionOrder:
         self.records = 0
 
     def add(self, section: Section) -> None:
-        """The next section. Raises TraceError where it can't follow on those before it."""
+        """The next section. Raises TraceError where it cannot follow on those before it."""
         fail = self._file.fail
         if section.offset < self._behind:
             raise fail(section.offset, "expected sections in the order of their offsets")

@@ -30,5 +30,5 @@ def choose(replay: str, specification: str | None, context: dict[str, Any]) -> t
         return f"{kind},{alloc}", kind, ""
     if kind and ".so" in Path(path).name:
         return f"{kind}={path},{alloc}", kind, ""
-    own = f"{kind or 'an allocator of its own'}, which is part of the program: replay can't load it"
+    own = f"{kind or 'an allocator of its own'}, which is part of the program: replay cannot load it"
     return alloc, "glibc" if "glibc" in chosen else chosen[0], f"The program was recorded under {own}."

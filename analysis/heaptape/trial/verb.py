@@ -83,7 +83,7 @@ def _use(summary: Summary, command: list[str], recorded: Recorded) -> list[str]:
     kind, linked = (str(recorded.context.get(key) or "") for key in ("allocator_name", "linked_allocator"))
     for use in uses(summary, shlex.join(command), kind, linked):
         lines += ["", f"To use {use.allocator}:", *(f"  {what:7}  {line}" for what, line in use.lines)] if use.lines else \
-            ["", f"{use.allocator} is not a library and can't be preloaded ({use.path})."]
+            ["", f"{use.allocator} is not a library and cannot be preloaded ({use.path})."]
     if lines and also_set(recorded.context):
         lines += ["", also_set(recorded.context)]
     return lines or ["", no_reason(summary)]

@@ -94,7 +94,7 @@ class Bench:
             with self._rows.open("ab") as kept:
                 kept.write(rows.read_bytes())
         except OSError as error:
-            print(f"heaptape tune: warning: {printable(str(self._rows))}: can't write: {error.strerror}", file=sys.stderr)
+            print(f"heaptape tune: warning: {printable(str(self._rows))}: cannot write: {error.strerror}", file=sys.stderr)
 
 
 def ratios(frame: pd.DataFrame, default: str, name: str, objectives: list[str]) -> dict[str, float]:

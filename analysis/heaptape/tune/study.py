@@ -66,7 +66,7 @@ def _locked(path: Path) -> Iterator[None]:
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        raise HeaptapeError(f"{path}: can't write: {error.strerror}") from error
+        raise HeaptapeError(f"{path}: cannot write: {error.strerror}") from error
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -25,7 +25,7 @@ class RealAllocator:
 
 
 def find_allocators(replay: str, alloc: str | None) -> tuple[str, list[RealAllocator]]:
-    """What --alloc is for replay, and who that is. Raises UsageError where one of them is not there or can't be preloaded."""
+    """What --alloc is for replay, and who that is. Raises UsageError where one of them is not there or cannot be preloaded."""
     if alloc is None:
         built = {item["name"] for item in list_allocators(replay, None) if item.get("built")}
         alloc = ",".join(name for name in DEFAULT_NAMES if name in built)
@@ -45,9 +45,9 @@ def _check(item: dict[str, Any]) -> None:
     if item.get("kind") == "null":
         raise UsageError(f"--alloc {name}: expected an allocator that a program can use")
     if "@" in name:
-        raise UsageError(f"--alloc {name}: another C library can't be preloaded into the real program")
+        raise UsageError(f"--alloc {name}: another C library cannot be preloaded into the real program")
     if any(mark in path for mark in " :"):
-        raise UsageError(f"--alloc {name}: LD_PRELOAD can't hold a path with a space or colon: {path}")
+        raise UsageError(f"--alloc {name}: LD_PRELOAD cannot hold a path with a space or colon: {path}")
     if ".so" not in Path(path).name:
         raise UsageError(f"--alloc {name}: is linked into the replayer and has no shared library to preload ({path})")
 

@@ -58,7 +58,7 @@ class CountRuns:
     step: Callable[[str], None]
 
     def run(self, contenders: list[Contender], baseline: str, instructions_alone: bool) -> Counted:
-        """All of it. Raises HeaptapeError where the baseline can't be counted."""
+        """All of it. Raises HeaptapeError where the baseline cannot be counted."""
         found = Counted(baseline, instructions_alone)
         libraries = shared_libraries(contenders, str(self.recording.context.get("executable") or ""))
         idle = of_equal_size({item.allocator.name: environment_of_nothing(item, libraries) for item in contenders})

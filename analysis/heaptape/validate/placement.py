@@ -60,7 +60,7 @@ class AccessRuns:
     step: Callable[[str], None]
 
     def run(self) -> Placement:
-        """Raises HeaptapeError where accesses can't be recorded or replayed."""
+        """Raises HeaptapeError where accesses cannot be recorded or replayed."""
         if self.recording.conduct.wall_s > _WHOLE_S:
             try:
                 return self._run_once(sampled=True)

@@ -27,7 +27,7 @@ _NEEDED = re.compile(r"=> (/[^ :]+) \(")
 
 
 def needed_libraries(path: str) -> list[str]:
-    """All that the loader brings with an executable or a library; nothing where that can't be known."""
+    """All that the loader brings with an executable or a library; nothing where that cannot be known."""
     try:
         return _NEEDED.findall(run_tool(["ldd", path]))
     except HeaptapeError:

@@ -104,7 +104,7 @@ def _folder(keep: str | None) -> Iterator[Path]:
         made = Path(tempfile.mkdtemp(prefix=f".{target.name}." if target else "heaptape-validate-",
                                      dir=target.parent if target else None))
     except OSError as error:
-        raise HeaptapeError(f"{keep or tempfile.gettempdir()}: can't write: {error.strerror}") from error
+        raise HeaptapeError(f"{keep or tempfile.gettempdir()}: cannot write: {error.strerror}") from error
     try:
         yield made
         if target:
@@ -290,7 +290,7 @@ def run_validate(options: argparse.Namespace) -> int:
                 runs = CountRuns(tools.heaptape, replay, alloc, program, recording, folder, options.timeout, talk.step)
                 add_counts(document, runs.run(_without(contenders, problems), tools.baseline, options.instructions))
             talk.end()
-            # Before the files: what can't be written must not cost what was measured.
+            # Before the files: what cannot be written must not cost what was measured.
             print(json.dumps(document, indent=1) if options.json else printable(validation_text(document), keep="\n"), flush=True)
             if found and options.output:
                 write_whole(options.output, _curve_lines(found), [options.stdin] if options.stdin else [])

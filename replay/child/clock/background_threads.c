@@ -1,4 +1,4 @@
-// Why this can't deadlock.
+// Why this cannot deadlock.
 // - Who advances the clock waits for an awake background thread until that has worked for PATIENCE_NS, or was
 // found waiting for something that nobody here can see at PATIENCE_NS / POLL_NS polls. It is not waited for
 // again until it has slept once more. One that waits for a processor only is not late: the real clock alone

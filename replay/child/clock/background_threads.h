@@ -21,7 +21,7 @@ bool ht_background_this_thread(void);
 // real_ns_per_trace_ns how slowly the trace is replayed (0: as fast as it goes).
 void ht_background_start(_Atomic uint64_t *clock_ns, double real_ns_per_trace_ns);
 
-// From which trace time on the clock can't just be set: somebody's deadline, or 0 while somebody is awake.
+// From which trace time on the clock cannot just be set: somebody's deadline, or 0 while somebody is awake.
 extern _Atomic uint64_t ht_background_due_ns;
 
 // Sets the clock, with what is due until then done at its time. Only one thread at a time may.

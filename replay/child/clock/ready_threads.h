@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-// Both are false where /proc can't be read.
+// Both are false where /proc cannot be read.
 bool ht_thread_is_ready(pid_t tid);
 bool ht_another_thread_is_ready(void);
 

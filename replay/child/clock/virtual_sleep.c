@@ -182,7 +182,7 @@ static int clock_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t id
     return ht_next.pthread_cond_clockwait(cond, mutex, id, moment);
 }
 
-// Which clock a condition goes by, its attributes said once and can't be asked; but no monotonic clock of a
+// Which clock a condition goes by, its attributes said once and cannot be asked; but no monotonic clock of a
 // machine has come to where the real one has been since 2001.
 EXPORTED int pthread_cond_timedwait(pthread_cond_t *restrict cond, pthread_mutex_t *restrict mutex,
                                     const struct timespec *restrict moment) {

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-// Anonymous and shared memory, which the kernel can't reclaim without swap; HT_FIGURE_UNKNOWN if the file does not say.
+// Anonymous and shared memory, which the kernel cannot reclaim without swap; HT_FIGURE_UNKNOWN if the file does not say.
 uint64_t ht_group_held_bytes(int stat_fd);
 
 #endif

@@ -12,8 +12,8 @@ struct ht_residency_probe {
     struct ht_child_figures *figures;
 };
 
-int ht_residency_open(void);  // /proc/self/smaps_rollup; -1 if it can't be had
-// All but sample and rss_bytes; each HT_FIGURE_UNKNOWN if it can't be read.
+int ht_residency_open(void);  // /proc/self/smaps_rollup; -1 if it cannot be had
+// All but sample and rss_bytes; each HT_FIGURE_UNKNOWN if it cannot be read.
 void ht_residency_read(int smaps_fd, struct ht_kernel_view *residency);
 
 // Called at each sample of RSS: takes a reading if one is due, which costs from 30 us to 16 ms for 1 GiB.

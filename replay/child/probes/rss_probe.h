@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-int ht_rss_open(void);  // /proc/self/statm; -1 if it can't be had
-// resident less shared, which is RssAnon; 0 if it can't be read.
+int ht_rss_open(void);  // /proc/self/statm; -1 if it cannot be had
+// resident less shared, which is RssAnon; 0 if it cannot be read.
 uint64_t ht_rss_anon_bytes(int statm_fd);
 
 #endif

@@ -16,7 +16,7 @@ struct ht_resident_buffer {
     uint64_t entries[1 << 13];
 };
 
-// Returns 0, or the errno of what can't be read.
+// Returns 0, or the errno of what cannot be read.
 int ht_resident_each(struct ht_resident_buffer *buffer, ht_resident_visitor *visit, void *context);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "replay_lane.h"
 
-// Both with the window's lock held. body: what the thread does. One that can't be started ends the process, with the
+// Both with the window's lock held. body: what the thread does. One that cannot be started ends the process, with the
 // reason in the outcome, because others may already wait for its ops.
 void ht_lane_thread_start(struct ht_lane *lane, void *(*body)(void *lane));
 void ht_lane_threads_join(struct ht_window *window);  // those that have ended

@@ -4,7 +4,7 @@
 // one time: then the order is that of the trace. A thread that waits for a slot hands on too, and is passed over until what it waits for has been
 // done; one that ends is joined by the next before that goes on, because its end costs the allocator calls.
 //
-// Why this can't deadlock: as in replay_window.c, the thread of the first op in trace order that has not been executed
+// Why this cannot deadlock: as in replay_window.c, the thread of the first op in trace order that has not been executed
 // exists and waits for no slot. Whoever has the turn executes a word, or hands on to one that waits for no slot.
 #ifndef HEAPTAPE_LANE_TURNS_H
 #define HEAPTAPE_LANE_TURNS_H

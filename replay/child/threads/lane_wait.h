@@ -10,7 +10,7 @@
 #include "raw_clock.h"
 #include "replay_lane.h"
 
-// Measures what waiting costs here. Where only one CPU is allowed nobody spins: who is waited for can't run.
+// Measures what waiting costs here. Where only one CPU is allowed nobody spins: who is waited for cannot run.
 struct ht_wait_costs ht_wait_costs_measure(void);
 
 // CPU time between these two is not the calls'.

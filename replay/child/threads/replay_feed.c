@@ -1,4 +1,4 @@
-// Why a streamed form can't deadlock. It has n streams (one for each thread, one for what is inherited)
+// Why a streamed form cannot deadlock. It has n streams (one for each thread, one for what is inherited)
 // and a pool of P segments, at least 4n + 16.
 // - The launcher writes events in trace order, each into its stream's open segment, and links a full one.
 //   After a link more than n segments are free; or it links all open ones (at most n), sets complete_ns

@@ -1,4 +1,4 @@
-// Why this can't deadlock. Let e be the first op in trace order that has not been executed, and t its thread.
+// Why this cannot deadlock. Let e be the first op in trace order that has not been executed, and t its thread.
 // - Every op before e has been executed, so t does not wait for a slot.
 // - Let T be e's time. Every other thread u has a pending op f that is later in the trace, so f's time is T
 //   or more, and u's place is more than f's time less HT_TIME_STEP_NS, because the stream gives its place (a

@@ -20,7 +20,7 @@ void ht_window_init(struct ht_window *window, struct ht_lane *lanes, uint32_t la
 
 // Runs all lanes to their ends: the initial one on this thread, the others on threads of their own. Returns
 // when the last op has been executed; threads that lasted to the end of the program still exist then. A
-// thread that can't be started ends the process, with the reason in the outcome.
+// thread that cannot be started ends the process, with the reason in the outcome.
 void ht_window_run(struct ht_window *window);
 
 // Ends the threads that still exist, so that all lanes can be run once more, with their time 0 at base_ns.
