@@ -6,6 +6,7 @@ void loop_plan_free(struct loop_plan *plan) {
     free(plan->sections);
     free(plan->threads);
     free(plan->play);
+    free(plan->predecessor);
     free(plan->left_out);
     free(plan->births);
     *plan = (struct loop_plan){0};

@@ -53,7 +53,10 @@ struct loop_plan {
     uint32_t head_threads;   // that call before the end of the stretch
     uint32_t *
         play;  // by slot at the stretch's beginning: the slot, at its end, of the block that plays it; 0: none does
+    uint32_t *
+        predecessor;  // by slot: whose player it takes over from the last repetition; play has those of live blocks
     uint32_t slots;      // that the stretch and what comes before it have
+    bool sized_frees;    // whether the stretch has any
     uint64_t *left_out;  // by event of the stretch: blocks that only the stretch itself makes
     struct loop_birth *births;
     size_t births_count, births_room;

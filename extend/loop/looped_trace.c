@@ -7,11 +7,18 @@
 #include <string.h>
 
 #include "event_bytes.h"
+#include "grow.h"
 #include "loop_threads.h"
-#include "slots.h"
 #include "trace_layout.h"
 
 enum { ROWS = HT_SECTION_ROWS_MAX };
+
+// Who plays a slot of the trace: a slot of the extension, the same one for a whole repetition.
+struct player {
+    uint32_t slot : 31;
+    uint32_t live : 1;  // whether an object is in it
+};
+#define PLAYERS_MAX ((UINT32_C(1) << 31) - 1)
 
 struct looped {
     struct ht_trace_reader *reader;
@@ -26,12 +33,13 @@ struct looped {
     size_t head_count;
     // Where reading is: sections have to be read in their order, since each begins with the heap that the last one left.
     size_t next;
-    struct slots slots;
-    bool slots_begun;
-    uint32_t *now,
-        *then;  // by slot of the trace: that of the object that plays it, 0: none; and in the last repetition
-    uint32_t *thread, *former;  // the same of threads, plus one
-    uint32_t threads;           // numbers given
+    struct player *now, *then;  // by slot of the trace; and in the last repetition
+    uint32_t slots;             // of the extension, so far
+    uint64_t *bytes;            // by slot of the extension, where the plan has sized frees
+    size_t bytes_room;
+    uint32_t *thread,
+        *former;       // by thread of the trace: that which plays it, plus one; and in the last repetition
+    uint32_t threads;  // numbers given
     // The section read last.
     uint8_t *op;
     uint32_t *row_thread, *slot, *site;
@@ -84,38 +92,30 @@ static bool make_places(struct looped *looped) {
 
 // ---- events ----
 
-// The thread that plays a thread of the trace; UINT32_MAX for want of memory.
+// The thread that plays a thread of the trace; UINT32_MAX if there are too many.
 static uint32_t thread_of(struct looped *looped, uint32_t number) {
     if (looped->thread[number]) return looped->thread[number] - 1;
-    if (looped->threads >= HT_THREADS_MAX || !slots_add_thread(&looped->slots)) return UINT32_MAX;
+    if (looped->threads >= HT_THREADS_MAX) return UINT32_MAX;
     looped->thread[number] = ++looped->threads;
     return looped->threads - 1;
 }
 
-// Puts the object that the event is about under its new name. False for want of memory.
-static bool rename_slot(struct looped *looped, const struct ht_events *events, uint32_t row,
-                        const struct ht_op_shape *shape, uint32_t thread, uint32_t to) {
-    uint32_t old = events->slot[row], *now = &looped->now[old];
-    if (shape->makes_object) {
-        *now = slots_take(&looped->slots, thread, ht_event_bytes(events, row));
-        if (!*now) return false;
-    }
-    looped->slot[to] = *now;
-    if (shape->query || shape->makes_object) return true;
-    struct slot_state *state = &looped->slots.state[*now];
-    if (!shape->ends_object) {
-        state->size = ht_event_bytes(events, row);
-        return true;
-    }
+// Puts the object that the event is about under its new name.
+static void rename_slot(struct looped *looped, const struct ht_events *events, uint32_t row,
+                        const struct ht_op_shape *shape, uint32_t to) {
+    struct player *player = &looped->now[events->slot[row]];
+    looped->slot[to] = player->slot;
+    if (shape->query) return;
+    player->live = !shape->ends_object;
+    if (!looped->plan.sized_frees) return;
+    uint64_t *bytes = &looped->bytes[player->slot];
+    if (!shape->ends_object) *bytes = ht_event_bytes(events, row);
     // A block is freed by the size that it has.
-    if (looped->next > looped->head_count && shape->size && ht_op_variant(events->op[row]) == HT_PLAIN)
-        looped->size[to] = state->size;
-    slots_give(&looped->slots, *now, thread);
-    *now = 0;
-    return true;
+    else if (looped->next > looped->head_count && shape->size && ht_op_variant(events->op[row]) == HT_PLAIN)
+        looped->size[to] = *bytes;
 }
 
-// Appends an event; *to: how many there are. False for want of memory.
+// Appends an event; *to: how many there are. False if there are too many threads.
 static bool put_event(struct looped *looped, const struct ht_events *events, uint32_t row, uint64_t shift_ns,
                       uint32_t *to) {
     const struct ht_op_shape *shape = &looped->shape[events->op[row]];
@@ -128,7 +128,7 @@ static bool put_event(struct looped *looped, const struct ht_events *events, uin
     looped->extra[*to] = events->extra[row];
     looped->site[*to] = events->site ? events->site[row] : 0;
     looped->slot[*to] = 0;
-    if (shape->slot && !rename_slot(looped, events, row, shape, thread, *to)) return false;
+    if (shape->slot) rename_slot(looped, events, row, shape, *to);
     ++*to;
     return true;
 }
@@ -142,20 +142,20 @@ static const char *check_event(const struct looped *looped, const struct ht_even
         return ht_found("expected a thread that was there when the trace was read first",
                         events->thread[row]);
     if (!shape->slot) return NULL;
-    bool live = looped->now[events->slot[row]] != 0;
-    if (shape->makes_object && live)
+    if (shape->makes_object && looped->now[events->slot[row]].live)
         return ht_found("expected an allocation into a free slot", events->slot[row]);
     return NULL;
 }
 
 // Fetches what events a few rows ahead will touch: slots lie anywhere in tables that no cache holds.
 static inline void fetch_ahead(const struct looped *looped, const struct ht_events *events, uint32_t row) {
-    enum { NAME_AHEAD = 32, STATE_AHEAD = 16 };
-    if (row + NAME_AHEAD >= events->rows) return;
-    uint32_t far = events->slot[row + NAME_AHEAD], near = events->slot[row + STATE_AHEAD];
+    enum { PLAYER_AHEAD = 32, BYTES_AHEAD = 16 };
+    if (row + PLAYER_AHEAD >= events->rows) return;
+    uint32_t far = events->slot[row + PLAYER_AHEAD], near = events->slot[row + BYTES_AHEAD];
     if (far > looped->plan.slots || near > looped->plan.slots) return;
     __builtin_prefetch(&looped->now[far], 1);
-    __builtin_prefetch(&looped->slots.state[looped->now[near]], 1);
+    if (!looped->plan.sized_frees) return;
+    __builtin_prefetch(&looped->bytes[looped->now[near].slot], 1);
 }
 
 // The events of one section: up to the stretch's end, or as they are in a repetition.
@@ -175,7 +175,7 @@ static int take_section(struct looped *looped, size_t section, uint64_t loop, ui
         if (loop == plan->loops && events.time_ns[row] >= plan->cut_ns && loop) break;
         const struct ht_op_shape shape = looped->shape[events.op[row]];
         const char *wrong = check_event(looped, &events, row);
-        bool played = !wrong && looped->now[events.slot[row]];
+        bool played = !wrong && looped->now[events.slot[row]].live;
         if (!wrong && !loop && shape.slot && !shape.makes_object && !played)
             wrong = ht_found("expected a slot with a live object", events.slot[row]);
         if (wrong)
@@ -189,37 +189,43 @@ static int take_section(struct looped *looped, size_t section, uint64_t loop, ui
 
 // ---- repetitions ----
 
-// The threads that begin anew have no number yet; those that end in the last repetition leave their slots to all.
+// The threads that begin anew have no number yet.
 static void begin_threads(struct looped *looped) {
     const struct loop_plan *plan = &looped->plan;
     memcpy(looped->former, looped->thread, plan->head_threads * sizeof *looped->thread);
     for (uint32_t i = 0; i < plan->head_threads; i++) {
         const struct loop_thread *thread = &plan->threads[i];
-        if (looped->thread[i] && loop_thread_ends(thread))
-            slots_thread_ended(&looped->slots, looped->thread[i] - 1);
         looped->thread[i] = thread->player == MATCH_NONE ? 0 : looped->former[thread->player];
     }
 }
 
-static void begin_loop(struct looped *looped) {
+// Gives each slot of the trace a player: where an object is in it as the repetition begins, that which played the object's
+// partner, else one that is free. False for want of memory or numbers.
+static bool begin_loop(struct looped *looped) {
     const struct loop_plan *plan = &looped->plan;
-    uint32_t *then = looped->now;
+    struct player *then = looped->now;
     looped->now = looped->then;
     looped->then = then;
-    for (uint32_t slot = 0; slot <= plan->slots; slot++)
-        looped->now[slot] = plan->play[slot] ? then[plan->play[slot]] : 0;
+    for (uint32_t slot = 1; slot <= plan->slots; slot++) {
+        struct player *player = &looped->now[slot];
+        *player = then[plan->predecessor[slot]];
+        if (plan->play[slot] || !player->live) continue;
+        // Whom nobody plays stays there for ever.
+        if (looped->slots == PLAYERS_MAX) return false;
+        *player = (struct player){.slot = ++looped->slots & PLAYERS_MAX};
+    }
     begin_threads(looped);
+    return !plan->sized_frees ||
+           ht_grow(&looped->bytes, &looped->bytes_room, (size_t)looped->slots + 1, sizeof *looped->bytes);
 }
 
-static int start_over(struct looped *looped, struct ht_error *error) {
-    if (looped->slots_begun) slots_free(&looped->slots);
-    looped->slots_begun = slots_init(&looped->slots);
-    if (!looped->slots_begun) return no_memory(looped, error);
-    memset(looped->now, 0, ((size_t)looped->plan.slots + 1) * sizeof *looped->now);
+static void start_over(struct looped *looped) {
+    looped->slots = looped->plan.slots;
+    for (uint32_t slot = 0; slot <= looped->plan.slots; slot++)
+        looped->now[slot] = (struct player){.slot = slot & PLAYERS_MAX};
     memset(looped->thread, 0, ((size_t)looped->plan.head_threads + 1) * sizeof *looped->thread);
     looped->threads = 0;
     looped->next = 0;
-    return 0;
 }
 
 // The next section, in its order.
@@ -229,7 +235,7 @@ static int read_next(struct looped *looped, uint32_t *rows, bool *sites, struct 
     if (i < looped->head_count) return take_section(looped, looped->head[i], 0, rows, sites, error);
     uint64_t loop = (i - looped->head_count) / plan->sections_count + 1;
     size_t part = (i - looped->head_count) % plan->sections_count;
-    if (part == 0) begin_loop(looped);
+    if (part == 0 && !begin_loop(looped)) return no_memory(looped, error);
     return take_section(looped, plan->sections[part].section, loop, rows, sites, error);
 }
 
@@ -238,7 +244,7 @@ static int events_of(void *context, size_t i, struct ht_events *events, struct h
     uint32_t rows = 0;
     bool sites = false;
     assert(i < looped->places_count);
-    if ((i < looped->next || !looped->slots_begun) && start_over(looped, error)) return -1;
+    if (i < looped->next) start_over(looped);
     while (looped->next <= i) {  // mostly once: what was left out has to be gone through
         const struct ht_section_place *place = &looped->places[looped->next];
         int status = read_next(looped, &rows, &sites, error);
@@ -382,12 +388,12 @@ static char *totals_of(void *context, struct ht_error *error) {
 
 // What is its own; the reader, which it is made from, is closed by whoever closes the new one.
 static void free_own(struct looped *looped) {
-    if (looped->slots_begun) slots_free(&looped->slots);
     free(looped->path);
     free(looped->places);
     free(looped->head);
     free(looped->now);
     free(looped->then);
+    free(looped->bytes);
     free(looped->thread);
     free(looped->former);
     free(looped->op);
@@ -413,6 +419,8 @@ static bool make_room(struct looped *looped) {
     size_t slots = (size_t)looped->plan.slots + 1, threads = (size_t)looped->plan.head_threads + 1;
     looped->now = calloc(slots, sizeof *looped->now);
     looped->then = calloc(slots, sizeof *looped->then);
+    bool sizes = !looped->plan.sized_frees ||
+                 ht_grow(&looped->bytes, &looped->bytes_room, slots, sizeof *looped->bytes);
     looped->thread = calloc(threads, sizeof *looped->thread);
     looped->former = calloc(threads, sizeof *looped->former);
     looped->op = calloc(ROWS, sizeof *looped->op);
@@ -422,9 +430,9 @@ static bool make_room(struct looped *looped) {
     looped->time_ns = calloc(ROWS, sizeof *looped->time_ns);
     looped->size = calloc(ROWS, sizeof *looped->size);
     looped->extra = calloc(ROWS, sizeof *looped->extra);
-    return looped->path && looped->now && looped->then && looped->thread && looped->former && looped->op &&
-           looped->row_thread && looped->slot && looped->site && looped->time_ns && looped->size &&
-           looped->extra;
+    return looped->path && looped->now && looped->then && sizes && looped->thread && looped->former &&
+           looped->op && looped->row_thread && looped->slot && looped->site && looped->time_ns &&
+           looped->size && looped->extra;
 }
 
 struct ht_trace_reader *looped_trace_open(struct ht_trace_reader *reader, const char *path,
@@ -440,7 +448,8 @@ struct ht_trace_reader *looped_trace_open(struct ht_trace_reader *reader, const 
                               .plan = *plan,
                               .facts = *facts,
                               .context = context,
-                              .totals = totals};
+                              .totals = totals,
+                              .next = SIZE_MAX};  // the first reading starts over
     for (unsigned op = 0; op < 256; op++) looped->shape[op] = ht_op_shape((uint8_t)op);
     struct ht_trace_reader *made = NULL;
     if (!make_room(looped) || !make_places(looped)) {

@@ -61,6 +61,24 @@ static bool keep_matching(struct loop_plan *plan, const struct matching *matchin
     return true;
 }
 
+// Each slot takes over a player that no other slot does: where a block is in it as the repetition begins, that of the block's
+// partner; else its own; or if another slot takes that over, the other's; and so on.
+static bool find_predecessors(struct loop_plan *plan) {
+    uint32_t *successor = calloc((size_t)plan->slots + 1, sizeof *successor);
+    plan->predecessor = calloc((size_t)plan->slots + 1, sizeof *plan->predecessor);
+    if (successor && plan->predecessor) {
+        for (uint32_t slot = 1; slot <= plan->slots; slot++)
+            if (plan->play[slot]) successor[plan->play[slot]] = slot;
+        for (uint32_t slot = 1; slot <= plan->slots; slot++) {
+            uint32_t from = plan->play[slot] ? plan->play[slot] : slot;
+            while (!plan->play[slot] && successor[from]) from = successor[from];
+            plan->predecessor[slot] = from;
+        }
+    }
+    free(successor);
+    return successor && plan->predecessor;
+}
+
 // An object that is left out may have been reallocated since it was made: it is known by the slot that it has at the end. So the
 // stretch is gone through once more, and the last event in that slot that makes an object is its birth.
 static int mark_left_out(struct ht_trace_reader *reader, const char *path, struct loop_plan *plan,
@@ -127,6 +145,7 @@ static bool count_event(struct census *census, struct loop_section *section, con
     const struct ht_op_shape shape = census->shape[events->op[row]];
     struct loop_thread *thread = &plan->threads[events->thread[row]];
     bool has = loop_has(plan, shape, census->played[events->slot[row]], event);
+    plan->sized_frees |= shape.ends_object && shape.size;
     if (shape.slot && !shape.query) census->played[events->slot[row]] = has && !shape.ends_object;
     if (!has) return true;
     bool cut = time_ns >= plan->cut_ns, call = ht_op_is_call(events->op[row]);
@@ -217,7 +236,8 @@ static int plan_blocks(struct ht_trace_reader *reader, const char *path, const s
         plan->grown_bytes = match_grow(&matching, bytes > 0 ? (uint64_t)llround(bytes) : 0);
     }
     if (!status) note_result(plan, &matching);
-    if (!status && (!know_levels(plan, &matching) || !keep_matching(plan, &matching)))
+    if (!status &&
+        (!know_levels(plan, &matching) || !keep_matching(plan, &matching) || !find_predecessors(plan)))
         status = no_memory(path, error);
     if (!status) status = mark_left_out(reader, path, plan, &matching, error);
     matching_free(&matching);
