@@ -145,7 +145,7 @@ static void print_for_people(const json_t *info) {
     if (number(info, "foreign_queries")) print_count(info, "foreign queries", "foreign_queries");
     print_count(info, "failed calls", "failed_calls");
     if (number(info, "sites")) {
-        print_count(info, "call sites", "sites");
+        print_count(info, "call stacks", "sites");
         print_count(info, "  modules", "site_modules");
     }
     print_bytes(info, "file", "file_bytes");

@@ -11,6 +11,7 @@ enum { SITE_TEXT_BYTES = 8192 };
 struct site_words {
     struct ht_site_table table;
     json_t *modules;  // the list of them
+    bool *skipped;    // by location: whether all of its frames are of wrappers or runtime libraries
 };
 
 // Returns 0 or -1 with error. Empty for a trace without call sites.

@@ -15,7 +15,7 @@ from heaptape.sites.frames import Frame, Stacks, place_text
 from heaptape.trace.sections import Kind
 from naive_writer import Event, Sites, TraceSpec, sites_of
 from verbs_here import run_here
-from wrapper_names import LIBRARY_FILES, OTHERS, PROGRAM_MODULES, RUNTIME_MODULES, WRAPPERS
+from wrapper_names import LIBRARY_FILES, OPT_MODULES, OTHERS, PROGRAM_MODULES, RUNTIME_MODULES, WRAPPERS, nameless_stacks
 
 MALLOC, CALLOC, REALLOC, FREE, QUERY, INHERIT = 1, 2, 3, 5, 26, 31
 FAILED, RELEASED = 2, 3
@@ -178,6 +178,23 @@ def test_runtime_libraries_allocate_for_their_callers(tmp_path: Path) -> None:
         ["libc.so.6+0x1", "xmalloc (util.c:7)", "libc.so.6+0x2", "main (a.c:2)"], ["libc.so.6+0x1"], ["leak (a.c:1)"]]
     assert {module for module in RUNTIME_MODULES if not Frame("", module=module).in_runtime} == set()
     assert {module for module in PROGRAM_MODULES if Frame("", module=module).in_runtime} == set()
+
+
+def test_wrappers_without_names(tmp_path: Path) -> None:
+    made = nameless_stacks()
+    with read_trace(_write(tmp_path / "t.bin", _events(3, 10), sites_of([stack for stack, _ in made], {f"/opt/{name}": name for name in OPT_MODULES}))) as trace:
+        found = Stacks(trace.sites)
+    assert [found.place(number)[-1].label for number in range(1, len(made) + 1)] == [site for _, site in made]
+    assert [frame.label for frame in found.place(1)] == ["app+0x10", "app+0x20", "app+0x100"]
+
+
+def test_what_is_a_wrapper_in_one_recording_is_one_in_the_other(tmp_path: Path) -> None:
+    """Of seven callers, where the other has nine, each is its own call site, too."""
+    many = [stack for stack, _ in nameless_stacks()[:9]]
+    for name, stacks in (("old", many), ("new", many[:7])):
+        _write(tmp_path / f"{name}.bin", [event for site in range(1, len(stacks) + 1) for event in _block(site, site, 10, 10 * site)], sites_of(stacks))
+    found = json.loads(run_here("diff", tmp_path / "old.bin", tmp_path / "new.bin", "--json", cwd=tmp_path).stdout)
+    assert found["compared"] == 9
 
 
 def test_of_a_librarys_frames_the_first_and_the_last(tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import naive_writer
 import pytest
 from naive_writer import Event, TraceSpec, sites_of
 from tool_runner import Tools
-from wrapper_names import LIBRARY_FILES, OTHERS, PROGRAM_MODULES, RUNTIME_MODULES, WRAPPERS
+from wrapper_names import LIBRARY_FILES, OTHERS, PROGRAM_MODULES, RUNTIME_MODULES, WRAPPERS, nameless_stacks
 
 MALLOC, REALLOC, FREE = 1, 3, 5
 FAILED, RELEASED = 2, 3
@@ -46,6 +47,13 @@ def test_modules(tools: Tools, tmp_path: Path) -> None:
         name = f"caller{number} b.c:1" if module in RUNTIME_MODULES else f"{Path(module).name}+0x10"
         assert f"site {number + 1} ({name})" in said
     assert f"site {len(modules) + 1} (libc.so.6+0x10)" in said
+
+
+def test_wrappers_without_names(tools: Tools, tmp_path: Path) -> None:
+    made = nameless_stacks()
+    said = tools.succeed([tools.heaptape, "dump", _written(tmp_path / "t.bin", [stack for stack, _ in made])]).stdout.decode()
+    found = [re.search(rf" site {number} \(([^ )]*)", said)[1] for number in range(1, len(made) + 1)]
+    assert found == [site for _, site in made]
 
 
 def test_functions_of_one_name_in_several_folders(tools: Tools, tmp_path: Path) -> None:

@@ -26,3 +26,22 @@ RUNTIME_MODULES = [
 ]
 
 PROGRAM_MODULES = ["/usr/lib/libcrypt.so.1", "/usr/lib/libcurl.so.4", "/usr/bin/ld", "/opt/libc/app", "/usr/lib/librtmp.so.1", "/usr/lib/libc-client.so.2", "ld-tool"]
+
+
+OPT_MODULES = ["app", "tree", "few", "minor", "lib.so"]
+
+
+def nameless_stacks() -> list[tuple[list[str], str]]:
+    """Stacks without names, and the frame that is their call site."""
+    def of(module: str, *offsets: int) -> list[str]:
+        return [f"/opt/{module}+0x{offset:x}" for offset in offsets]
+
+    wrapped = [(of("app", 0x10, 0x20, 0x100 + n, 0x900), f"app+0x{0x100 + n:x}") for n in range(9)]
+    # One function that calls itself makes a tree.
+    recursive = [(of("tree", 0x10, *[0x30 + depth % 2] * depth, 0x50), "tree+0x10") for depth in range(12)]
+    few = [(of("few", 0x10, 0x100 + n), "few+0x10") for n in range(7)]
+    # Eight callers, but of a minority of the stacks.
+    minor = [(of("minor", 0x10, 0x100 + n), "minor+0x10") for n in range(8)] + [(of("minor", 0x200 + n), f"minor+0x{0x200 + n:x}") for n in range(8)]
+    # A library without names within a program that has them.
+    library = [([*of("lib.so", 0x10), f"use{n}@main.c:{n + 1}", "main@main.c:99"], f"use{n}") for n in range(8)]
+    return [*wrapped, *recursive, *few, *minor, *library]

@@ -14,7 +14,7 @@ from ..trace.reader import read_trace
 from .frames import place_text
 from .judge import Change, changes
 from .options import ROWS
-from .recordings import Recording, aligned, recording
+from .recordings import Recording, recordings
 from .verb import say_cut_short
 
 
@@ -49,7 +49,7 @@ def _say_unlike(old: Recording, new: Recording) -> None:
 def run_diff(options: argparse.Namespace) -> int:
     """heaptape diff"""
     with read_trace(options.old) as old_trace, read_trace(options.new) as new_trace:
-        old, new = aligned(recording(old_trace), recording(new_trace))
+        old, new = recordings(old_trace, new_trace)
         status = max(say_cut_short("diff", trace) for trace in (old_trace, new_trace))
     _say_unlike(old, new)
     found, compared = changes(old, new), len({**old.frames, **new.frames})

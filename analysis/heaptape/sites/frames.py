@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import Any
 
 from ..trace.site_table import BROKEN, CUT, SiteTable
+from .nameless_wrappers import Locations, nameless_wrappers
 
 _LIBRARY = re.compile(r"(?:std|__gnu_cxx|alloc|core|hashbrown)::|operator new\b|__rust_|__rg_|__rdl_")
 _LIBRARY_FILE = re.compile(r"/include/c\+\+/|^/rustc/[0-9a-f]+/library/|/rust[^/]*/library/(?:alloc|core|std)/|/hashbrown-[^/]*/src/")
@@ -140,10 +141,11 @@ def _left_out(frame: Frame) -> bool:
 
 
 class Stacks:
-    """The frames of each site, by number. program: the path of the program's own module, if it is known."""
+    """The frames of each site, by number. program: the path of the program's own module, if it is known. more_wrappers: identities of
+    frames without names that are wrappers in another recording."""
 
-    def __init__(self, table: SiteTable, program: str = "") -> None:
-        self._table, self.program = table, program
+    def __init__(self, table: SiteTable, program: str = "", more_wrappers: frozenset[tuple[str, str]] = frozenset()) -> None:
+        self._table, self.program, self._more_wrappers = table, program, more_wrappers
         self._parent, self._location = (table.callers[name].tolist() for name in ("parent", "location"))
         self._site = list(zip(table.sites["caller"].tolist(), table.sites["flags"].tolist(), strict=True))
 
@@ -157,6 +159,21 @@ class Stacks:
         for location, function, file, line in self._table.names.itertuples(index=False):
             frames[location].append(Frame(function, file, int(line), *places[location]))
         return [named or [Frame("", "", 0, *place)] for named, place in zip(frames, places, strict=True)]
+
+    @cached_property
+    def nameless_wrappers(self) -> frozenset[tuple[str, str]]:
+        """Identities of frames that are wrappers' by their place in the stacks alone."""
+        locations = Locations(self._table.locations["module"].tolist(), [any(frame.function for frame in frames) for frames in self._frames],
+                              [all(frame.wraps or frame.in_runtime or _left_out(frame) for frame in frames) for frames in self._frames])
+        found = nameless_wrappers([caller for caller, _ in self._site], self._parent, self._location, locations)
+        return frozenset(self._frames[location][0].identity for location in found)
+
+    @cached_property
+    def _all_nameless_wrappers(self) -> frozenset[tuple[str, str]]:
+        return self.nameless_wrappers | self._more_wrappers
+
+    def _wraps(self, frame: Frame) -> bool:
+        return frame.wraps or (not frame.function and frame.identity in self._all_nameless_wrappers)
 
     def of(self, site: int) -> list[Frame]:
         """The innermost first."""
@@ -176,7 +193,7 @@ class Stacks:
         callers as well, up to the first that is neither. Of frames of libraries in a row, the first and the last. Where a function
         has a name, it does not count which copy of its code it was."""
         frames = self.of(site)
-        end = next((number for number, frame in enumerate(frames) if not (frame.wraps or frame.in_runtime)), None)
+        end = next((number for number, frame in enumerate(frames) if not (self._wraps(frame) or frame.in_runtime)), None)
         if end is None:  # a library's own
             end = next((number for number, frame in enumerate(frames) if not frame.wraps), len(frames) - 1)
         inside = [0 < number < end and all(frame.in_library for frame in frames[number - 1:number + 2]) for number in range(end + 1)]

@@ -208,7 +208,7 @@ class _Judge:
 
 
 def changes(old: Recording, new: Recording) -> list[Change]:
-    """What differs, by weight. Both as aligned() makes them."""
+    """What differs, by weight. Both as recordings() makes them."""
     of_threads, work = roles(old.threads, new.threads), Work(old, new)
     judges = [_Judge(old, new, of_threads, work, key) for key in {**old.frames, **new.frames}]
     for judge in judges:

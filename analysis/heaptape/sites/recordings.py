@@ -62,11 +62,18 @@ class Recording:
         return shares
 
 
-def recording(trace: Trace) -> Recording:
-    """What a trace's call sites come to."""
-    require_sites(trace)
+def recordings(old: Trace, new: Trace) -> tuple[Recording, Recording]:
+    """What the call sites of two traces come to, with the same keys for the same call sites. What is a wrapper in one of them is one
+    in the other."""
+    for trace in (old, new):
+        require_sites(trace)
+    wrappers = Stacks(old.sites).nameless_wrappers | Stacks(new.sites).nameless_wrappers
+    return _aligned(_recording(old, wrappers), _recording(new, wrappers))
+
+
+def _recording(trace: Trace, wrappers: frozenset[tuple[str, str]]) -> Recording:
     figures = site_figures(trace)
-    places = by_place(figures.sites, Stacks(trace.sites))
+    places = by_place(figures.sites, Stacks(trace.sites, more_wrappers=wrappers))
     keys: list[Key] = [tuple(map(identity_of, place)) for place in places["place"]]
     number = {site: key for key, sites in zip(keys, places["sites"], strict=True) for site in sites}
     threads: dict[Key, dict[int, int]] = {}
@@ -110,8 +117,7 @@ def _renamed(recording: Recording, names: dict[Key, Key]) -> Recording:
     return replace(recording, sites=moved(recording.sites), numbers=moved(recording.numbers), frames=moved(recording.frames), threads=threads)
 
 
-def aligned(old: Recording, new: Recording) -> tuple[Recording, Recording]:
-    """Both with the same keys for the same call sites."""
+def _aligned(old: Recording, new: Recording) -> tuple[Recording, Recording]:
     sides = [_renamed(one, {key: tuple(names.get(identity, identity) for identity in key) for key in one.frames})
              for one, names in zip((old, new), in_order(_closures(old), _closures(new)), strict=True)]
     return sides[0], _renamed(sides[1], _elsewhere(*sides))
