@@ -75,9 +75,23 @@ static void search_module(const struct search *search, uint32_t module, bool *sk
     }
 }
 
+// By module, how many stacks it heads. NULL for want of memory.
+static uint32_t *count_stacks(const struct search *search, uint32_t *modules) {
+    const struct ht_site_table *table = search->table;
+    *modules = 0;
+    for (size_t i = 0; i < table->locations_count; i++)
+        if (table->locations[i].module > *modules) *modules = table->locations[i].module;
+    uint32_t *stacks = calloc((size_t)*modules + 1, sizeof *stacks);
+    for (size_t i = 0; stacks && i < table->sites_count; i++) {
+        uint32_t head = outside(search, table->sites[i].caller);
+        if (head) stacks[module_of(search, head)]++;
+    }
+    return stacks;
+}
+
 bool nameless_wrappers_add(const struct ht_site_table *table, bool *skipped) {
     size_t locations = table->locations_count + 1;
-    uint32_t modules = 0;
+    uint32_t modules = 0, *stacks = NULL;
     struct search search = {.table = table,
                             .skipped = skipped,
                             .named = calloc(locations, sizeof(bool)),
@@ -85,19 +99,14 @@ bool nameless_wrappers_add(const struct ht_site_table *table, bool *skipped) {
                             .head = calloc(table->sites_count + 1, sizeof(uint32_t)),
                             .stacks = calloc(locations, sizeof(uint32_t)),
                             .seen_for = calloc(locations, sizeof(uint32_t))};
-    bool memory = search.named && search.passed && search.head && search.stacks && search.seen_for;
+    bool memory = search.named && search.passed && search.head && search.stacks && search.seen_for &&
+                  (stacks = count_stacks(&search, &modules));
     for (size_t i = 0; memory && i < table->names_count; i++)
         search.named[table->names[i].location] |= table->names[i].function != 0;
-    for (size_t i = 0; i < table->locations_count; i++)
-        if (table->locations[i].module > modules) modules = table->locations[i].module;
-    bool *has_nameless = memory ? calloc((size_t)modules + 1, sizeof(bool)) : NULL;
-    memory = memory && has_nameless;
-    for (size_t i = 0; memory && i < table->locations_count; i++)
-        has_nameless[table->locations[i].module] |= !search.named[i] && !skipped[i];
-    // Code of no module has no other in common.
+    // From 1: code of no module has no other in common.
     for (uint32_t module = 1; memory && module <= modules; module++)
-        if (has_nameless[module]) search_module(&search, module, skipped);
-    free(has_nameless);
+        if (stacks[module] >= CALLERS_MANY) search_module(&search, module, skipped);
+    free(stacks);
     free(search.named);
     free(search.passed);
     free(search.head);
