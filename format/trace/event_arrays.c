@@ -253,8 +253,10 @@ static void put_query(struct ht_event_arrays *arrays, uint32_t to, uint32_t row)
 // Gives joined queries events of their own, from the last row on: none is written over before it was read.
 static const char *separate_queries(struct ht_event_arrays *arrays, uint32_t events) {
     uint32_t to = arrays->rows;
-    for (uint32_t row = 0; row < arrays->rows; row++)
-        to += (uint32_t)__builtin_popcount(arrays->token_table[arrays->token[row]].joined);
+    for (uint32_t row = 0; row < arrays->rows; row++) {
+        uint8_t joined = arrays->token_table[arrays->token[row]].joined;
+        to += (joined & HT_JOINED_BEFORE ? 1u : 0u) + (joined & HT_JOINED_AFTER ? 1u : 0u);
+    }
     if (to != events) return ht_found("expected events and joined queries that add up to the rows", to);
     for (uint32_t row = arrays->rows; row-- > 0;) {
         uint8_t joined = arrays->token_table[arrays->token[row]].joined;
