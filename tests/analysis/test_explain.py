@@ -369,10 +369,17 @@ def test_size_classes() -> None:
 
 @pytest.mark.parametrize(("live", "rss", "words"), [
     ([1, 2, 3, 4], [2, 3, 4, 5], "growth"), ([2, 2, 2, 2], [2, 3, 4, 5], "the live bytes do not"), ([5, 4, 2, 1], [5, 5, 5, 5], "memory is kept"),
-    ([3, 3, 3, 3], [4, 4, 4, 4], "neither")])
+    ([3, 3, 3, 3], [4, 4, 4, 4], "neither"), ([1, 2, 2, 3], [2, 3, 5, 9], "more than twice as much"), ([1, 1, 3, 6], [9, 9, 9, 9], "the live bytes rise, RSS does not"),
+    ([9, 6, 3, 1], [9, 9, 9, 9], "the live bytes fall, RSS does not"), ([2, 2, 2, 2], [9, 9, 5, 3], "RSS falls, the live bytes do not"),
+    ([9, 9, 6, 1], [9, 9, 9, 7], "less than half as much"), ([9, 9, 5, 1], [9, 9, 5, 2], "RSS falls with")])
 def test_trends(live: list[int], rss: list[int], words: str) -> None:
     curve = pd.DataFrame({"time_ns": np.arange(5) * 10, "live_bytes": [*live, live[-1]], "rss_bytes": [*rss, rss[-1]]}) * 1000
     assert words in trend_of(curve).words
+
+
+def test_a_trend_beside_a_call_site_that_grows() -> None:
+    curve = pd.DataFrame({"time_ns": range(5), "live_bytes": [20] * 5, "rss_bytes": [20, 30, 40, 50, 60]})
+    assert "the live bytes as a whole do not" in trend_of(curve, a_site_grows=True).words
 
 
 # ---- along a made-up trace ----

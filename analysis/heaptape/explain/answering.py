@@ -67,9 +67,10 @@ def answer_of(found: SnapshotFile, at: str, trace: Trace | None, cells_max: int)
     blocks = None if births is None else pd.concat([accounts.blocks, births], axis=1)
     holders = [] if blocks is None else find_holders(blocks, snapshot.time_ns)
     lines = None if blocks is None else shared_lines(blocks)
-    trend = trend_of(found.curve)
     sites = call_sites(trace, blocks) if trace and blocks is not None else None
-    rises = trend.live_rises or bool(sites and sites.growing)
+    a_site_grows = bool(sites and sites.growing)
+    trend = trend_of(found.curve, a_site_grows)
+    rises = trend.live_rises or a_site_grows
     moments = [Moment(of.why, of.time_ns, Sums(one.bytes, one.rss_bytes, one.not_resident_bytes), verdict_of(one, rises))
                for one, of in zip(each, found.snapshots, strict=True)]
     along = accounts_along(found)

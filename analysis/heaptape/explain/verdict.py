@@ -52,7 +52,25 @@ def verdict_of(accounts: Sums, live_rises: bool) -> str:
     return _OF_ACCOUNT[max(_OF_ACCOUNT, key=lambda name: accounts.bytes[name])]
 
 
-def trend_of(curve: pd.DataFrame) -> Trend:
+def _words(live_rise: float, rss_rise: float, least: float, live: str) -> str:
+    """least: a smaller change is none; live: what the live bytes are called where they do not change."""
+    if rss_rise >= least:
+        if live_rise >= rss_rise / 2:
+            return "RSS rises with the live bytes: growth"
+        return ("RSS rises more than twice as much as the live bytes: fragmentation or retention grows, too" if live_rise >= least else
+                f"RSS rises, {live} do not: fragmentation or retention grows")
+    if rss_rise > -least:
+        if abs(live_rise) >= least:
+            return ("the live bytes rise, RSS does not: they take memory that was kept" if live_rise > 0 else
+                    "the live bytes fall, RSS does not: memory is kept")
+        return f"neither RSS nor {live} rise by {percent(CHANGE_SHARE)} of it"
+    if live_rise > -least:
+        return f"RSS falls, {live} do not: memory is given back"
+    return ("the live bytes fall, RSS falls less than half as much: memory is kept" if rss_rise > live_rise / 2 else
+            "RSS falls with the live bytes")
+
+
+def trend_of(curve: pd.DataFrame, a_site_grows: bool = False) -> Trend:
     """curve: time_ns, live_bytes, rss_bytes."""
     time, end = curve["time_ns"].to_numpy(), float(curve["time_ns"].max())
     # The same weight for each moment, however often RSS was read then.
@@ -60,12 +78,5 @@ def trend_of(curve: pd.DataFrame) -> Trend:
     live, rss = curve["live_bytes"].to_numpy()[at], curve["rss_bytes"].to_numpy()[at]
     live_rise, rss_rise = (float(np.median(values[300:]) - np.median(values[100:200])) for values in (live, rss))
     least = max(CHANGE_SHARE * float(rss.max(initial=0)), 1)
-    if rss_rise >= least and live_rise >= rss_rise / 2:
-        words = "RSS rises with the live bytes: growth"
-    elif rss_rise >= least:
-        words = "RSS rises, the live bytes do not: fragmentation or retention grows"
-    elif live_rise <= -least and rss_rise > live_rise / 2:
-        words = "the live bytes fall, RSS falls less than half as much: memory is kept"
-    else:
-        words = f"neither RSS nor the live bytes rise by {percent(CHANGE_SHARE)} of it" if rss_rise > -least else "RSS falls with the live bytes"
+    words = _words(live_rise, rss_rise, least, "the live bytes as a whole" if a_site_grows else "the live bytes")
     return Trend(live_rise, rss_rise, live_rise >= least, words)
