@@ -12,8 +12,8 @@ static bool begins_with(const char *text, const char *beginning) {
 static bool is_letter(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
 static bool is_library(const char *name) {
-    static const char *const begins[] = {
-        "std::", "__gnu_cxx::", "alloc::", "core::", "hashbrown::", "__rust_", "__rg_", "__rdl_"};
+    static const char *const begins[] = {"std::",     "__gnu_cxx::", "alloc::", "core::", "hashbrown::",
+                                         "__rustc::", "__rust_",     "__rg_",   "__rdl_"};
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
         if (begins_with(name, begins[i])) return true;
     return begins_with(name, "operator new") && !is_letter(name[strlen("operator new")]);

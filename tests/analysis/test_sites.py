@@ -200,12 +200,14 @@ def test_what_is_a_wrapper_in_one_recording_is_one_in_the_other(tmp_path: Path) 
 def test_of_a_librarys_frames_the_first_and_the_last(tmp_path: Path) -> None:
     long = "std::map<std::string, std::vector<int, std::allocator<int> > >"
     stacks = [[f"std::__new_allocator<char>::allocate(unsigned long)@new.h:1|{long}::insert(int)@map.h:2|{long}::operator[](int const&)@map.h:3|handle(int)@a.cc:4"],
-              ["<alloc::vec::Vec<T> as core::iter::FromIterator<T>>::from_iter@v.rs:1", "app::Pool<u8>::alloc@p.rs:2", "app::main@m.rs:3"]]
+              ["<alloc::vec::Vec<T> as core::iter::FromIterator<T>>::from_iter@v.rs:1", "app::Pool<u8>::alloc@p.rs:2", "app::main@m.rs:3"],
+              ["<std::alloc::System as core::alloc::global::GlobalAlloc>::alloc@u.rs:1", "__rustc::__rdl_alloc@a.rs:2", "alloc::alloc::alloc@a.rs:3", "std::sync::mpsc::channel@s.rs:4", "app::main@m.rs:3"]]
     with read_trace(_write(tmp_path / "t.bin", _events(3, 10), sites_of(stacks))) as trace:
         found = Stacks(trace.sites)
     assert place_text(found.place(1)) == "std::__new_allocator::allocate (new.h:1) ← std::map::operator[] (map.h:3) ← handle(int) (a.cc:4)"
     assert found.place(1)[1].function == f"{long}::operator[](int const&)"
     assert place_text(found.place(2)) == "<alloc::vec::Vec<T> as core::iter::FromIterator<T>>::from_iter (v.rs:1) ← app::Pool<u8>::alloc (p.rs:2) ← app::main (m.rs:3)"
+    assert place_text(found.place(3)) == "<std::alloc::System as core::alloc::global::GlobalAlloc>::alloc (u.rs:1) ← std::sync::mpsc::channel (s.rs:4) ← app::main (m.rs:3)"
 
 
 def test_copies_of_one_line_are_one_call_site(tmp_path: Path) -> None:
@@ -251,6 +253,26 @@ def _block(site: int, slot: int, size: int, time: int, life: int = 0) -> list[Ev
     return [Event(MALLOC, 0, 0, time, slot, size, site=site)] + [Event(FREE, 0, 0, time + life, slot)] * bool(life)
 
 
+def test_what_allocates_by_functions_that_differ_in_arguments_alone_is_one_call_site(tmp_path: Path) -> None:
+    """One push_back of a std::deque allocates a node and, now and then, the map of the nodes."""
+    stacks = [[f"std::__new_allocator<{of}>::allocate(unsigned long)@/usr/include/c++/12/bits/new_allocator.h:137|std::deque<char*>::{inner}@/usr/include/c++/12/bits/"
+               f"deque.tcc:{line}|std::deque<char*>::push_back(char*&&)@/usr/include/c++/12/bits/stl_deque.h:1548|put(char*)@cache.cc:{put}"]
+              for of, inner, line, put in (("char*", "_M_allocate_node()", 583, 7), ("char**", "_M_reserve_map_at_back()", 2167, 7), ("char*", "_M_allocate_node()", 583, 9))]
+    path = _write(tmp_path / "t.bin", [event for site in (1, 2, 3) for event in _block(site, site, 10 * site, 10 * site)], sites_of(stacks))
+    texts = [line.split("  ")[-1] for line in run_here("sites", path, cwd=tmp_path).stdout.splitlines()[3:]]
+    library = "std::__new_allocator::allocate (new_allocator.h:137) ← std::deque::push_back (stl_deque.h:1548)"
+    assert texts == [f"{library} ← put(char*) (cache.cc:7)", f"{library} ← put(char*) (cache.cc:9)"]
+    rows = json.loads(run_here("sites", path, "--json", cwd=tmp_path).stdout)["call_sites"]
+    assert [(row["calls"], row["bytes"], row["stacks"]) for row in rows] == [(2, 30, [1, 2]), (1, 30, [3])]
+    assert rows[0]["frames"][0]["function"] == "std::__new_allocator<char*>::allocate(unsigned long)"
+
+
+def test_rows_of_a_tree_whose_functions_have_the_same(tmp_path: Path) -> None:
+    path = _write(tmp_path / "t.bin", _block(1, 1, 100, 10) + _block(2, 2, 100, 20), sites_of([[f"{name}{i}@f.c:{i}" for i in range(40)] for name in "ab"]))
+    tree = run_here("sites", path, "--tree", "--rows", "3", cwd=tmp_path).stdout.splitlines()[3:]
+    assert [word for line in tree for word in line.split() if word[0] in "[ab"] == ["[all]", "a39", "a38", "a37"]
+
+
 def test_tables_and_trees(tmp_path: Path) -> None:
     events = [event for i in range(6) for event in _block(1, 1, 10, 10 * i, 5)] + _block(2, 2, 1000, 100) + _block(3, 3, 4000, 110, 20) + _block(4, 4, 7, 140)
     path = _write(tmp_path / "t.bin", events, sites_of(STACKS))
@@ -265,7 +287,7 @@ def test_tables_and_trees(tmp_path: Path) -> None:
     assert [" ".join(line.split()) for line in tree] == [
         "share bytes live at peak function", "100 % 5.00 kB [all]", "100 % 5.00 kB main (main.c:3)", "80 % 4.00 kB fill(int) (fill.cc:5)",
         "80 % 4.00 kB std::vector<int>::push_back(int const&) (stl_vector.h:9)", "20 % 1.00 kB keep (keep.c:44)", "20 % 1.00 kB xmalloc (util.c:7)"]
-    assert [len(run_here("sites", path, "--tree", "--by", "peak", "--rows", rows, cwd=tmp_path).stdout.splitlines()) - 3 for rows in "1 4 0".split()] == [2, 4, 9]
+    assert [len(run_here("sites", path, "--tree", "--by", "peak", "--rows", rows, cwd=tmp_path).stdout.splitlines()) - 3 for rows in "1 2 4 0".split()] == [2, 3, 5, 9]
     assert len(json.loads(run_here("sites", path, "--json", "--rows", "2", cwd=tmp_path).stdout)["call_sites"]) == 2
     whole = json.loads(run_here("sites", path, "--tree", "--json", cwd=tmp_path).stdout)["tree"]
     assert whole["calls"] == 9 and [child["bytes"] for child in whole["children"][0]["children"]] == [4000, 1000, 60, 7]

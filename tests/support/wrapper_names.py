@@ -5,7 +5,7 @@ WRAPPERS = [
     "operator new(unsigned long)", "std::vector<Own>::push_back(Own const&)", "void std::vector<int>::_M_insert<int>(int)",
     "std::function<void ()>::operator()() const", "<alloc::vec::Vec<T> as core::iter::FromIterator<T>>::from_iter",
     "<u8 as alloc::vec::spec_from_elem::SpecFromElem>::from_elem", "<[u8] as alloc::slice::ToOwned>::to_vec",
-    "<&mut F as core::ops::FnOnce<A>>::call_once", "<Own as core::alloc::GlobalAlloc>::alloc", "__rdl_alloc", "__gnu_cxx::new_allocator<int>::allocate",
+    "<&mut F as core::ops::FnOnce<A>>::call_once", "<Own as core::alloc::GlobalAlloc>::alloc", "__rdl_alloc", "__rustc::__rust_start_panic", "__gnu_cxx::new_allocator<int>::allocate",
 ]
 
 OTHERS = [

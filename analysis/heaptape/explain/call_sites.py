@@ -9,7 +9,7 @@ import pandas as pd
 
 from ..base.units import byte_count, counted, nanoseconds, null_unless_known, percent
 from ..sites.figures import site_figures
-from ..sites.frames import Frame, Stacks, place_text
+from ..sites.frames import Frame, Stacks, factorized, place_text
 from ..sites.table import SUMMED, Node, by_place, call_tree
 from ..trace.reader import Trace
 from .site_growth import SiteGrowth, growing_sites
@@ -48,7 +48,7 @@ class CallSites:
 
 def _holders(blocks: pd.DataFrame, stacks: Stacks) -> list[SiteHolder]:
     by_site = blocks.groupby("site").agg({"slot": "size", "requested_bytes": "sum", "holes_bytes": "sum"})
-    number, places = pd.factorize(pd.Series([stacks.place(int(site)) for site in by_site.index], dtype=object))
+    number, places = factorized([stacks.place(int(site)) for site in by_site.index])
     rows = by_site.groupby(number).sum().sort_values("holes_bytes", ascending=False, kind="stable")
     least = max(_HELD_MIN * float(rows["holes_bytes"].sum()), 1)
     return [SiteHolder(places[number], int(row.slot), int(row.requested_bytes), float(row.holes_bytes))

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import PurePath
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from ..trace.site_table import BROKEN, CUT, SiteTable
 from .nameless_wrappers import Locations, nameless_wrappers
 
-_LIBRARY = re.compile(r"(?:std|__gnu_cxx|alloc|core|hashbrown)::|operator new\b|__rust_|__rg_|__rdl_")
+_LIBRARY = re.compile(r"(?:std|__gnu_cxx|alloc|core|hashbrown|__rustc)::|operator new\b|__rust_|__rg_|__rdl_")
 _LIBRARY_FILE = re.compile(r"/include/c\+\+/|^/rustc/[0-9a-f]+/library/|/rust[^/]*/library/(?:alloc|core|std)/|/hashbrown-[^/]*/src/")
 _WRAPPER = re.compile(r"(?:alloc(?:ate)?(?:0|_?array|_?zero(?:ed)?|_?n)?|str_?n?_?dup|mem_?dup)$", re.IGNORECASE)
 _ARGUMENTS = re.compile(r"<[^<>()]*>|\([^()<>]*\)")
@@ -201,13 +205,31 @@ class Stacks:
         return tuple(replace(frame, offset=0) if frame.function else frame for frame in shown)
 
 
+@cache
+def _without_arguments(function: str) -> str:
+    """The name itself where it has none, or is an operator of some kind or Rust's "<Type as Trait>::method"."""
+    name = bare_name(function).replace("{anonymous}", "(anonymous namespace)")
+    return function if function.startswith("<") or "{}" in name else name
+
+
 def _short(frame: Frame) -> Frame:
     """Of a library's function the name without arguments, which can take lines."""
-    name = bare_name(frame.function).replace("{anonymous}", "(anonymous namespace)")
-    is_plain = not frame.function.startswith("<") and "{}" not in name
-    return replace(frame, function=name) if frame.in_library and is_plain else frame
+    return replace(frame, function=_without_arguments(frame.function)) if frame.in_library else frame
+
+
+def short_place(place: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """As text has it: a call that allocates by several of a library's functions that differ in arguments alone, as those of
+    std::deque, has one."""
+    return tuple(map(_short, place))
 
 
 def place_text(place: tuple[Frame, ...], with_folder: bool = False) -> str:
     """On one line."""
-    return " ← ".join(frame.text_with_folder if with_folder else frame.text for frame in map(_short, place))
+    return " ← ".join(frame.text_with_folder if with_folder else frame.text for frame in short_place(place))
+
+
+def factorized(places: Sequence[tuple[Frame, ...]], with_arguments: bool = False) -> tuple[np.ndarray[Any, Any], list[tuple[Frame, ...]]]:
+    """The number of each, equal ones having the same, and for each number the first that has it."""
+    keys = list(places) if with_arguments else list(map(short_place, places))
+    number = pd.factorize(pd.Series(keys, dtype=object))[0]
+    return number, [places[row] for row in np.unique(number, return_index=True)[1]]

@@ -18,8 +18,9 @@ def _rows(text: str) -> int:
     return int(text)
 
 
-def _add_rows(parser: VerbParser) -> None:
-    parser.add_argument("--rows", type=_rows, metavar="N", help=f"Show N call sites, or functions of a tree; 0: all (default: {ROWS}; of a tree those with a hundredth of all; in JSON all)")
+def _add_rows(parser: VerbParser, of_trees: bool) -> None:
+    tree, default = (", or functions of a tree", " of a tree those with a hundredth of all;") if of_trees else ("", "")
+    parser.add_argument("--rows", type=_rows, metavar="N", help=f"Show N call sites{tree}; 0: all (default: {ROWS};{default} in JSON all)")
 
 
 def sites_parser() -> VerbParser:
@@ -37,7 +38,7 @@ def sites_parser() -> VerbParser:
     sites.add_argument("trace", metavar="TRACE")
     sites.add_argument("--by", choices=("calls", "bytes", "lifetime", "peak", "end"), default="bytes", metavar="calls|bytes|lifetime|peak|end",
                        help="Sort by this figure; trees and collapsed stacks show it (default: bytes)")
-    _add_rows(sites)
+    _add_rows(sites, of_trees=True)
     printed = sites.add_mutually_exclusive_group()
     printed.add_argument("--tree", action="store_true", help="Print a call tree, with shares")
     sites.add_argument("--json", action="store_true", help="Print JSON: all call sites, or with --tree the whole tree")
@@ -57,6 +58,6 @@ def diff_parser() -> VerbParser:
         examples=[("heaptape diff old.bin new.bin", "What a change of the program changed")])
     diff.add_argument("old", metavar="OLD")
     diff.add_argument("new", metavar="NEW")
-    _add_rows(diff)
+    _add_rows(diff, of_trees=False)
     diff.add_argument("--json", action="store_true", help="Print JSON: all call sites that differ")
     return diff

@@ -73,7 +73,7 @@ def recordings(old: Trace, new: Trace) -> tuple[Recording, Recording]:
 
 def _recording(trace: Trace, wrappers: frozenset[tuple[str, str]]) -> Recording:
     figures = site_figures(trace)
-    places = by_place(figures.sites, Stacks(trace.sites, more_wrappers=wrappers))
+    places = by_place(figures.sites, Stacks(trace.sites, more_wrappers=wrappers), with_arguments=True)
     keys: list[Key] = [tuple(map(identity_of, place)) for place in places["place"]]
     number = {site: key for key, sites in zip(keys, places["sites"], strict=True) for site in sites}
     threads: dict[Key, dict[int, int]] = {}

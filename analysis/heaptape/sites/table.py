@@ -12,7 +12,7 @@ import pandas as pd
 
 from ..base.text_table import table_lines
 from ..base.units import byte_count, count, counted, nanoseconds, null_unless_known, percent
-from .frames import Frame, Stacks, place_text
+from .frames import Frame, Stacks, factorized, place_text
 
 MEASURES = {"calls": "calls", "bytes": "bytes", "lifetime": "mean_life_ns", "peak": "peak_bytes", "end": "end_bytes"}
 """As --by names them: a column of the tables."""
@@ -27,15 +27,15 @@ _SHOWN_SHARE = 0.01
 """Of the tree: what has less is left out."""
 
 
-def by_place(sites: pd.DataFrame, stacks: Stacks) -> pd.DataFrame:
-    """Sites of one place added up; place, and sites: their numbers."""
+def by_place(sites: pd.DataFrame, stacks: Stacks, with_arguments: bool = False) -> pd.DataFrame:
+    """Sites of one place added up; place, and sites: their numbers. with_arguments: places are told apart by what their text leaves
+    out, too."""
     used = sites[(sites["calls"] > 0) | (sites["blocks"] > 0)]
-    place = pd.Series([stacks.place(site) for site in used.index], used.index, dtype=object)
-    number, places = pd.factorize(place)
+    number, places = factorized([stacks.place(site) for site in used.index], with_arguments)
     added = used.groupby(number).sum()
     added["sites"] = pd.Series(used.index, used.index).groupby(number).agg(list)
     added["mean_life_ns"] = added["life_ns"] / added["blocks"].where(added["blocks"] > 0)
-    added["place"] = list(places)
+    added["place"] = places
     return added
 
 
@@ -86,28 +86,28 @@ def table_text(places: pd.DataFrame, by: str, rows_max: int) -> list[str]:
     return lines + [f"{counted(left, 'more call site')}; --rows 0 shows all"] * bool(left)
 
 
-def _least_shown(root: Node, measure: str, rows_max: int | None) -> float:
-    """What a function must have, so that so many are shown: with each its callers, which have no less. None: a hundredth of all."""
-    if rows_max is None:
-        return max(_SHOWN_SHARE * root.figures[measure], 1)
-    values, left = [], [root]
+def _walk(root: Node, measure: str, least: float) -> list[tuple[Node, int]]:
+    """Functions with so much, and how deep they are, callers first, the largest callees first; stacks may be deeper than Python's own."""
+    found, left = [], [(root, 0)]
     while left:
-        node = left.pop()
-        values.append(node.figures[measure])
-        left += node.children.values()
-    return sorted(values, reverse=True)[min(rows_max or len(values), len(values)) - 1]
+        node, depth = left.pop()
+        found.append((node, depth))
+        left += [(child, depth + 1) for child in reversed(node.sorted_children(measure)) if child.figures[measure] >= least]
+    return found
 
 
 def tree_text(root: Node, by: str, rows_max: int | None) -> list[str]:
-    """A line for each function with a hundredth or more, or the rows_max largest (0: all), callers first; callees are indented."""
+    """A line for all, and for each function with a hundredth or more, or the rows_max largest (0: all): with each its callers, which
+    have no less. Callers come first; callees are indented."""
     measure = MEASURES[by]
-    total, least = root.figures[measure], _least_shown(root, measure, rows_max)
-    rows, left = [["share", MEANING[measure], "function"]], [(root, 0)]
-    while left:  # stacks may be deeper than Python's own
-        node, depth = left.pop()
-        share = node.figures[measure] / max(total, 1)
-        rows.append([percent(share), _figure(measure, node.figures[measure]), "  " * depth + node.frame.text])
-        left += [(child, depth + 1) for child in reversed(node.sorted_children(measure)) if child.figures[measure] >= least]
+    total = root.figures[measure]
+    nodes = _walk(root, measure, max(_SHOWN_SHARE * total, 1) if rows_max is None else 0)
+    if rows_max:
+        largest = sorted(range(1, len(nodes)), key=lambda number: -nodes[number][0].figures[measure])[:rows_max]
+        nodes = [nodes[number] for number in [0, *sorted(largest)]]
+    rows = [["share", MEANING[measure], "function"]]
+    for node, depth in nodes:
+        rows.append([percent(node.figures[measure] / max(total, 1)), _figure(measure, node.figures[measure]), "  " * depth + node.frame.text])
     return table_lines(rows, right=(0, 1), columns=0)
 
 
