@@ -158,6 +158,8 @@ def test_a_leak_is_no_churn(tmp_path: Path, leaked_of_20: int, churn: bool) -> N
         found = call_sites(trace, births_of(trace, trace.records, pd.Series([10]).to_numpy()).assign(slot=[10], requested_bytes=10, holes_bytes=[0.0]))
     assert found and bool(found.churn) == churn
     assert not churn or found.churn[3] == 10  # ns
+    said = {0: "of blocks that are freed after", 1: "and 95 % of its blocks are freed, after"}.get(leaked_of_20, "")
+    assert [said in line for line in site_sentences(found) if line.startswith("Churn")] == [True] * churn
 
 
 def test_calls_that_leave_no_block_are_no_churn(tmp_path: Path) -> None:

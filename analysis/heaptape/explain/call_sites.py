@@ -21,7 +21,11 @@ _CHURN_CALLS, _CHURN_FREED, _CHURN_FREED_MIN, _CHURN_LIFE = 0.1, 0.5, 100, 100
 """Churn: a site makes a tenth of all calls, and half of its blocks or more, at least so many, are freed, after so many events or
 fewer."""
 
+_ALL_FREED = 0.995
+"""Of a site's blocks: a sentence about as many need not say how many."""
+
 Place = tuple[Frame, ...]
+Churn = tuple[Place, int, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -37,13 +41,14 @@ class SiteHolder:
 @dataclass(frozen=True)
 class CallSites:
     """places: as by_place makes them; tree: all; both with the holes held, holes_bytes. holders: of the moment that is asked for,
-    worst first; growing: the fastest first; churn: a site, its calls, their share of all, the mean life of those of its blocks that are freed."""
+    worst first; growing: the fastest first; churn: a site, its calls, their share of all, the mean life of those of its blocks that are
+    freed, and the share of these."""
 
     places: pd.DataFrame
     tree: Node
     holders: list[SiteHolder]
     growing: list[SiteGrowth]
-    churn: tuple[Place, int, float, float] | None
+    churn: Churn | None
 
 
 def _holders(blocks: pd.DataFrame, stacks: Stacks) -> list[SiteHolder]:
@@ -55,7 +60,7 @@ def _holders(blocks: pd.DataFrame, stacks: Stacks) -> list[SiteHolder]:
             for number, row in zip(rows.index[:_ROWS], rows.head(_ROWS).itertuples(), strict=True) if row.holes_bytes >= least]
 
 
-def _churn(places: pd.DataFrame) -> tuple[Place, int, float, float] | None:
+def _churn(places: pd.DataFrame) -> Churn | None:
     calls = float(places["calls"].sum())
     freed = places["blocks"] - places["end_blocks"]
     many = (freed >= _CHURN_FREED_MIN) & (freed >= _CHURN_FREED * places["blocks"])
@@ -63,7 +68,8 @@ def _churn(places: pd.DataFrame) -> tuple[Place, int, float, float] | None:
     if found.empty:
         return None
     worst = found.loc[found["calls"].idxmax()]
-    return worst["place"], int(worst["calls"]), float(worst["calls"]) / calls, float(worst["freed_life_ns"] / freed[worst.name])
+    freed_here = float(freed[worst.name])
+    return worst["place"], int(worst["calls"]), float(worst["calls"]) / calls, float(worst["freed_life_ns"]) / freed_here, freed_here / float(worst["blocks"])
 
 
 def call_sites(trace: Trace, blocks: pd.DataFrame) -> CallSites | None:
@@ -88,8 +94,9 @@ def site_sentences(found: CallSites | None) -> list[str]:
         lines.append(f"Growth: {who} ever more: {byte_count(one.end_bytes)} in {counted(one.end_blocks, 'block')} at "
                      f"{nanoseconds(one.end_ns)}, {byte_count(one.middle_bytes)} at {nanoseconds(one.middle_ns)}.")
     if found.churn:
-        place, calls, share, life = found.churn
-        lines.append(f"Churn: {place_text(place)} makes {calls:,} of the calls ({percent(share)}), of blocks that are freed after {nanoseconds(life)}.")
+        place, calls, share, life, freed = found.churn
+        blocks = "of blocks that are freed" if freed >= _ALL_FREED else f"and {percent(freed)} of its blocks are freed,"
+        lines.append(f"Churn: {place_text(place)} makes {calls:,} of the calls ({percent(share)}), {blocks} after {nanoseconds(life)}.")
     return lines
 
 
