@@ -6,6 +6,7 @@
 #include "apart.h"
 #include "memory_sample.h"
 #include "own_ranges.h"
+#include "settings.h"
 #include "sys.h"
 #include "wrap.h"
 
@@ -65,6 +66,18 @@ static void note(uintptr_t start, size_t bytes, bool own) {
     errno = saved;
 }
 
+static void note_early(uintptr_t start, size_t bytes, bool own, const void *caller) {
+    struct hold held;
+    int saved = errno;
+    settings_find_page_bytes();
+    if (hold(&held)) {
+        if (own) own_map_early(start, bytes, caller);
+        else own_unmap(start, bytes);
+        let_go(&held);
+    }
+    errno = saved;
+}
+
 // Behind the note: pages may be there already.
 static void sample_mapped(size_t bytes) {
     int saved = errno;
@@ -107,6 +120,8 @@ static void *map(void *hint, size_t bytes, int protection, int flags, int fd, of
     bool own = (flags & MAP_ANONYMOUS) && (flags & MAP_PRIVATE);
     bool noted = watched && (own || (flags & MAP_FIXED));
     if (noted) note((uintptr_t)at, bytes, own);
+    else if (at != MAP_FAILED && (own || (flags & MAP_FIXED)) && recorder_watches_early_maps())
+        note_early((uintptr_t)at, bytes, own, caller);
     if (fills) end_fill();
     if (noted) sample_mapped(bytes);
     return at;
@@ -158,6 +173,7 @@ EXPORT int munmap(void *at, size_t bytes) {
     bool begun = recorder_watches_maps(__builtin_return_address(0)) && begin_unmap((uintptr_t)at, bytes);
     int status = real.munmap ? real.munmap(at, bytes) : (int)with_errno(sys_munmap(at, bytes));
     if (begun) end_leaving(status != 0);
+    else if (status == 0 && recorder_watches_early_maps()) note_early((uintptr_t)at, bytes, false, NULL);
     return status;
 }
 
@@ -173,13 +189,18 @@ EXPORT void *mremap(void *at, size_t old_bytes, size_t new_bytes, int flags, ...
     va_start(arguments, flags);
     void *wanted = flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) ? va_arg(arguments, void *) : NULL;
     va_end(arguments);
-    bool watched = recorder_watches_maps(__builtin_return_address(0));
+    const void *caller = __builtin_return_address(0);
+    bool watched = recorder_watches_maps(caller);
     bool own = watched && begin_leaving((uintptr_t)at, old_bytes);
     void *moved = real.mremap ? real.mremap(at, old_bytes, new_bytes, flags, wanted)
                               : (void *)with_errno(raw_syscall(SYS_mremap, (long)at, (long)old_bytes,
                                                                (long)new_bytes, flags, (long)wanted, 0));
     if (moved != MAP_FAILED && watched) end_move((uintptr_t)moved, new_bytes, own, flags & MREMAP_DONTUNMAP);
     else if (own) end_leaving(true);
+    else if (moved != MAP_FAILED && recorder_watches_early_maps() && own_has((uintptr_t)at)) {
+        note_early((uintptr_t)at, old_bytes, false, caller);
+        note_early((uintptr_t)moved, new_bytes, true, caller);
+    }
     return moved;
 }
 

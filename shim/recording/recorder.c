@@ -336,6 +336,7 @@ void recorder_in_forked_child(void) {
         atomic_store(&epoch_page.starting, 0);
         atomic_store(&epoch_page.maps_log, 0);
         set_epoch(EPOCH_NONE);
+        own_after_fork();  // it may map memory before its first call
     }
 }
 
@@ -577,8 +578,13 @@ struct thread_state *recorder_idle_thread(void) {
 // call of the malloc family the gate is busy, unless it goes unrecorded: then its caller decides.
 bool recorder_watches_maps(const void *caller) {
     uint32_t epoch = epoch_now();
-    return epoch != EPOCH_NONE && epoch != EPOCH_OFF && !recorder_sealed && !is_busy(self.gate) &&
-           !real_calls_from(caller);
+    // A forked child knows all that its parent knew, before its own first call.
+    bool knows = epoch != EPOCH_NONE || disposition == RECORDS;
+    return knows && epoch != EPOCH_OFF && !recorder_sealed && !is_busy(self.gate) && !real_calls_from(caller);
+}
+
+bool recorder_watches_early_maps(void) {
+    return disposition == UNDECIDED && !recorder_sealed && !is_busy(self.gate);
 }
 
 static void thread_ends(void *state) {

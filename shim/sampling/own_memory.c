@@ -260,6 +260,7 @@ static bool measure_moving(void) {
 }
 
 void own_start(void) {
+    own_end_early();
     // Twice: the first one touches memory of ours, which the second counts.
     if (!measure() || !measure()) return;
     uint64_t anonymous_bytes = rss_anonymous_bytes();

@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "real.h"
 #include "settings.h"
 #include "state.h"
 #include "sys.h"
@@ -20,6 +21,12 @@ static struct {
     _Atomic size_t leaving_count;
     bool untold;  // there was no room for all that is
     _Atomic uint64_t changes;
+    struct {
+        const void *caller;
+        uintptr_t start;
+        size_t bytes;
+    } early[OWN_EARLY_MAX];
+    size_t early_count;
     bool overflowed;  // too many to follow: own memory is unknown
 } own = {.lock = ATOMIC_FLAG_INIT};
 
@@ -124,6 +131,21 @@ void own_unmap(uintptr_t start, size_t bytes) {
     if (!lock()) return;
     cut(&own.known.mapped, start, end_of(start, bytes));
     unlock();
+}
+
+// More than there is room for stays with what was there before the first allocation.
+void own_map_early(uintptr_t start, size_t bytes, const void *caller) {
+    if (own.early_count == OWN_EARLY_MAX) return;
+    own.early[own.early_count].caller = caller;
+    own.early[own.early_count].start = start;
+    own.early[own.early_count++].bytes = bytes;
+    own_map(start, bytes);
+}
+
+void own_end_early(void) {
+    for (size_t i = 0; i < own.early_count; i++)
+        if (real_calls_from(own.early[i].caller)) own_unmap(own.early[i].start, own.early[i].bytes);
+    own.early_count = 0;
 }
 
 // ---- what the kernel is at work on ----

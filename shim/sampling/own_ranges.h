@@ -14,6 +14,8 @@ enum {
     OWN_STACKS_MAX = 4096,
     // Of threads that unmap or move at the same time.
     OWN_LEAVING_MAX = 64,
+    // Mapped before the first call of the malloc family.
+    OWN_EARLY_MAX = 64,
     // Less than this is on its way all the time, and matters to no figure.
     OWN_MOVED_BYTES_MIN = 256 << 10
 };
@@ -46,6 +48,10 @@ struct own_moves {
 
 HIDDEN void own_map(uintptr_t start, size_t bytes);
 HIDDEN void own_unmap(uintptr_t start, size_t bytes);
+// Before the first call of the malloc family nobody knows yet who the allocator is, and its constructor may map memory.
+HIDDEN void own_map_early(uintptr_t start, size_t bytes, const void *caller);
+// Now that it is known: what it has mapped is not the program's.
+HIDDEN void own_end_early(void);
 // The same around the kernel's work, which takes a while: what is being unmapped may still be resident. It is no
 // longer the program's by its address, which another thread may get at once. `who` is any pointer of the thread's.
 // Whether anything was its own.

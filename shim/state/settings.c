@@ -126,8 +126,12 @@ static uint64_t number_in(const char *name, unsigned decimals) {
     return 0;
 }
 
+void settings_find_page_bytes(void) {
+    if (!settings.page_bytes) settings.page_bytes = (uint32_t)getauxval(AT_PAGESZ);
+}
+
 bool settings_read(void) {
-    settings.page_bytes = (uint32_t)getauxval(AT_PAGESZ);
+    settings_find_page_bytes();
     const char *start = environment("MALLOC_WRAP_START");
     bool starts_by_hand = start && !strcmp(start, "paused");
     uint64_t any_folder = number_in("MALLOC_WRAP_ANY_FOLDER", 0),

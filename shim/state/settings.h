@@ -20,6 +20,9 @@ extern __attribute__((visibility("hidden"))) struct settings settings;
 // False if this process is not to be recorded: $MALLOC_WRAP_ONLY does not name it, or the folder is unusable.
 __attribute__((visibility("hidden"))) bool settings_read(void);
 
+// The environment is not read yet when the first memory is mapped.
+__attribute__((visibility("hidden"))) void settings_find_page_bytes(void);
+
 // True once the delay before the start has passed. Cheap enough for every call of a waiting process.
 __attribute__((visibility("hidden"))) bool settings_delay_is_over(void);
 

@@ -211,5 +211,7 @@ HIDDEN struct recording *recorder_current(void);
 HIDDEN struct thread_state *recorder_idle_thread(void);
 // Does memory that is mapped from there belong to the program itself, and is anybody to know?
 HIDDEN bool recorder_watches_maps(const void *caller);
+// Before the first call of the malloc family: who the caller is will be known then.
+HIDDEN bool recorder_watches_early_maps(void);
 
 #endif

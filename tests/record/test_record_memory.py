@@ -149,6 +149,18 @@ def test_the_process_peaks_where_its_own_memory_does(tools: Tools, tmp_path: Pat
     assert peaks and all(whole - SLACK_BYTES < peak < whole + SLACK_BYTES for peak in peaks)
 
 
+@pytest.mark.parametrize("who", [[], ["child"]])
+def test_memory_that_was_mapped_before_the_first_call(tools: Tools, tmp_path: Path, who: list[str]) -> None:
+    """Given back, it is neither the program's any more, nor is the heap that takes its addresses."""
+    recording = tools.preload([tools.target("early_maps"), *who], tmp_path / "logs")
+    assert recording.outcome == Outcome(17, b"", b"")
+    traces = [tools.convert(log, tmp_path / f"{i}.bin") for i, log in enumerate(recording.logs)]
+    [trace] = [trace for trace in traces if tools.info(trace)["peak_live_bytes"] >= HEAP_BYTES]
+    with read_trace(trace) as opened:
+        last = opened.samples.iloc[-1]
+    assert last["own_rss_bytes"] < BLOCK_BYTES and last["heap_rss_bytes"] >= HEAP_BYTES - BLOCK_BYTES
+
+
 def test_own_memory_of_a_process_that_changes_its_user(tools: Tools, tmp_path: Path) -> None:
     """The kernel shows it its page tables no more; what it maps is still told from its heap."""
     if os.geteuid():

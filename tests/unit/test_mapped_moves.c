@@ -7,6 +7,7 @@
 #include "memory_sample.h"
 #include "own_ranges.h"
 #include "real.h"
+#include "settings.h"
 
 // What wrap_maps.c asks of the rest of the shim. Own memory is one bit for each page of a small space.
 enum { BASE = 0x100000, PAGE = 4096, PAGES = 64 };
@@ -35,6 +36,9 @@ struct thread_state *recorder_idle_thread(void) { return NULL; }
 // Volatile: the compiler knows libc's mremap, which would read none of this.
 static volatile bool watched;
 bool recorder_watches_maps(const void *caller) { return caller && watched; }
+static volatile bool early;
+bool recorder_watches_early_maps(void) { return early; }
+void settings_find_page_bytes(void) {}
 // The table has a lock: a handler of a fault that maps memory meanwhile must find the gate busy.
 static void note(uintptr_t start, size_t bytes, bool value) {
     assert_true(is_busy(self.gate));
@@ -42,6 +46,11 @@ static void note(uintptr_t start, size_t bytes, bool value) {
 }
 void own_map(uintptr_t start, size_t bytes) { note(start, bytes, true); }
 void own_unmap(uintptr_t start, size_t bytes) { note(start, bytes, false); }
+void own_map_early(uintptr_t start, size_t bytes, const void *caller) {
+    assert_non_null(caller);
+    note(start, bytes, true);
+}
+bool own_has(uintptr_t address) { return *page_at(address); }
 static volatile bool alone;
 static volatile size_t leaving_bytes, filling_bytes;
 static volatile bool left[PAGES];
@@ -196,6 +205,24 @@ static void what_munmap_refuses_stays_own(void **state) {
     }
 }
 
+// Before the first call of the malloc family, when nothing is watched yet.
+static void early_memory_is_known(void **state) {
+    (void)state;
+    early = true;
+    result = place(0);
+    assert_ptr_equal(mmap(NULL, 4 * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), result);
+    assert_int_equal(owned(), 4);
+    assert_int_equal(munmap(place(1), PAGE), 0);
+    assert_int_equal(owned(), 3);
+    result = place(10);
+    assert_ptr_equal(mremap(place(2), 2 * PAGE, 3 * PAGE, MREMAP_MAYMOVE), result);
+    assert_true(owned() == 4 && own[0] && own[10] && own[12]);
+    result = place(20);
+    assert_ptr_equal(mremap(place(30), PAGE, PAGE, MREMAP_MAYMOVE), result);  // of a file
+    assert_int_equal(owned(), 4);
+    early = false;
+}
+
 // mremap may be refused for a length that is far more than what was mapped.
 static void what_mremap_refuses_is_no_more_than_before(void **state) {
     (void)state;
@@ -240,6 +267,7 @@ int main(void) {
         cmocka_unit_test_setup(what_is_being_unmapped_is_known, begin),
         cmocka_unit_test_setup(what_munmap_refuses_stays_own, begin),
         cmocka_unit_test_setup(what_mremap_refuses_is_no_more_than_before, begin),
+        cmocka_unit_test_setup(early_memory_is_known, begin),
         cmocka_unit_test_setup(what_is_being_filled_is_told, begin)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

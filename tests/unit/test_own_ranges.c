@@ -2,6 +2,7 @@
 #include "unit_support.h"
 
 #include "own_ranges.h"
+#include "real.h"
 #include "settings.h"
 #include "state.h"
 
@@ -9,6 +10,7 @@ enum { PAGE = 4096, BASE = 0x100000 };
 
 // What own_ranges.c asks of the rest of the shim.
 struct settings settings = {.page_bytes = PAGE};
+struct real_functions real;
 bool recorder_may_call(void) { return true; }
 void recorder_has_called(void) {}
 
@@ -45,6 +47,22 @@ static void neighbours_grow_together(void **state) {
     own_unmap(BASE + PAGE, PAGE);
     EXPECT(0, 1, 2, 1, 4, 1);
     assert_true(own_has(BASE) && !own_has(BASE + PAGE));
+}
+
+// Who the allocator is shows later than its first mapping.
+static void what_an_allocator_maps_early_is_its_own(void **state) {
+    (void)state;
+    static char allocator[8], program[8];
+    own_map_early(BASE, 4 * PAGE, program);
+    own_map_early(BASE + 4 * PAGE, 4 * PAGE, allocator + 1);
+    EXPECT(0, 8);
+    real.object_start = (uintptr_t)allocator;
+    real.object_end = real.object_start + sizeof allocator;
+    own_end_early();
+    EXPECT(0, 4);
+    for (unsigned i = 0; i < 2 * OWN_EARLY_MAX; i++) own_map_early(BASE + 10 * PAGE, PAGE, program);
+    own_end_early();
+    EXPECT(0, 4, 10, 1);
 }
 
 static void what_is_being_unmapped_is_counted(void **state) {
@@ -151,6 +169,7 @@ static void what_is_being_filled_is_unknown(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(neighbours_grow_together, begin),
+        cmocka_unit_test_setup(what_an_allocator_maps_early_is_its_own, begin),
         cmocka_unit_test_setup(what_is_being_unmapped_is_counted, begin),
         cmocka_unit_test_setup(another_thread_gets_the_addresses_at_once, begin),
         cmocka_unit_test_setup(a_child_has_no_thread_that_unmaps, begin),
