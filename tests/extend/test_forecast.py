@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from heaptape.base.programs import ToolFailed
 from heaptape.forecast import parts
-from heaptape.forecast.estimates import estimate, rss_and_slope
+from heaptape.forecast.estimates import estimate, growth_left_out, rss_and_slope
 from service_load import Service, write_service
 from tool_runner import Tools, run
 
@@ -28,6 +28,17 @@ def test_rss_and_slope_are_of_what_is_extrapolated() -> None:
             "timeline": {"time_ns": [0, hour, 11 * hour], "rss_bytes": [0, 50e6, 60e6]}}
     rss, slope = rss_and_slope(line)
     assert rss == pytest.approx(59.55e6, rel=0.001) and slope == pytest.approx(1e6)
+
+
+def test_parts_grow_as_the_whole_stretch_does() -> None:
+    """A third of it is too short to show a slow growth, or shows one that is none."""
+    hour = 3600 * 10**9
+    grows = {"from_ns": 0, "until_ns": hour, "to_ns": 11 * hour, "grows": True, "live_to_bytes": 31e6, "live_slope_bytes_per_hour": 2e6}
+    level = {**grows, "grows": False, "live_to_bytes": 10e6, "live_slope_bytes_per_hour": 0.3e6}
+    # Of 9 hours behind the first repetition the last tenth counts, in the mean 27 minutes before the end.
+    assert growth_left_out(grows, level) == pytest.approx((21e6 - 2e6 * 0.45, 2e6))
+    assert growth_left_out(level, grows) == pytest.approx((-21e6 + 2e6 * 0.45, -2e6))
+    assert growth_left_out(grows, grows) == growth_left_out(level, {**level, "live_to_bytes": 9e6}) == (0, 0)
 
 
 def test_only_a_line_feed_ends_a_line_of_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,13 +39,29 @@ def estimate(values: Sequence[float], more: float = 0.0) -> Estimate:
     return Estimate(mean, mean - half, mean + half)
 
 
+def _begin_ns(extended: dict[str, Any]) -> float:
+    """The first repetition is left out, in which the heap still settles."""
+    end_ns, until_ns = extended["to_ns"], extended["until_ns"]
+    return float(max(until_ns, min(2 * until_ns - extended["from_ns"], (until_ns + end_ns) / 2)))
+
+
 def rss_and_slope(line: dict[str, Any]) -> tuple[float, float]:
-    """RSS at the end of one run of the memory pass, and its slope over what is extrapolated, in bytes per hour. The first
-    repetition is left out, in which the heap still settles."""
+    """RSS at the end of one run of the memory pass, and its slope over what is extrapolated, in bytes per hour."""
     extended = line["trace"]["extended"]
     time_ns, rss = (np.array(line["timeline"][key], float) for key in ("time_ns", "rss_bytes"))
-    end_ns, until_ns = extended["to_ns"], extended["until_ns"]
-    begin_ns = max(until_ns, min(2 * until_ns - extended["from_ns"], (until_ns + end_ns) / 2))
+    begin_ns, end_ns = _begin_ns(extended), extended["to_ns"]
     grid = np.linspace(begin_ns, end_ns, 2000)
     level = np.interp(grid, time_ns, rss)
     return float(level[grid >= end_ns - LAST_SHARE * (end_ns - begin_ns)].mean()), float(np.polyfit(grid / 3600e9, level, 1)[0])
+
+
+def growth_left_out(whole: dict[str, Any], part: dict[str, Any]) -> tuple[float, float]:
+    """What the whole stretch has more of live bytes than the part, at the end and per hour, where one of them grows: a part is
+    too short to show a slow growth, or takes a wander for one."""
+    if not (whole["grows"] or part["grows"]):
+        return 0.0, 0.0
+    slopes = [said["live_slope_bytes_per_hour"] if said["grows"] else 0.0 for said in (whole, part)]
+    slope = float(slopes[0] - slopes[1])
+    # RSS at the end is a mean over some time before it.
+    before_h = LAST_SHARE / 2 * (part["to_ns"] - _begin_ns(part)) / 3600e9
+    return float(whole["live_to_bytes"] - part["live_to_bytes"]) - slope * before_h, slope

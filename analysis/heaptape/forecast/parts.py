@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..base.errors import EXIT_FAILED, Undecided
 from ..base.files import json_lines
 from ..base.programs import ToolFailed, as_ours, run_tool
 from ..base.progress import ProgressLine
-from .estimates import rss_and_slope
+from .estimates import growth_left_out, rss_and_slope
 
 Key = tuple[int | None, str]
 """Number of processors (None: of this machine), name of the allocator."""
@@ -37,10 +39,11 @@ class Replayed:
         return {key: values for key, values in self.figures.items() if len(values) == self.parts}
 
 
-def steady_stretch(heaptape: str, options: argparse.Namespace) -> dict[str, Any]:
-    """What `heaptape extend --json` says."""
+def steady_stretch(heaptape: str, options: argparse.Namespace, stretch_ns: tuple[int, int] | None = None) -> dict[str, Any]:
+    """What `heaptape extend --json` says, of the longest steady stretch or of a given one."""
+    given = ["--from", f"{stretch_ns[0]}ns", "--until", f"{stretch_ns[1]}ns"] if stretch_ns else []
     try:
-        said: dict[str, Any] = json.loads(run_tool([heaptape, "extend", "--json", "--to", f"{options.to:.9f}s", "--", options.trace]))
+        said: dict[str, Any] = json.loads(run_tool([heaptape, "extend", "--json", "--to", f"{options.to:.9f}s", *given, "--", options.trace]))
     except ToolFailed as error:
         raise as_ours(error) from error
     return said
@@ -68,7 +71,7 @@ def _replay_part(command: list[str], results: Path, found: Replayed) -> list[dic
     return [line for line in json_lines(results) if not line["control"] and line["timeline"] and line["allocator"]["name"] != "null"]
 
 
-def replay_parts(replay: str, options: argparse.Namespace, said: dict[str, Any], progress: ProgressLine) -> Replayed:
+def replay_parts(heaptape: str, replay: str, options: argparse.Namespace, said: dict[str, Any], progress: ProgressLine) -> Replayed:
     """Raises Undecided where fewer than two parts are steady by themselves."""
     found, last = Replayed(), None
     machines: list[int | None] = options.cpus or [None]
@@ -77,11 +80,13 @@ def replay_parts(replay: str, options: argparse.Namespace, said: dict[str, Any],
         for part in range(options.parts):
             stretch_ns = (said["from_ns"] + part * length, said["from_ns"] + (part + 1) * length)
             try:
+                more = options.scale * np.array(growth_left_out(said, steady_stretch(heaptape, options, stretch_ns)))
                 for processors in machines:
                     progress.show(f"part {part + 1} of {options.parts}", progress.left_s(done, options.parts * len(machines)))
                     results = Path(folder) / f"{part}-{processors}.jsonl"
                     for line in _replay_part(_command(replay, options, stretch_ns, processors, results), results, found):
-                        found.figures.setdefault((processors, line["allocator"]["name"]), []).append(rss_and_slope(line))
+                        rss, slope = rss_and_slope(line) + more
+                        found.figures.setdefault((processors, line["allocator"]["name"]), []).append((float(rss), float(slope)))
                     done += 1
             except Undecided as error:
                 last = error

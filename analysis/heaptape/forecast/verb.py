@@ -64,10 +64,11 @@ def _as_json(said: dict[str, Any], forecasts: Forecasts, parts: int, scale: int)
 
 def run_forecast(options: argparse.Namespace) -> None:
     replay = find_replay()
-    said = steady_stretch(find_heaptape(replay), options)
+    heaptape = find_heaptape(replay)
+    said = steady_stretch(heaptape, options)
     progress = ProgressLine(not options.quiet)
     try:
-        replayed = replay_parts(replay, options, said, progress)
+        replayed = replay_parts(heaptape, replay, options, said, progress)
     finally:
         progress.end()
     forecasts = _forecasts(said, replayed, options.scale)
