@@ -9,9 +9,11 @@ enum { CELL_BYTES = 96 };
 
 const char *ht_limit_by(bool by_group) { return by_group ? "control group" : "readings"; }
 
+// The two that a search finds are a page apart, or half a per cent.
 const char *ht_limit_text(char text[HT_LIMIT_TEXT_BYTES], uint64_t bytes) {
+    int digits = bytes < 10000000 ? 3 : 2;
     if (bytes < 1000000) snprintf(text, HT_LIMIT_TEXT_BYTES, "%.2f kB", (double)bytes / 1e3);
-    else snprintf(text, HT_LIMIT_TEXT_BYTES, "%.2f MB", (double)bytes / 1e6);
+    else snprintf(text, HT_LIMIT_TEXT_BYTES, "%.*f MB", digits, (double)bytes / 1e6);
     return text;
 }
 

@@ -84,6 +84,16 @@ def test_a_low_limit_is_printed(tools: Tools, growing: Path) -> None:
     assert "4.10 kB" in text and "0.00" not in text
 
 
+def test_the_two_limits_of_a_search_are_told_apart(tools: Tools, tmp_path: Path) -> None:
+    """Of a heap of a megabyte or two they are one page apart."""
+    calls = "".join(f"m {i} 2000\n" for i in range(1, 701))
+    trace = replay_traces.imported(tools, tmp_path / "t.bin", f"700\n\n{calls}", "malloc_wrap")
+    command = [tools.replay_program, "--alloc", "glibc", "--pass", "limit", "--memory-max", "search", "-q", "-o", tmp_path / "r.jsonl", trace]
+    lives, dies = re.findall(r"([0-9][.][0-9]{3}) MB", tools.succeed(command).stdout.decode())
+    assert 0 < float(lives) - float(dies) <= 0.01 and 1 < float(lives) < 2
+    assert f"glibc lives under a limit of {lives} MB and dies under one of {dies} MB" in limit_lines(read_results(tmp_path / "r.jsonl"))[0]
+
+
 def test_the_programs_own_memory_counts(tools: Tools, tmp_path: Path) -> None:
     """The lowest limit is the peak of the process, as the memory pass has it."""
     found = limited(tools, POSTGRES, "search")["glibc"]

@@ -33,8 +33,8 @@ def _found(steps: list[dict[str, object]], name: str) -> list[str]:
 
 
 def _size(limit_bytes: float) -> str:
-    """As replay prints it: the two that a search finds are half a per cent apart, which three digits do not show."""
-    return f"{decimal(limit_bytes / 1e3)} kB" if limit_bytes < 1e6 else f"{decimal(limit_bytes / 1e6)} MB"
+    """As replay prints it: the two that a search finds are a page apart, or half a per cent, which three digits do not show."""
+    return f"{decimal(limit_bytes / 1e3)} kB" if limit_bytes < 1e6 else f"{decimal(limit_bytes / 1e6, 3 if limit_bytes < 1e7 else 2)} MB"
 
 
 def _sentence(name: str, limit: dict[str, object]) -> str:
