@@ -78,6 +78,21 @@ static void note_early(uintptr_t start, size_t bytes, bool own, const void *call
     errno = saved;
 }
 
+static void note_early_move(uintptr_t at, size_t old_bytes, uintptr_t moved, size_t new_bytes,
+                            const void *caller) {
+    struct hold held;
+    int saved = errno;
+    settings_find_page_bytes();
+    if (hold(&held)) {
+        if (own_has(at)) {
+            own_unmap(at, old_bytes);
+            own_map_early(moved, new_bytes, caller);
+        }
+        let_go(&held);
+    }
+    errno = saved;
+}
+
 // Behind the note: pages may be there already.
 static void sample_mapped(size_t bytes) {
     int saved = errno;
@@ -197,10 +212,8 @@ EXPORT void *mremap(void *at, size_t old_bytes, size_t new_bytes, int flags, ...
                                                                (long)new_bytes, flags, (long)wanted, 0));
     if (moved != MAP_FAILED && watched) end_move((uintptr_t)moved, new_bytes, own, flags & MREMAP_DONTUNMAP);
     else if (own) end_leaving(true);
-    else if (moved != MAP_FAILED && recorder_watches_early_maps() && own_has((uintptr_t)at)) {
-        note_early((uintptr_t)at, old_bytes, false, caller);
-        note_early((uintptr_t)moved, new_bytes, true, caller);
-    }
+    else if (moved != MAP_FAILED && recorder_watches_early_maps())
+        note_early_move((uintptr_t)at, old_bytes, (uintptr_t)moved, new_bytes, caller);
     return moved;
 }
 

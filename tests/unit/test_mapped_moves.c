@@ -50,7 +50,10 @@ void own_map_early(uintptr_t start, size_t bytes, const void *caller) {
     assert_non_null(caller);
     note(start, bytes, true);
 }
-bool own_has(uintptr_t address) { return *page_at(address); }
+bool own_has(uintptr_t address) {
+    assert_true(is_busy(self.gate));
+    return *page_at(address);
+}
 static volatile bool alone;
 static volatile size_t leaving_bytes, filling_bytes;
 static volatile bool left[PAGES];
