@@ -127,14 +127,19 @@ static bool rate_changes(struct steady_stretch *stretch, const struct series *se
     }
     stretch->rate_spread = worst;
     size_t half = series->count / 2;
+    double change = 0;
     for (size_t i = 0; i < 2; i++) {
         struct slope slope = slope_of(series->calls + i * (series->count - half), half);
-        double least = fabs(slope.plain) - 2 * slope.plain_error;
-        if (least * (double)half > RATE_SPREAD / 2 * mean) worst = 1;
+        double least = (fabs(slope.plain) - 2 * slope.plain_error) * (double)half / mean;
+        if (least > change) change = least;
     }
-    if (worst <= RATE_SPREAD) return false;
-    SAY(stretch, "the rate of calls changes: quarters of the stretch are up to %.0f %% from its mean",
-        100 * stretch->rate_spread);
+    if (worst <= RATE_SPREAD && change <= RATE_SPREAD / 2) return false;
+    if (worst > RATE_SPREAD)
+        SAY(stretch, "the rate of calls changes: quarters of the stretch are up to %.0f %% from its mean",
+            100 * worst);
+    else
+        SAY(stretch, "the rate of calls changes: by %.0f %% of its mean within a half of the stretch",
+            100 * change);
     stretch->verdict = STEADY_RATE_CHANGES;
     return true;
 }

@@ -28,6 +28,7 @@ def services(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "accelerating": Service(leak=lambda part: 24 * part),
         "day": Service(rate=day),
         "phases": Service(rate=lambda part: 0.4 if part < 0.6 else 1.2),
+        "sawtooth": Service(rate=lambda part: 0.8 + 0.4 * (part * 2 % 1), base_blocks=20_000),
     }
 
     def make(folder: Path) -> None:
@@ -167,6 +168,7 @@ def test_growth_goes_on_as_it_was(tools: Tools, services: dict[str, Path], tmp_p
     ("day", (), "changes|do not change evenly|one phase|fall: "),
     ("phases", ("--from", 2, "--until", 11), "one phase of several"),
     ("phases", (), "no steady stretch"),
+    ("sawtooth", ("--from", 0.3, "--until", 19.7), "% of its mean within a half of the stretch"),
     ("plain", ("--from", 5, "--until", 5.2), "too short"),
     ("plain", ("--from", 0, "--until", 3), "do not change evenly|number of live blocks|scatter too much"),
 ])

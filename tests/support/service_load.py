@@ -16,13 +16,13 @@ MS = 1_000_000
 
 class Service:
     """Requests of some calls each. lifetime_ms: of what a request keeps, on average; rate and leak: requests per ms, and kept
-    blocks in a hundred that are never freed, by the share of the time that has passed."""
+    blocks in a hundred that are never freed, by the share of the time that has passed; base_blocks: of what it sets up."""
 
     def __init__(self, seed: int = 1, duration_ms: int = 20_000, lifetime_ms: float = 200,
                  rate: Callable[[float], float] = lambda part: 0.7, leak: Callable[[float], float] = lambda part: 0,
-                 threads: int = 1, sessions: bool = False) -> None:
+                 threads: int = 1, sessions: bool = False, base_blocks: int = 1000) -> None:
         self.random, self.duration_ms, self.lifetime_ms = random.Random(seed), duration_ms, lifetime_ms
-        self.rate, self.leak, self.threads, self.sessions = rate, leak, threads, sessions
+        self.rate, self.leak, self.threads, self.sessions, self.base_blocks = rate, leak, threads, sessions, base_blocks
         self.next_address = 0x10000
 
     def size(self) -> int:
@@ -35,7 +35,7 @@ class Service:
     def lines(self) -> Iterator[str]:
         due: list[tuple[int, int]] = []  # when, which block
         now, request = 0, 0
-        for _ in range(1000):  # what a program sets up once
+        for _ in range(self.base_blocks):  # what a program sets up once
             yield f"1: malloc 0x{self.address():x} {self.size()} {now} {now}"
         while now < self.duration_ms * MS:
             part = now / (self.duration_ms * MS)
