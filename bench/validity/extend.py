@@ -46,6 +46,8 @@ from bench.validity.run import (  # noqa: E402
 from bench.validity.slopes import POINTS, Slope, slope_of  # noqa: E402
 
 READY_S = 30
+SAMPLES = 200_000
+"""Of RSS. Fewer ones fall upon the same moments of each request, of a server that idles in between."""
 STRETCH_S = 170
 BEGINS_S = list(range(120, 601, 60))
 
@@ -105,7 +107,7 @@ def _heaptape(options: argparse.Namespace, *words: Any) -> str:
 
 def replayed(trace: Path, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     results = options.scratch / f"{trace.stem}.jsonl"
-    _heaptape(options, "replay", "-q", "--pass", "memory", "--rounds", options.rounds, "--alloc", options.alloc, "-o", results, trace)
+    _heaptape(options, "replay", "-q", "--pass", "memory", "--points", SAMPLES, "--rounds", options.rounds, "--alloc", options.alloc, "-o", results, trace)
     lines = [json.loads(line) for line in results.read_text().splitlines()]
     return {line["allocator"]["name"]: line for line in lines if not line["control"] and line["allocator"]["name"] != "null"}
 
@@ -120,10 +122,12 @@ class Figures:
 
 def figures_of(line: dict[str, Any]) -> Figures:
     at, rss = (np.array(line["timeline"][key], float) for key in ("time_ns", "rss_bytes"))
-    end, fine = at[-1], 32
-    grid = (np.arange(POINTS * fine) + 0.5) / (POINTS * fine) * end / 2 + end / 2
-    level = np.interp(grid, at, rss)
-    return Figures(float(level[grid > 0.9 * end].mean()), slope_of(level.reshape(POINTS, fine).mean(axis=1), end / 2 / POINTS / 3600e9))
+    # RSS is what it was last, until it is read again.
+    until_then = np.concatenate(([0.0], np.cumsum(rss[:-1] * np.diff(at))))
+    edges = np.linspace(at[-1] / 2, at[-1], POINTS + 1)
+    level = np.diff(np.interp(edges, at, until_then)) / np.diff(edges)
+    last = np.interp([0.9 * at[-1], at[-1]], at, until_then)
+    return Figures(float(last[1] - last[0]) / (0.1 * at[-1]), slope_of(level, at[-1] / 2 / POINTS / 3600e9))
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ COMMANDS = {
     "extend": ["extend", "one.bin", "--to", "1h"], "tables": ["export", "one.bin", "-o", "tables"],
     "replay": ["replay", "-v", "--alloc", "glibc,mimalloc", "--rounds", "1", "--verify", "one.bin"],
     "cpus": ["replay", "--alloc", "glibc", "--rounds", "1", "--cpus", "1", "--pass", "memory", "one.bin"],
-    "compare": ["compare", "one.jsonl"], "explain": ["explain", "--alloc", "glibc", "one.bin"],
+    "compare": ["compare", "one.jsonl"], "explain": ["explain", "--alloc", "glibc", "--budget", "1s", "one.bin"],
     "report": ["report", "one.jsonl", "--trace", "one.bin", "-o", "-"],
 }
 

@@ -81,7 +81,7 @@ def test_what_is_not_steady_has_no_forecast(tools: Tools, tmp_path: Path) -> Non
 
 def test_other_machines_and_more_load(tools: Tools, tmp_path: Path) -> None:
     trace = write_service(tools, tmp_path / "s.bin", Service(duration_ms=24_000, lifetime_ms=100))
-    command = [tools.heaptape, "forecast", "--to", "40s", "--alloc", "glibc"]
+    command = [tools.heaptape, "forecast", "--to", "40s", "--alloc", "glibc", "--parts", "2"]
     alone = json.loads(tools.succeed([*command, "--json", trace]).stdout)["allocators"]
     more = json.loads(tools.succeed([*command, "--json", "--cpus", "8,1,8", "--scale", "3", trace]).stdout)
     assert more["scale"] == 3 and [item["processors"] for item in more["allocators"]] == [8, 1]
