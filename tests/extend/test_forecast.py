@@ -25,9 +25,19 @@ def test_estimates() -> None:
 def test_rss_and_slope_are_of_what_is_extrapolated() -> None:
     hour = 3600 * 10**9
     line = {"trace": {"extended": {"from_ns": 0, "until_ns": hour, "to_ns": 11 * hour}},
-            "timeline": {"time_ns": [0, hour, 11 * hour], "rss_bytes": [0, 50e6, 60e6]}}
+            "timeline": {"time_ns": [n * hour / 100 for n in range(1101)], "rss_bytes": [n * 5e5 if n < 100 else 49e6 + n * 1e4 for n in range(1101)]}}
     rss, slope = rss_and_slope(line)
-    assert rss == pytest.approx(59.55e6, rel=0.001) and slope == pytest.approx(1e6)
+    assert rss == pytest.approx(59.5e6, rel=0.001) and slope == pytest.approx(1e6, rel=0.001)
+
+
+def test_rss_counts_by_the_time_that_it_lasts() -> None:
+    """A server that works for a tenth of each second, in which all readings are."""
+    second = 10**9
+    line = {"trace": {"extended": {"from_ns": 0, "until_ns": 10 * second, "to_ns": 100 * second}},
+            "timeline": {"time_ns": [n * second + part * second / 100 for n in range(100) for part in range(11)] + [100 * second],
+                         "rss_bytes": [1e6 if part == 10 else 11e6 for n in range(100) for part in range(11)] + [1e6]}}
+    rss, slope = rss_and_slope(line)
+    assert rss == pytest.approx(2e6) and slope == pytest.approx(0, abs=1e7)
 
 
 def test_parts_grow_as_the_whole_stretch_does() -> None:

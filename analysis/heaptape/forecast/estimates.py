@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 # Student's t at 97.5 %, by degrees of freedom from 1.
 _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
@@ -27,6 +28,10 @@ class Estimate:
     def resolved(self) -> bool:
         """Whether it is shown not to be 0."""
         return self.low > 0 or self.high < 0
+
+
+_STEPS = 200
+"""Of time, with a mean of RSS each, through which the slope's line goes."""
 
 
 def estimate(values: Sequence[float], more: float = 0.0) -> Estimate:
@@ -50,9 +55,15 @@ def rss_and_slope(line: dict[str, Any]) -> tuple[float, float]:
     extended = line["trace"]["extended"]
     time_ns, rss = (np.array(line["timeline"][key], float) for key in ("time_ns", "rss_bytes"))
     begin_ns, end_ns = _begin_ns(extended), extended["to_ns"]
-    grid = np.linspace(begin_ns, end_ns, 2000)
-    level = np.interp(grid, time_ns, rss)
-    return float(level[grid >= end_ns - LAST_SHARE * (end_ns - begin_ns)].mean()), float(np.polyfit(grid / 3600e9, level, 1)[0])
+    # RSS is what it was last, until it is read again.
+    until_then = np.concatenate(([0.0], np.cumsum(rss[:-1] * np.diff(time_ns))))
+
+    def means(edges_ns: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.diff(np.interp(edges_ns, time_ns, until_then)) / np.diff(edges_ns)
+
+    edges_ns = np.linspace(begin_ns, end_ns, _STEPS + 1)
+    slope = np.polyfit((edges_ns[:-1] + edges_ns[1:]) / 2 / 3600e9, means(edges_ns), 1)[0]
+    return float(means(np.array([end_ns - LAST_SHARE * (end_ns - begin_ns), end_ns]))[0]), float(slope)
 
 
 def growth_left_out(whole: dict[str, Any], part: dict[str, Any]) -> tuple[float, float]:

@@ -17,6 +17,9 @@ from ..base.programs import ToolFailed, as_ours, run_tool
 from ..base.progress import ProgressLine
 from .estimates import growth_left_out, rss_and_slope
 
+_POINTS = 100_000
+"""Of a curve of RSS. Fewer fall upon the same moments of each request, where a server idles between requests."""
+
 Key = tuple[int | None, str]
 """Number of processors (None: of this machine), name of the allocator."""
 
@@ -52,7 +55,7 @@ def steady_stretch(heaptape: str, options: argparse.Namespace, stretch_ns: tuple
 def _command(replay: str, options: argparse.Namespace, stretch_ns: tuple[int, int], processors: int | None, results: Path) -> list[str]:
     how = f"{options.to:.9f}s,from={stretch_ns[0]}ns,until={stretch_ns[1]}ns"
     machine = ["--cpus", str(processors)] if processors else []
-    return [replay, "-q", "--pass", "memory", "--rounds", "1", "--alloc", options.alloc, "--scale", str(options.scale), *machine, "--extend", how,
+    return [replay, "-q", "--pass", "memory", "--rounds", "1", "--points", str(_POINTS), "--alloc", options.alloc, "--scale", str(options.scale), *machine, "--extend", how,
             "-o", str(results), "--", options.trace]
 
 
