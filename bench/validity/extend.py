@@ -6,8 +6,9 @@
 
 Records each server of extend.toml for so long (or takes the trace of it), and extends a stretch of 170 s to the trace's length: of
 those that are accepted, the one with the narrowest range of live bytes at the end. Of the recording only what was there when a
-stretch ended is known. --begin: where stretches are tried (s); --every: extends all that are accepted. Both are replayed. Of RSS the mean of the last tenth of the time is compared, of slopes that
-of the second half, each with an interval. --keep leaves the traces there; --only-record compares nothing.
+stretch ended is known. --begin: where stretches are tried (s); --every: extends all that are accepted. Both are replayed. Of RSS
+the mean of the last tenth of the time is compared, of slopes that of the second half, each with an interval. --keep leaves the
+traces there; --only-record compares nothing.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ from bench.validity.run import (  # noqa: E402
     run_to_end,
 )
 from bench.validity.slopes import POINTS, Slope, slope_of  # noqa: E402
+
+from heaptape.forecast.estimates import means_over_time  # noqa: E402
 
 READY_S = 30
 SAMPLES = 200_000
@@ -122,12 +125,9 @@ class Figures:
 
 def figures_of(line: dict[str, Any]) -> Figures:
     at, rss = (np.array(line["timeline"][key], float) for key in ("time_ns", "rss_bytes"))
-    # RSS is what it was last, until it is read again.
-    until_then = np.concatenate(([0.0], np.cumsum(rss[:-1] * np.diff(at))))
-    edges = np.linspace(at[-1] / 2, at[-1], POINTS + 1)
-    level = np.diff(np.interp(edges, at, until_then)) / np.diff(edges)
-    last = np.interp([0.9 * at[-1], at[-1]], at, until_then)
-    return Figures(float(last[1] - last[0]) / (0.1 * at[-1]), slope_of(level, at[-1] / 2 / POINTS / 3600e9))
+    end = at[-1]
+    level = means_over_time(at, rss, np.linspace(end / 2, end, POINTS + 1))
+    return Figures(float(means_over_time(at, rss, np.array([0.9 * end, end]))[0]), slope_of(level, end / 2 / POINTS / 3600e9))
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,12 @@ def estimate(values: Sequence[float], more: float = 0.0) -> Estimate:
     return Estimate(mean, mean - half, mean + half)
 
 
+def means_over_time(time_ns: NDArray[np.float64], rss_bytes: NDArray[np.float64], edges_ns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of RSS between each edge and the next. RSS is what it was last, until it is read again."""
+    until_then = np.concatenate(([0.0], np.cumsum(rss_bytes[:-1] * np.diff(time_ns))))
+    return np.asarray(np.diff(np.interp(edges_ns, time_ns, until_then)) / np.diff(edges_ns))
+
+
 def _begin_ns(extended: dict[str, Any]) -> float:
     """The first repetition is left out, in which the heap still settles."""
     end_ns, until_ns = extended["to_ns"], extended["until_ns"]
@@ -55,15 +61,10 @@ def rss_and_slope(line: dict[str, Any]) -> tuple[float, float]:
     extended = line["trace"]["extended"]
     time_ns, rss = (np.array(line["timeline"][key], float) for key in ("time_ns", "rss_bytes"))
     begin_ns, end_ns = _begin_ns(extended), extended["to_ns"]
-    # RSS is what it was last, until it is read again.
-    until_then = np.concatenate(([0.0], np.cumsum(rss[:-1] * np.diff(time_ns))))
-
-    def means(edges_ns: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.diff(np.interp(edges_ns, time_ns, until_then)) / np.diff(edges_ns)
-
     edges_ns = np.linspace(begin_ns, end_ns, _STEPS + 1)
-    slope = np.polyfit((edges_ns[:-1] + edges_ns[1:]) / 2 / 3600e9, means(edges_ns), 1)[0]
-    return float(means(np.array([end_ns - LAST_SHARE * (end_ns - begin_ns), end_ns]))[0]), float(slope)
+    slope = np.polyfit((edges_ns[:-1] + edges_ns[1:]) / 2 / 3600e9, means_over_time(time_ns, rss, edges_ns), 1)[0]
+    last_ns = np.array([end_ns - LAST_SHARE * (end_ns - begin_ns), end_ns])
+    return float(means_over_time(time_ns, rss, last_ns)[0]), float(slope)
 
 
 def growth_left_out(whole: dict[str, Any], part: dict[str, Any]) -> tuple[float, float]:
