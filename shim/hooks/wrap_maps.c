@@ -55,24 +55,16 @@ static void let_go(const struct hold *held) {
     recorder_has_called();
 }
 
-static void note(uintptr_t start, size_t bytes, bool own) {
-    struct hold held;
-    int saved = errno;
-    if (hold(&held)) {
-        if (own) own_map(start, bytes);
-        else own_unmap(start, bytes);
-        let_go(&held);
-    }
-    errno = saved;
-}
-
-static void note_early(uintptr_t start, size_t bytes, bool own, const void *caller) {
+// early_caller: NULL once the first call of the malloc family has been made. Until then it is not known which callers are
+// the allocator.
+static void note(uintptr_t start, size_t bytes, bool own, const void *early_caller) {
     struct hold held;
     int saved = errno;
     settings_find_page_bytes();
     if (hold(&held)) {
-        if (own) own_map_early(start, bytes, caller);
-        else own_unmap(start, bytes);
+        if (!own) own_unmap(start, bytes);
+        else if (early_caller) own_map_early(start, bytes, early_caller);
+        else own_map(start, bytes);
         let_go(&held);
     }
     errno = saved;
@@ -134,9 +126,9 @@ static void *map(void *hint, size_t bytes, int protection, int flags, int fd, of
     // A reservation without access is the program's, too: mprotect will open parts of it.
     bool own = (flags & MAP_ANONYMOUS) && (flags & MAP_PRIVATE);
     bool noted = watched && (own || (flags & MAP_FIXED));
-    if (noted) note((uintptr_t)at, bytes, own);
+    if (noted) note((uintptr_t)at, bytes, own, NULL);
     else if (at != MAP_FAILED && (own || (flags & MAP_FIXED)) && recorder_watches_early_maps())
-        note_early((uintptr_t)at, bytes, own, caller);
+        note((uintptr_t)at, bytes, own, caller);
     if (fills) end_fill();
     if (noted) sample_mapped(bytes);
     return at;
@@ -188,13 +180,13 @@ EXPORT int munmap(void *at, size_t bytes) {
     bool begun = recorder_watches_maps(__builtin_return_address(0)) && begin_unmap((uintptr_t)at, bytes);
     int status = real.munmap ? real.munmap(at, bytes) : (int)with_errno(sys_munmap(at, bytes));
     if (begun) end_leaving(status != 0);
-    else if (status == 0 && recorder_watches_early_maps()) note_early((uintptr_t)at, bytes, false, NULL);
+    else if (status == 0 && recorder_watches_early_maps()) note((uintptr_t)at, bytes, false, NULL);
     return status;
 }
 
 // What is not its own may have come to lie on what was.
 static void end_move(uintptr_t to, size_t bytes, bool own, bool stays) {
-    note(to, bytes, own);
+    note(to, bytes, own, NULL);
     if (own) end_leaving(stays);
     sample_mapped(bytes);
 }

@@ -344,8 +344,12 @@ void recorder_in_forked_child(void) {
 // behind ours in the child. What they call is on the right side of the fork then.
 __attribute__((constructor)) static void watch_forks(void) {
     static atomic_flag watched = ATOMIC_FLAG_INIT;
-    if (!atomic_flag_test_and_set(&watched))
-        pthread_atfork(recorder_before_fork, recorder_after_fork, recorder_in_forked_child);
+    if (atomic_flag_test_and_set(&watched)) return;
+    // musl's allocates for it, which is no call of the program's.
+    uint32_t gate = self.gate;
+    if (!is_busy(gate)) close_gate(&self, GATE_BUSY_SETUP, UINTPTR_MAX);
+    pthread_atfork(recorder_before_fork, recorder_after_fork, recorder_in_forked_child);
+    set_gate(&self, gate);
 }
 
 static void thread_ends(void *state);
