@@ -6,8 +6,7 @@
 set -eu
 cd "$(dirname "$0")"
 
-# make: gcc optimizes across files on all cores by it.
-for_build="gcc g++ make cmake ninja-build pkg-config git libzstd-dev libxxhash-dev libjansson-dev libarchive-dev
+for_build="gcc g++ cmake ninja-build pkg-config git libzstd-dev libxxhash-dev libjansson-dev libarchive-dev
     libdw-dev libiberty-dev libssl-dev libjemalloc-dev libgoogle-perftools-dev libmimalloc-dev libtbb-dev
     python3 python3-jinja2 python3-pandas python3-rich python3-xxhash python3-zstandard"
 # An allocator to replay against, and further versions of it for the tests, 40 MB each; taken where the release of
@@ -17,7 +16,7 @@ for_build_if_known="libclang-rt-19-dev libzydis-dev"
 for_tests_if_known="libclang-rt-14-dev libclang-rt-16-dev"
 # redis-tools has the server too (redis-check-rdb is the same file); the package redis-server would
 # only add a daemon that starts by itself.
-for_tests="python3-venv libcmocka-dev sqlite3 ruby redis-tools valgrind util-linux binutils libcap2-bin"
+for_tests="make python3-venv libcmocka-dev sqlite3 ruby redis-tools valgrind util-linux binutils libcap2-bin"
 
 log=$(mktemp)
 trap 'rm -rf "$log" "${copy:-}"' EXIT
