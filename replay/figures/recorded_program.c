@@ -18,6 +18,13 @@ static void take_text(const json_t *object, const char *key, char *text, size_t 
     }
 }
 
+// Of a size that a program can have: a damaged context may hold any number.
+static double figure_or_nan(const json_t *object, const char *key) {
+    const json_t *value = json_object_get(object, key);
+    double figure = json_is_number(value) ? json_number_value(value) : NAN;
+    return fabs(figure) < 0x1p62 ? figure : NAN;
+}
+
 static void take_samples(const struct ht_trace_facts *facts, struct ht_recorded_program *program) {
     double rss = 0, heap = 0, cpu = 0, own = 0;
     for (size_t i = 0; i < facts->samples_count; i++) {
@@ -98,6 +105,10 @@ static void take_extended(const json_t *context, struct ht_extended_part *extend
     extended->from_ns = (uint64_t)json_integer_value(json_object_get(part, "from_ns"));
     extended->until_ns = (uint64_t)json_integer_value(json_object_get(part, "until_ns"));
     extended->to_ns = (uint64_t)json_integer_value(json_object_get(part, "to_ns"));
+    extended->knows_growth = json_is_boolean(json_object_get(part, "grows"));
+    extended->grows = json_is_true(json_object_get(part, "grows"));
+    extended->live_to_bytes = figure_or_nan(part, "live_to_bytes");
+    extended->live_slope_bytes_per_hour = figure_or_nan(part, "live_slope_bytes_per_hour");
 }
 
 int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_program *program,

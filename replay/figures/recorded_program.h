@@ -13,6 +13,9 @@
 // What heaptape extend made of the recording: it ends at until_ns, all later time repeats what lies between.
 struct ht_extended_part {
     uint64_t from_ns, until_ns, to_ns;
+    bool knows_growth, grows;  // live bytes, from repetition to repetition
+    // NaN where the trace does not know.
+    double live_to_bytes, live_slope_bytes_per_hour;
     uint64_t thread_lives_ns;          // the median of the threads that end; 0: none does
     char words[EXTENDED_WORDS_BYTES];  // empty: nothing
 };

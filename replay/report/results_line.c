@@ -24,6 +24,9 @@ static json_t *extended_json(const struct ht_extended_part *extended) {
     json_set_number(part, "from_ns", extended->from_ns);
     json_set_number(part, "until_ns", extended->until_ns);
     json_set_number(part, "to_ns", extended->to_ns);
+    json_object_set_new(part, "grows", extended->knows_growth ? json_boolean(extended->grows) : json_null());
+    json_set_whole(part, "live_to_bytes", extended->live_to_bytes);
+    json_set_figure(part, "live_slope_bytes_per_hour", extended->live_slope_bytes_per_hour);
     return part;
 }
 

@@ -132,14 +132,17 @@ def test_threads_come_and_go(tools: Tools, services: dict[str, Path], tmp_path: 
 
 
 def test_replay_extends_without_a_file(tools: Tools, services: dict[str, Path], tmp_path: Path) -> None:
-    extended(tools, services["plain"], tmp_path / "long.bin", "--to", "60s")
+    said = extended(tools, services["plain"], tmp_path / "long.bin", "--to", "60s")
     common = ["-q", "--pass", "memory", "--rounds", "1", "--seed", "3", "--layout", "fixed", "--alloc", "glibc", "-o"]
     done = tools.succeed([tools.replay_program, *common, tmp_path / "file.jsonl", tmp_path / "long.bin"])
     streamed = tools.succeed([tools.replay_program, *common, tmp_path / "made.jsonl", "--extend", "60s",
                               "--decoded-memory", "1", services["plain"]])
     lines = [json.loads((tmp_path / f"{name}.jsonl").read_text().splitlines()[0]) for name in ("file", "made")]
     assert lines[0]["calls"] == lines[1]["calls"] and lines[0]["live_peak_bytes"] == lines[1]["live_peak_bytes"]
-    assert lines[0]["trace"]["extended"] == lines[1]["trace"]["extended"] != None  # noqa: E711
+    shown = {name: said[name] for name in ("from_ns", "until_ns", "to_ns", "grows")} | {"live_to_bytes": round(said["live_to_bytes"])}
+    for line in lines:
+        slope = line["trace"]["extended"].pop("live_slope_bytes_per_hour")
+        assert line["trace"]["extended"] == shown and slope == pytest.approx(said["live_slope_bytes_per_hour"])
     assert lines[0]["trace"]["events"] == lines[1]["trace"]["events"] > read_trace(services["plain"]).records
     assert not lines[0]["streamed"] and lines[1]["streamed"]
     assert lines[0]["rss_end_bytes"] == pytest.approx(lines[1]["rss_end_bytes"], rel=0.05)

@@ -42,11 +42,10 @@ class Replayed:
         return {key: values for key, values in self.figures.items() if len(values) == self.parts}
 
 
-def steady_stretch(heaptape: str, options: argparse.Namespace, stretch_ns: tuple[int, int] | None = None) -> dict[str, Any]:
-    """What `heaptape extend --json` says, of the longest steady stretch or of a given one."""
-    given = ["--from", f"{stretch_ns[0]}ns", "--until", f"{stretch_ns[1]}ns"] if stretch_ns else []
+def steady_stretch(heaptape: str, options: argparse.Namespace) -> dict[str, Any]:
+    """What `heaptape extend --json` says of the longest steady stretch."""
     try:
-        said: dict[str, Any] = json.loads(run_tool([heaptape, "extend", "--json", "--to", f"{options.to:.9f}s", *given, "--", options.trace]))
+        said: dict[str, Any] = json.loads(run_tool([heaptape, "extend", "--json", "--to", f"{options.to:.9f}s", "--", options.trace]))
     except ToolFailed as error:
         raise as_ours(error) from error
     return said
@@ -74,7 +73,7 @@ def _replay_part(command: list[str], results: Path, found: Replayed) -> list[dic
     return [line for line in json_lines(results) if not line["control"] and line["timeline"] and line["allocator"]["name"] != "null"]
 
 
-def replay_parts(heaptape: str, replay: str, options: argparse.Namespace, said: dict[str, Any], progress: ProgressLine) -> Replayed:
+def replay_parts(replay: str, options: argparse.Namespace, said: dict[str, Any], progress: ProgressLine) -> Replayed:
     """Raises Undecided where fewer than two parts are steady by themselves."""
     found, last = Replayed(), None
     machines: list[int | None] = options.cpus or [None]
@@ -83,11 +82,11 @@ def replay_parts(heaptape: str, replay: str, options: argparse.Namespace, said: 
         for part in range(options.parts):
             stretch_ns = (said["from_ns"] + part * length, said["from_ns"] + (part + 1) * length)
             try:
-                more = options.scale * np.array(growth_left_out(said, steady_stretch(heaptape, options, stretch_ns)))
                 for processors in machines:
                     progress.show(f"part {part + 1} of {options.parts}", progress.left_s(done, options.parts * len(machines)))
                     results = Path(folder) / f"{part}-{processors}.jsonl"
                     for line in _replay_part(_command(replay, options, stretch_ns, processors, results), results, found):
+                        more = options.scale * np.array(growth_left_out(said, line["trace"]["extended"]))
                         rss, slope = rss_and_slope(line) + more
                         found.figures.setdefault((processors, line["allocator"]["name"]), []).append((float(rss), float(slope)))
                     done += 1

@@ -68,7 +68,7 @@ def run_forecast(options: argparse.Namespace) -> None:
     said = steady_stretch(heaptape, options)
     progress = ProgressLine(not options.quiet)
     try:
-        replayed = replay_parts(heaptape, replay, options, said, progress)
+        replayed = replay_parts(replay, options, said, progress)
     finally:
         progress.end()
     forecasts = _forecasts(said, replayed, options.scale)
