@@ -5,6 +5,7 @@
 #include "error.h"
 #include "front_end.h"
 #include "print.h"
+#include "talk.h"
 #include "verbs.h"
 
 // The shim searches this symbol: our own programs are never recorded.
@@ -86,7 +87,7 @@ static int print_help(FILE *out, int status) {
     for (size_t i = 0; ht_verbs[i].name; i++)
         commands[i] = (struct ht_fact){ht_verbs[i].name, ht_verbs[i].summary};
     ht_page_print(out, &ht_page_front_end, "heaptape");
-    return status;
+    return out == stdout ? ht_stdout_status("heaptape", status) : status;
 }
 
 static int run_verb(const struct ht_verb *verb, int argc, char **argv) {

@@ -5,6 +5,7 @@
 
 #include "json_values.h"
 #include "knob_choice.h"
+#include "talk.h"
 
 void ht_knob_setting(const struct ht_allocator *kind, const struct ht_knob *knob,
                      char setting[HT_SETTING_BYTES]) {
@@ -154,9 +155,5 @@ int ht_allocator_list(struct ht_experiment *x, struct ht_replay_options *options
     add_all(&list);
     ht_child_channel_close(&x->channel);
     if (list.json) json_print(list.json);
-    if (fflush(stdout) || ferror(stdout)) {
-        fprintf(stderr, "heaptape replay: the list cannot be written\n");
-        list.status = HT_EXIT_FAILED;
-    }
-    return list.status;
+    return ht_stdout_status("heaptape replay", list.status);
 }

@@ -268,8 +268,8 @@ static int print_comparison(struct ht_experiment *x, const struct loaded_trace *
     else if (x->plan->json) failed = ht_comparison_print_json(stdout, &comparison);
     else ht_comparison_print(stdout, &comparison);
     if (x->counts && !x->plan->json) ht_profile_print(stdout, x->counts);
-    if (fflush(stdout)) failed = -1;
-    if (failed) ht_print(stderr, "heaptape replay: the comparison cannot be written\n");
+    if (ht_stdout_status("heaptape replay", HT_EXIT_DONE)) failed = -1;
+    else if (failed) ht_print(stderr, "heaptape replay: no memory for the comparison\n");
     size_t printed = ht_heap_share_is_small(x->share);  // that warning came before the first round
     if (!x->plan->quiet) ht_warnings_print(stderr, &x->warnings, printed);
     *judged = ht_fail_if_say(stderr, &comparison);

@@ -72,6 +72,14 @@ def test_help_of_what_is_no_verb(tools: Tools) -> None:
         assert done.stderr == b"heaptape: there is no verb 'frob'; heaptape --help lists them\n"
 
 
+@pytest.mark.parametrize("words", [["help"], ["--help"], ["help", "--json"], ["replay", "--list"]], ids="_".join)
+def test_help_that_cannot_be_printed(tools: Tools, words: list[str]) -> None:
+    verb = "heaptape replay" if words[0] == "replay" else "heaptape"
+    for redirection, why in ((">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")):
+        done = run(["sh", "-c", f'exec "$0" "$@" {redirection}', tools.heaptape, *words])
+        assert (done.returncode, done.stderr.decode()) == (1, f"{verb}: standard output: cannot write: {why}\n")
+
+
 def test_words_of_the_program_stay_its_own(tools: Tools, tmp_path: Path) -> None:
     done = run([tools.heaptape, "record", "-q", "-o", tmp_path, "--", "/bin/echo", "-h", "--version"])
     assert done.stdout == b"-h --version\n"
