@@ -278,7 +278,7 @@ struct ht_trace_reader *ht_trace_open(const char *path, struct ht_error *error) 
     ht_event_arrays_init(&reader->events);
     reader->path = strdup(path);
     reader->unpacker = ht_unpacker_new();
-    reader->fd = open(path, O_RDONLY | O_CLOEXEC);
+    reader->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe under such a name must not hang us
     struct stat status;
     int result = -1;
     if (reader->fd < 0 || fstat(reader->fd, &status) || !reader->path || !reader->unpacker) {

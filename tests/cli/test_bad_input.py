@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import struct
@@ -31,6 +32,11 @@ def empty(source: Path, bad: Path) -> None:
 
 def directory(source: Path, bad: Path) -> None:
     bad.mkdir()
+
+
+def pipe(source: Path, bad: Path) -> None:
+    """That nobody writes into."""
+    os.mkfifo(bad)
 
 
 def garbage(source: Path, bad: Path) -> None:
@@ -116,7 +122,7 @@ def test_convert_refuses_a_log_cut_in_half(tools: Tools, good: tuple[Path, Path]
 
 
 @pytest.mark.parametrize("tool", ["info", "info-json", "dump", "replay"])
-@pytest.mark.parametrize("breakage", BREAKAGES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("breakage", [*BREAKAGES, pipe], ids=lambda f: f.__name__)
 def test_trace_readers_refuse(tools: Tools, good: tuple[Path, Path], tmp_path: Path, tool: str,
                               breakage) -> None:
     bad = tmp_path / "bad.bin"
@@ -161,6 +167,16 @@ def test_verbs_in_c_and_in_python_say_the_same_of_a_header(tools: Tools, good: t
     bad.write_bytes(content)
     said = [run([tools.heaptape, verb, bad]).stderr.decode().partition(f"heaptape {verb}: ")[2] for verb in ("info", "sites")]
     assert said[0] == said[1] and said[0].startswith(f"{bad}: offset 0: expected bytes of checksum ")
+
+
+def test_verbs_in_c_and_in_python_say_the_same_of_what_is_no_file(tools: Tools, tmp_path: Path) -> None:
+    directory(tmp_path, tmp_path / "folder")
+    pipe(tmp_path, tmp_path / "pipe")
+    for name in ("folder", "pipe", "/dev/null"):
+        for words in (["info"], ["sites"], ["tune", "--alloc", "glibc"]):
+            done = run([tools.heaptape, *words, name], cwd=tmp_path)
+            assert done.returncode == 3 and done.stdout == b"", done.stderr
+            assert done.stderr.decode() == f"heaptape {words[0]}: {name}: offset 0: expected a trace in a regular file, found no regular file\n"
 
 
 @pytest.mark.parametrize("verb", READ_TEXTS)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..base.errors import TraceError
-from ..base.files import sha256_of
 from ..trace.reader import Trace, read_trace
+from ..trace.sections import open_regular
 from .comparison import Experiment
 
 
@@ -46,7 +47,8 @@ def find_trace(experiment: Experiment, given: Sequence[Path]) -> FoundTrace:
 
 def trace_sha256(path: Path) -> str:
     """Raises TraceError."""
-    try:
-        return sha256_of(path)
-    except OSError as error:
-        raise TraceError(path, None, f"cannot open: {error.strerror}") from error
+    with open_regular(path) as file:
+        try:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise TraceError(path, None, f"cannot read: {error.strerror}") from error

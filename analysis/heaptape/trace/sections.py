@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 import struct
 import threading
 from dataclasses import dataclass
 from enum import IntEnum
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import xxhash
@@ -149,15 +151,24 @@ def _other_file(start: bytes) -> str:
     return "lines of JSON: results, as heaptape replay -o writes them" if start.startswith(b"{") else "another file"
 
 
+def open_regular(path: str | Path) -> BufferedReader:
+    """A trace's file, if it is one. A pipe under such a name must not hang us. Raises TraceError."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise TraceError(path, None, f"cannot open: {error.strerror}") from error
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    raise TraceError(path, 0, "expected a trace in a regular file, found no regular file")
+
+
 class TraceFile:
     """An open trace: reads and checks whole sections by their place in the file."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        try:
-            self._file: BinaryIO = open(self.path, "rb")
-        except OSError as error:
-            raise TraceError(path, None, f"cannot open: {error.strerror}") from error
+        self._file = open_regular(path)
         self.bytes = os.fstat(self._file.fileno()).st_size
         self._of_thread = threading.local()
         self.header = self._read_header()
