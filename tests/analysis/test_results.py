@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 import results_factory
 from heaptape import ResultsError, ResultsWarning, read_results
+from heaptape.__main__ import main
 from heaptape.results.reader import count_failures
 
 
@@ -37,6 +39,15 @@ def test_several_files_and_blank_lines(tmp_path: Path) -> None:
     frame = read_results([tmp_path / "a.jsonl", tmp_path / "b.jsonl"])
     assert frame["line"].tolist() == [1, 3, 1]
     assert [Path(source).name for source in frame["source"]] == ["a.jsonl", "a.jsonl", "b.jsonl"]
+
+
+def test_a_name_of_bytes_that_are_no_characters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(os.fsdecode(bytes(tmp_path) + b"/r\xff\n.jsonl"))
+    results_factory.write(path, results_factory.schedule(rounds=1))
+    assert set(read_results(path)["source"]) == {str(path)}
+    for words in (["compare"], ["compare", "--csv"], ["report", "-q", "-o", str(tmp_path / "page.html")]):
+        assert main([*words, str(path)]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_the_least_that_a_line_must_have(tmp_path: Path) -> None:

@@ -63,7 +63,10 @@ def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     if not rows:
         found = "a line that is cut short" if cut_short else "none"
         raise ResultsError(listed[0] if listed else "results", 0, f"expected at least one run, found {found}")
+    sources = [row.pop("source") for row in rows]
     frame = pd.DataFrame(rows)
+    # A file's name may have bytes that are no character: newer pandas does not keep those as text.
+    frame["source"] = pd.Series(sources, index=frame.index, dtype=object)
     frame.attrs["cut_short"], frame.attrs["repeated"] = cut_short, repeated
     for name in NUMBERS:
         frame[name] = pd.to_numeric(frame[name]) if name in frame else float("nan")
