@@ -166,6 +166,14 @@ def test_nothing_better_than_the_default(trace: Path, capsys: pytest.CaptureFixt
     assert "1 trial of 1 knob," in text and "keep the default" in text  # there is one value to try, and no more
 
 
+def test_a_study_whose_path_is_no_utf8_is_refused(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    odd = trace.rename(os.fsdecode(os.fsencode(trace.parent) + b"/t\xff"))
+    assert _tune(odd, "--trials", "1", "--rounds", "2") == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1 and "/t\\xff.fake.time-rss.study: cannot keep a study there" in said.err
+    assert list(odd.parent.iterdir()) == [odd]
+
+
 @pytest.mark.thorough
 def test_a_study_of_something_else_is_refused(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = ("--study", str(trace.with_name("s")), "--trials", "1", "--rounds", "2", "--knobs", "haste,waste")

@@ -271,9 +271,12 @@ def open_study(
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+    try:
+        url = sqlalchemy.URL.create("sqlite", database=str(path.resolve())).render_as_string()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{path}: cannot keep a study there: expected a path in UTF-8; --study names another") from error
     with _locked(path):
         _refuse_foreign(path)
-        url = sqlalchemy.URL.create("sqlite", database=str(path.resolve())).render_as_string()
         try:
             # What is written ahead needs no wait for the disk at every step, and is still there after a kill.
             with closing(sqlite3.connect(path)) as plain:
