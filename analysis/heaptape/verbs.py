@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from .base.errors import EXIT_FAILED, EXIT_HOLDS, EXIT_UNDECIDED, UsageError
+from .base.errors import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_HOLDS, EXIT_UNDECIDED, UsageError
 from .base.files import check_output
 from .base.printable import printable
 from .base.progress import ProgressLine
@@ -168,7 +168,7 @@ class _Progress(ProgressLine):
             self._due = now + 1 / 6
 
 
-def run_export(options: argparse.Namespace) -> None:
+def run_export(options: argparse.Namespace) -> int:
     """heaptape export"""
     from .trace.parquet import (
         export_parquet,  # here, because the other verbs need not load that library
@@ -187,3 +187,4 @@ def run_export(options: argparse.Namespace) -> None:
         if not options.quiet:
             size = sum(path.stat().st_size for path in paths)
             print(f"{printable(folder)}: {counted(trace.records, 'event')}, {size / 1e6:.2f} MB in {counted(len(paths), 'table')}", file=sys.stderr)
+        return EXIT_BAD_INPUT if trace.truncated else 0

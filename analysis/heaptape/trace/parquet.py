@@ -269,5 +269,6 @@ def export_parquet(trace: Trace, folder: str | Path, progress: Progress | None =
         if made and target.is_dir() and not any(target.iterdir()):
             target.rmdir()
         if isinstance(error, OSError):
-            raise HeaptapeError(f"{target}: cannot write: {error.strerror or error}") from error
+            why = "Not a directory" if isinstance(error, FileExistsError) else error.strerror or error
+            raise HeaptapeError(f"{target}: cannot write: {why}") from error
         raise
