@@ -40,8 +40,8 @@ def parser() -> VerbParser:
                          help="Explain RSS at its peak, at the end, or at this time from the start, such as 90s (default: peak)")
     explain.add_argument("--extend", type=duration, metavar="TIME", help="Explain TRACE continued up to this time since its start, such as 24h, as "
                          "heaptape extend continues it; it is written to the temporary folder (default: the trace as it is)")
-    explain.add_argument("--budget", type=_budget, default=30.0, metavar="TIME",
-                         help="Try cures for TIME, such as 5m; 0: try none (default: 30s)")
+    explain.add_argument("--budget", type=_budget, metavar="TIME",
+                         help="Try cures for TIME, such as 5m; 0: try none (default: 30s; of several allocators none are tried)")
     explain.add_argument("--snapshots", metavar="FOLDER", help="Keep the files of snapshots in FOLDER (default: keep none)")
     explain.add_argument("--html", type=output_name, metavar="FILE", help="Write a page with maps of the heap to FILE, too (default: none)")
     explain.add_argument("--json", action="store_true", help="Print JSON: of several allocators a list")

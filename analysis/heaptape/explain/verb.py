@@ -41,6 +41,8 @@ along the trace."""
 
 _ALLOCATORS_MAX = 8
 
+_BUDGET_S = 30.0
+
 _BLOCKS_MAX = 2_000_000
 """Live at once: of more, only the moment that is asked for is looked at."""
 
@@ -126,6 +128,13 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError(f"--at {options.at}: expected a time up to that of --extend, {nanoseconds(options.extend * 1e9)}")
 
 
+def _budget(given: float | None, allocators: int) -> float:
+    """Seconds for cures."""
+    if given and allocators > 1:
+        raise UsageError(f"--budget: expected one allocator, found {allocators}: no cures are tried under several")
+    return 0 if allocators > 1 else _BUDGET_S if given is None else given
+
+
 def explain(options: argparse.Namespace) -> list[Answer]:
     """An answer for each allocator."""
     replay, progress = find_replay(), ProgressLine(not options.quiet)
@@ -134,7 +143,7 @@ def explain(options: argparse.Namespace) -> list[Answer]:
         with tempfile.TemporaryDirectory(prefix="heaptape-explain-") as scratch, \
                 read_trace(_extended(replay, options, Path(scratch), progress)) as trace:
             allocators = _allocators(replay, options.alloc, trace.context)
-            options.budget = options.budget if len(allocators) == 1 else 0
+            options.budget = _budget(options.budget, len(allocators))
             progress.show(f"taking snapshots of {listing([allocator.name for allocator in allocators])}")
             paths = _take(replay, str(trace.path), allocators[0].alloc, _moments(options.at, trace.totals), Path(options.snapshots or scratch))
             cells_max = cells_each(len(allocators)) if options.html is not None else 0
