@@ -144,6 +144,7 @@ def test_the_same_command_runs_nothing_twice(tmp_path: Path, fake: Path) -> None
     assert done.returncode == 0, done.stderr
     assert "has 4 of 4 rounds already" in done.stderr and fake.read_text() == launches
     assert "geometric means" in done.stdout and set(_runs(results).values()) == {1}
+    assert done.stdout.startswith("default: 2 rounds of 2 traces on 1 host\n")
 
 
 @pytest.mark.thorough

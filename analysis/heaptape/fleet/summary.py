@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import pandas as pd
 
 from ..base.printable import markdown_escaped
 from ..base.text_table import table_lines
-from ..base.units import interval, with_nulls
+from ..base.units import counted, interval, with_nulls
 from ..results.comparison import (
     BOOTSTRAP_ROUNDS_MIN,
     MEASURES,
@@ -151,9 +152,10 @@ def _heading(plan: Plan, block: Block, rows: list[dict[str, Any]]) -> str:
     rounds = {(row["trace_sha256"], row["round"]) for row in mine}
     hosts = sorted({str(row["host"]) for row in mine})
     options = "".join(f", {key} {value}" for key, value in block.configuration.options.items())
-    traces = len({sha256 for sha256, _ in rounds})
-    return (f"{block.configuration.name}{options}: {len(rounds)} round{'s' * (len(rounds) != 1)} of "
-            f"{traces} trace{'s' * (traces != 1)} on {len(hosts)} host{'s' * (len(hosts) != 1)}")
+    of_traces = Counter(sha256 for sha256, _ in rounds).values()
+    least, most = min(of_traces, default=0), max(of_traces, default=0)
+    return (f"{block.configuration.name}{options}: {f'{least} to ' if least < most else ''}{counted(most, 'round')} of "
+            f"{counted(len(of_traces), 'trace')} on {counted(len(hosts), 'host')}")
 
 
 def summary_text(plan: Plan, blocks: list[Block], rows: list[dict[str, Any]], notes: list[str]) -> str:
