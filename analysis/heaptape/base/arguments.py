@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
+
+PROCESSORS_MAX = 1024
+"""As heaptape replay takes them."""
+
+
+def whole(text: str, least: int, most: float = math.inf) -> int:
+    """A whole number in digits. Python's own numbers would have signs, spaces, underscores and other scripts."""
+    value = int(text) if re.fullmatch("[0-9]{1,99}", text) else -1
+    if not least <= value <= most:
+        span = f"from {least} to {most}" if most < math.inf else f"of at least {least}"
+        raise argparse.ArgumentTypeError(f"expected a number {span}, found {text!r}")
+    return value
 
 
 def positive(text: str) -> int:
     """A whole number of at least 1."""
-    value = int(text)
-    if value < 1:
-        raise ValueError("expected at least 1")
-    return value
+    return whole(text, 1)
+
+
+def processors(text: str) -> int:
+    """How many a machine is to have."""
+    return whole(text, 1, PROCESSORS_MAX)
 
 
 def output_name(text: str) -> str:
@@ -23,10 +38,9 @@ def output_name(text: str) -> str:
 
 def several(text: str) -> int:
     """A number of rounds."""
-    value = int(text)
-    if value < 2:
+    if text == "1":
         raise argparse.ArgumentTypeError("expected 2 or more: one round has no interval")
-    return value
+    return whole(text, 2)
 
 
 BOOTSTRAP_SEED = 20_817
@@ -34,18 +48,12 @@ BOOTSTRAP_SEED = 20_817
 
 def bootstrap_seed(text: str) -> int:
     """Of any size."""
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError("expected 0 or more")
-    return value
+    return whole(text, 0)
 
 
 def seed_number(text: str) -> int:
     """Of a random sequence."""
-    value = int(text)
-    if not 0 <= value < 2**31:
-        raise argparse.ArgumentTypeError("expected a number from 0 to 2147483647")
-    return value
+    return whole(text, 0, 2**31 - 1)
 
 
 _NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}

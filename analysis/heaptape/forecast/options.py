@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
-import re
-from collections.abc import Callable
+from functools import partial
 
-from ..base.arguments import duration
+from ..base.arguments import duration, processors, whole
 from ..base.verb_parser import USUAL_STATUSES, VerbParser
 
 PARTS_MAX = 20
 """More are shorter than what a load needs to show that it is steady."""
 
-PROCESSORS_MAX, SCALE_MAX = 1024, 1000
-"""As heaptape replay takes them."""
-
-
-def _from_to(least: int, most: int) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        if not re.fullmatch("[0-9]{1,9}", text) or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"expected a number from {least} to {most}, found {text}")
-        return int(text)
-    return number
+SCALE_MAX = 1000
+"""As heaptape replay takes it."""
 
 
 def _processors(text: str) -> list[int]:
     """Numbers of processors, each once."""
-    return list(dict.fromkeys(_from_to(1, PROCESSORS_MAX)(word) for word in text.split(",")))
+    return list(dict.fromkeys(processors(word) for word in text.split(",")))
 
 
 def parser() -> VerbParser:
@@ -44,11 +34,11 @@ def parser() -> VerbParser:
     forecast.add_argument("trace", metavar="TRACE")
     forecast.add_argument("--to", type=duration, required=True, metavar="TIME", help="Predict for TIME since the trace's start, such as 24h (required)")
     forecast.add_argument("--alloc", metavar="LIST", default="all", help="Replay under these, as heaptape replay --alloc takes them (default: all)")
-    forecast.add_argument("--parts", type=_from_to(2, PARTS_MAX), default=3, metavar="N",
+    forecast.add_argument("--parts", type=partial(whole, least=2, most=PARTS_MAX), default=3, metavar="N",
                           help=f"Extend N parts of the steady stretch, 2 to {PARTS_MAX} (default: 3)")
     forecast.add_argument("--cpus", type=_processors, metavar="N,...", help="Show allocators machines with so many processors, such as 4,16,64, and "
                           "predict for each, as heaptape replay --cpus does (default: the machine as it is)")
-    forecast.add_argument("--scale", type=_from_to(1, SCALE_MAX), default=1, metavar="N",
+    forecast.add_argument("--scale", type=partial(whole, least=1, most=SCALE_MAX), default=1, metavar="N",
                           help="Replay N copies of the trace side by side, as if the load grew (default: 1)")
     forecast.add_argument("--json", action="store_true", help="Print JSON")
     forecast.add_argument("-q", "--quiet", action="store_true", help="Print only the answer, and what went wrong")

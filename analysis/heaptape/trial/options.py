@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..base.arguments import duration, output_name, positive
+from ..base.arguments import duration, output_name, processors
 from ..base.verb_parser import VerbParser
 
 
@@ -26,7 +26,7 @@ def parser() -> VerbParser:
                                     "scudo19, as far as they are built)"), ("--allocs", "The same as --alloc")):
         trial.add_argument(name, dest="alloc", metavar="ALLOCATOR,...", help=words)
     trial.add_argument("--budget", type=duration, metavar="TIME", help="Replay for TIME, such as 5m (default: 1m)")
-    trial.add_argument("--cpus", type=positive, metavar="N", help="Show the allocators a machine with N processors, as heaptape replay --cpus (default: the machine as it is)")
+    trial.add_argument("--cpus", type=processors, metavar="N", help="Show the allocators a machine with N processors, as heaptape replay --cpus (default: the machine as it is)")
     trial.add_argument("--seconds", type=duration, metavar="TIME",
                        help="End the program by SIGTERM after TIME, for servers (default: it ends by itself, or by Ctrl-C)")
     trial.add_argument("--process", metavar="NAME",

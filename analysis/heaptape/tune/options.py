@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..base.arguments import duration, output_name, positive, seed_number, several
+from ..base.arguments import duration, output_name, positive, processors, seed_number, several
 from ..base.verb_parser import VerbParser
 
 MEASURES_BY_OBJECTIVE = {"time": "time", "rss": "rss_mean", "rss_peak": "rss_peak", "rss_end": "rss_end"}
@@ -46,7 +46,7 @@ def parser() -> VerbParser:
     tune.add_argument("--knobs", type=_names, metavar="KNOB,...", help="Search only these (default: all that can be searched)")
     tune.add_argument("--splice", metavar="FILE",
                       help="Also print the program's modelled time under the best, by its accesses in FILE, as heaptape replay --splice (default: none)")
-    tune.add_argument("--cpus", type=positive, metavar="N", help="Show the allocator a machine with N processors, as heaptape replay --cpus (default: the machine as it is)")
+    tune.add_argument("--cpus", type=processors, metavar="N", help="Show the allocator a machine with N processors, as heaptape replay --cpus (default: the machine as it is)")
     tune.add_argument("--study", metavar="FILE",
                       help="Keep the search in FILE (default: TRACE.NAME.OBJECTIVES.study beside the trace)")
     tune.add_argument("--rounds", type=several, default=_ROUNDS, metavar="N",
