@@ -126,6 +126,24 @@ def test_the_end_of_a_sawtooth(tmp_path: Path) -> None:
     assert "more live at the end" in dict(_found(tmp_path, _sawtooth(4480), _sawtooth(4480, teeth=5000), "row"))["row"]
 
 
+def _start(keep: int) -> Program:
+    """It fills a pool, keeps one block in so many, and then works for ten times as long."""
+    job = Program()
+    pool = [job.malloc(1, 192) for _ in range(2000)]
+    job.free(*[block for number, block in enumerate(pool) if number % keep])
+    for _ in range(20000):
+        job.free(job.malloc(2, 64))
+    return job
+
+
+def test_what_a_start_leaves(tmp_path: Path) -> None:
+    """How much came and went before says nothing of it."""
+    assert _found(tmp_path, _start(50), _start(50), "pool", "line") == []
+    for keeps, words in (((50, 10), "more live at the end"), ((10, 50), "less live at the end")):
+        [(function, found)] = _found(tmp_path, *map(_start, keeps), "pool", "line")
+        assert function == "pool" and words in found
+
+
 def _lives(events: int, life_ns: int) -> Program:
     """Blocks of a site that live for so many of another's calls, and so long."""
     job = Program(step_ns=0)

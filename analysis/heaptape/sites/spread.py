@@ -88,9 +88,12 @@ def error_of_mean(course: Course, name: str, rows: str, apart_ns: float = 0) -> 
 
 
 def spread_of_live(course: Course, at_peak: bool) -> float:
-    """The standard deviation of live bytes at one moment. What stands out at the peak for a short time may as well be nothing."""
+    """The standard deviation of live bytes at one moment. What stands out at the peak for a short time may as well be nothing. What
+    came and went while the program started says nothing of its end."""
     live = np.concatenate([[0.0], course.of["live_bytes"]])
     if at_peak and (live >= course.at_peak / 2).mean() < _SHORT:
         return course.at_peak
     apart = max(live.size // _MOMENTS, 1)
-    return sqrt(float(((live[apart:] - live[:-apart]) ** 2).mean()) / 2)
+    squares = (live[apart:] - live[:-apart]) ** 2
+    mean = squares.mean() if at_peak else min(squares.mean(), squares[squares.size // 2 :].mean())
+    return sqrt(float(mean) / 2)
