@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -172,6 +173,21 @@ def test_a_study_whose_path_is_no_utf8_is_refused(trace: Path, capsys: pytest.Ca
     said = capsys.readouterr()
     assert said.out == "" and said.err.count("\n") == 1 and "/t\\xff.fake.time-rss.study: cannot keep a study there" in said.err
     assert list(odd.parent.iterdir()) == [odd]
+
+
+@pytest.mark.parametrize("limit", [8192, 100_000, 200_000])
+def test_a_study_that_has_no_room_is_no_bad_study(trace: Path, capsys: pytest.CaptureFixture[str], limit: int) -> None:
+    """As it is made, and later. It goes on once there is room."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        status = _tune(trace, "--trials", "12", "--rounds", "2", "-q")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    said = capsys.readouterr()
+    assert status == 1 and said.out == "" and said.err.count("\n") == 1 and ".study: cannot write: " in said.err
+    assert _tune(trace, "--trials", "12", "--rounds", "2", "-q") == 0
 
 
 @pytest.mark.thorough

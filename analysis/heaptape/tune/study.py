@@ -252,6 +252,20 @@ def require_packages() -> None:
     import sqlalchemy  # noqa: F401
 
 
+@contextmanager
+def _written(path: Path) -> Iterator[None]:
+    """A full or failing device is no fault of the study, whatever its libraries make of that error."""
+    try:
+        yield
+    except Exception as error:
+        cause: BaseException | None = error
+        while cause is not None and getattr(cause, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            cause = getattr(cause, "orig", None) or cause.__cause__
+        if cause is None:
+            raise
+        raise HeaptapeError(f"{path}: cannot write: {cause}") from error
+
+
 def make_sampler(name: str, seed: int, screened: int) -> optuna.samplers.BaseSampler:
     """tpe or nsga2."""
     import optuna
@@ -275,7 +289,7 @@ def open_study(
         url = sqlalchemy.URL.create("sqlite", database=str(path.resolve())).render_as_string()
     except UnicodeEncodeError as error:
         raise UsageError(f"{path}: cannot keep a study there: expected a path in UTF-8; --study names another") from error
-    with _locked(path):
+    with _locked(path), _written(path):
         _refuse_foreign(path)
         try:
             # What is written ahead needs no wait for the disk at every step, and is still there after a kill.
