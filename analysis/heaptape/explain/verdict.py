@@ -19,7 +19,7 @@ CHANGE_SHARE = 0.05
 VERDICTS = {
     "growth": "nearly all of RSS is live blocks, and these become more: needed or leaked",
     "live": "nearly all of RSS is live blocks, which do not become more",
-    "fragmentation": "live blocks hold pages that are mostly empty",
+    "fragmentation": "live blocks hold pages that are partly empty",
     "retention": "the allocator keeps pages without live blocks",
     "rounding": "blocks are larger than requested",
     "tables": "much of RSS is the allocator's own data",
