@@ -77,6 +77,12 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
 
 const struct argp trace_range_argp = {option_table, parse_option, NULL, NULL, NULL, NULL, NULL};
 
+int trace_range_no_thread(uint32_t thread, uint32_t threads_count, const char *path, struct ht_error *error) {
+    errno = 0;
+    return ht_error_system(error, path, "there is no thread %" PRIu32 ": the trace has %" PRIu32, thread,
+                           threads_count);
+}
+
 int trace_range_know_threads(struct trace_range *range, uint32_t threads_count, const char *path,
                              struct ht_error *error) {
     if (!range->threads) return 0;
@@ -86,11 +92,7 @@ int trace_range_know_threads(struct trace_range *range, uint32_t threads_count, 
     uint32_t first, last;
     const char *at = range->threads;
     while (*at && (at = next_span(at, &first, &last))) {
-        if (last >= threads_count) {
-            errno = 0;
-            return ht_error_system(error, path, "there is no thread %" PRIu32 ": the trace has %" PRIu32,
-                                   last, threads_count);
-        }
+        if (last >= threads_count) return trace_range_no_thread(last, threads_count, path, error);
         for (uint32_t thread = first; thread <= last; thread++) range->wanted[thread] = true;
     }
     return 0;

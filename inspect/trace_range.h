@@ -21,6 +21,9 @@ struct trace_range {
 // its input is a struct trace_range, which it first sets to all of the trace.
 extern const struct argp trace_range_argp;
 
+// The error of that.
+int trace_range_no_thread(uint32_t thread, uint32_t threads_count, const char *path, struct ht_error *error);
+
 // Finds out which of the trace's threads are wanted. A thread that the trace does not have is an error.
 // Returns 0 or -1 with error.
 int trace_range_know_threads(struct trace_range *range, uint32_t threads_count, const char *path,

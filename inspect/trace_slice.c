@@ -511,6 +511,8 @@ static int set_up(struct slicing *s, struct ht_error *error) {
     if (ht_trace_site_table(s->reader, &s->sites, error)) return -1;
     size_t threads = s->facts.threads_count;
     if (trace_range_know_threads(s->range, (uint32_t)threads, s->path, error)) return -1;
+    if (s->left_out->given && !s->left_out->any_thread && s->left_out->thread >= threads)
+        return trace_range_no_thread(s->left_out->thread, (uint32_t)threads, s->path, error);
     s->threads = malloc((threads + 1) * sizeof *s->threads);
     s->old_number = malloc((threads + 1) * sizeof *s->old_number);
     if (!s->threads || !s->old_number || !heap_model_init(&s->heap, s->writer)) return no_memory(s, error);

@@ -363,6 +363,12 @@ def test_blocks_that_are_named_badly(tools: Tools, traces: dict[str, Path], tmp_
     assert done.returncode == 2 and b"expected" in done.stderr and not (tmp_path / "s.bin").exists()
 
 
+@pytest.mark.parametrize("words", [["--threads", "77"], ["--without", "thread=77"], ["--only", "size=1-64,thread=77"]])
+def test_a_thread_that_the_trace_does_not_have(tools: Tools, traces: dict[str, Path], tmp_path: Path, words: list[str]) -> None:
+    done = run([tools.heaptape, "slice", *words, "-o", tmp_path / "s.bin", traces["threads"]])
+    assert done.returncode == 1 and b": there is no thread 77: the trace has " in done.stderr and not (tmp_path / "s.bin").exists()
+
+
 @pytest.mark.parametrize("at_ns,expected", [
     (500, [(0, 20, 0, 4), (0, 20, 30, 16), (500, 40, 0, 4), (500, 40, 30, 20), (500, 40, 60, 16)]),  # half of them, by time
     (1000, [(0, 40, 0, 4), (0, 40, 30, 20), (0, 40, 60, 16)]),
