@@ -12,7 +12,12 @@ struct eh_bases {
 extern const void *_Unwind_Find_FDE(void *address, struct eh_bases *bases);
 
 // Numbers and names are those of the DWARF standard (7.24, call frame instructions) and of the LSB (.eh_frame, augmentations).
-enum { REGISTER_STACK_POINTER = 7, REGISTER_RETURN_ADDRESS = 16, ENCODING_SIZE = 15, STATES_MAX = 8 };
+enum {
+    REGISTER_STACK_POINTER = FRAME_STACK_POINTER,
+    REGISTER_RETURN_ADDRESS = 16,
+    ENCODING_SIZE = 15,
+    STATES_MAX = 8
+};
 enum {
     CFA_ADVANCE = 0x40,  // these three have an operand in their low bits
     CFA_OFFSET = 0x80,
@@ -45,7 +50,7 @@ struct bytes {
 // Where the frame ends: so many bytes above a register's value.
 struct base {
     uint64_t number, offset;  // number: of the register
-    bool is_expression;
+    bool is_defined, is_expression;
 };
 
 struct table {
@@ -144,12 +149,13 @@ static bool run_definition(struct table *table, struct bytes *code, unsigned ins
     case CFA_DEFINE:
         base->number = take_leb(code);
         base->offset = take_leb(code);
+        base->is_defined = true;
         base->is_expression = false;
         return true;
     case CFA_DEFINE_REGISTER: base->number = take_leb(code); return true;
     case CFA_DEFINE_OFFSET: base->offset = take_leb(code); return true;
     case CFA_DEFINE_EXPRESSION:
-        base->is_expression = true;
+        base->is_defined = base->is_expression = true;
         skip(code, take_leb(code));
         return true;
     case CFA_REMEMBER:
@@ -216,20 +222,39 @@ static bool run(struct table *table, struct bytes code, uintptr_t address) {
     return !code.bad;
 }
 
-uintptr_t frame_size(uintptr_t address) {
-    enum { BYTES_MAX = 256 << 10 };
+// False: there is no table, or more in it than is read here.
+static bool find_base(uintptr_t address, struct base *base) {
     struct eh_bases bases;
     struct table table = {.states = 0};
     const void *found = _Unwind_Find_FDE((void *)(address - 1), &bases);
-    if (!found || !read_table(&table, found, (uintptr_t)bases.function)) return 0;
-    if (!run(&table, table.initial, UINTPTR_MAX) || !run(&table, table.own, address)) return 0;
-    bool fixed = !table.base.is_expression && table.base.number == REGISTER_STACK_POINTER;
-    return fixed && table.base.offset <= BYTES_MAX && table.base.offset % 8 == 0 ? table.base.offset : 0;
+    if (!found || !read_table(&table, found, (uintptr_t)bases.function)) return false;
+    if (!run(&table, table.initial, UINTPTR_MAX) || !run(&table, table.own, address)) return false;
+    *base = table.base;
+    return true;
+}
+
+uintptr_t frame_size(uintptr_t address) {
+    enum { BYTES_MAX = 256 << 10 };
+    struct base base;
+    bool fixed = find_base(address, &base) && !base.is_expression && base.number == REGISTER_STACK_POINTER;
+    return fixed && base.offset <= BYTES_MAX && base.offset % 8 == 0 ? base.offset : 0;
+}
+
+struct frame_base frame_base(uintptr_t address) {
+    struct base base;
+    if (!find_base(address, &base) || base.is_expression)
+        return (struct frame_base){FRAME_BASE_UNKNOWN, 0, 0};
+    return (struct frame_base){base.is_defined ? FRAME_BASE_KNOWN : FRAME_BASE_MISSING, base.number,
+                               base.offset};
 }
 
 #else
 uintptr_t frame_size(uintptr_t address) {
     (void)address;
     return 0;
+}
+struct frame_base frame_base(uintptr_t address) {
+    (void)address;
+    return (struct frame_base){FRAME_BASE_UNKNOWN, 0, 0};
 }
 #endif

@@ -13,4 +13,15 @@
 // table. May take libgcc's lock, where the unwinder would.
 HIDDEN uintptr_t frame_size(uintptr_t address);
 
+// Where the frame of the function ends that `address` returns to: so many bytes above the value of a register, by its number in
+// DWARF.
+struct frame_base {
+    enum { FRAME_BASE_UNKNOWN, FRAME_BASE_MISSING, FRAME_BASE_KNOWN } state;
+    uint64_t number, offset;
+};
+// Unknown: there is no table, or more in it than is read here. Missing: a table does not say it, as those of a JIT compiler that
+// needs them for exceptions alone (LuaJIT). libgcc's unwinder aborts where it is to go beyond such a frame.
+enum { FRAME_STACK_POINTER = 7 };
+HIDDEN struct frame_base frame_base(uintptr_t address);
+
 #endif

@@ -169,7 +169,61 @@ struct unwinding {
     bool seeks_end, gap;  // of the stack, beyond the frames that are kept; are two frames far apart
     bool interrupted;     // is one of the frames, by a signal
     bool known;           // the rest is
+    bool broken;          // there is no rest, for the unwinder
+    bool irregular;       // that may be otherwise another time
 };
+
+// By return address into an object, where the frame ends that it leads to: the register's number, and the offset above. Of other
+// code the tables may come and go.
+static struct site_map bases;
+enum { BASE_OFFSET_SHIFT = 8 };
+#define BASE_UNKNOWN (UINT64_C(1) << 63)
+#define BASE_MISSING (UINT64_C(1) << 62)
+
+static uint64_t find_base(uintptr_t address) {
+    struct dl_find_object object;
+    uint64_t known = site_map_get(&bases, address);
+    if (known) return known;
+    struct frame_base base = frame_base(address);
+    if (base.state == FRAME_BASE_MISSING) return BASE_MISSING;
+    bool plain = base.state == FRAME_BASE_KNOWN && base.number && base.number < 1 << BASE_OFFSET_SHIFT &&
+                 base.offset <= FRAME_BYTES_MAX;
+    known = plain ? base.offset << BASE_OFFSET_SHIFT | base.number : BASE_UNKNOWN;
+    if (!_dl_find_object((void *)(address - 1), &object)) site_map_put(&bases, address, known);
+    return known;
+}
+
+// Where the frame ends that has such a base; 0: that cannot be told.
+static uintptr_t next_cfa(struct _Unwind_Context *context, uintptr_t cfa, uint64_t base) {
+    enum { REGISTERS = 16, SAVED_BY_CALLEES = 1 << 3 | 1 << 6 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 15 };
+    uint64_t number = base & ((1 << BASE_OFFSET_SHIFT) - 1), offset = base >> BASE_OFFSET_SHIFT;
+    if (base == BASE_UNKNOWN) return 0;
+    if (number == FRAME_STACK_POINTER) return cfa + offset;
+    if (number >= REGISTERS || !(SAVED_BY_CALLEES >> number & 1)) return 0;
+    return _Unwind_GetGR(context, (int)number) + offset;
+}
+
+// A coroutine's first function may return to anywhere, as it never does, and code that changes stacks may have tables that do
+// not say so: the unwinder would read what is no memory, for the next return address, and the code there, if that has no table.
+static bool can_go_on(struct _Unwind_Context *context, uintptr_t cfa, uint64_t base) {
+    enum { CODE_BYTES = 16 };
+    struct dl_find_object object;
+    uintptr_t next = next_cfa(context, cfa, base), page = settings.page_bytes;
+    if (!next) return true;
+    bool is_near = next > cfa && (next - 1) / page == (cfa - 1) / page;
+    if (!is_near && !stack_is_own(next) && !sys_can_read(next - sizeof next)) return false;
+    uintptr_t returns_to = address_before(next);
+    return !returns_to || !_dl_find_object((void *)(returns_to - 1), &object) ||
+           (sys_can_read(returns_to) && sys_can_read(returns_to + CODE_BYTES - sizeof next));
+}
+
+static _Unwind_Reason_Code go_on(struct unwinding *unwinding, struct _Unwind_Context *context, uintptr_t cfa,
+                                 uintptr_t address) {
+    uint64_t base = find_base(address);
+    unwinding->irregular = base != BASE_MISSING && !can_go_on(context, cfa, base);
+    unwinding->broken = base == BASE_MISSING || unwinding->irregular;
+    return unwinding->broken ? _URC_END_OF_STACK : _URC_NO_REASON;
+}
 
 // Mostly one frame is new, and the unwinder takes a thousand instructions for each.
 static bool rest_is_known(struct unwinding *unwinding, uintptr_t cfa, uintptr_t address) {
@@ -193,11 +247,11 @@ static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *arg
     if (walk->frames < unwinding->frames_max) {
         if (!interrupted && rest_is_known(unwinding, cfa, address)) return _URC_END_OF_STACK;
         walk->frame[walk->frames++] = (struct stack_frame){address + (interrupted != 0), cfa};
-        return _URC_NO_REASON;
+        return go_on(unwinding, context, cfa, address + (interrupted != 0));
     }
     walk->flags = HT_SITE_CUT;
     bool goes_on = unwinding->seeks_end && !unwinding->gap && cfa < own_stack.end - own_stack.bytes;
-    return goes_on ? _URC_NO_REASON : _URC_END_OF_STACK;
+    return goes_on ? go_on(unwinding, context, cfa, address + (interrupted != 0)) : _URC_END_OF_STACK;
 }
 
 // Do the frames lead without a gap to the end of this thread's stack, or to what is known of it? Then that is known to begin
@@ -226,7 +280,7 @@ static void unwind(struct stack_walk *walk, uintptr_t cfa, uintptr_t unknown_cfa
     walk->flags = walk->frames = walk->shared = 0;
     walk->unwound = may_unwind;
     if (may_unwind) _Unwind_Backtrace(take_frame, &unwinding);
-    walk->regular = !unwinding.interrupted;
+    walk->regular = !unwinding.interrupted && !unwinding.irregular;
     if (!walk->frames || walk->frame[0].address != caller) {
         walk->frame[0] = (struct stack_frame){caller, cfa};
         walk->frames = 1;
@@ -236,7 +290,8 @@ static void unwind(struct stack_walk *walk, uintptr_t cfa, uintptr_t unknown_cfa
     }
     if (unwinding.seeks_end) extend_own_stack(&unwinding);
     const struct stack_frame *last = &walk->frame[walk->frames - 1];
-    if (!unwinding.known && !(walk->flags & HT_SITE_CUT) && _dl_find_object((void *)last->address, &object))
+    bool is_whole = unwinding.known || walk->flags & HT_SITE_CUT;
+    if (!is_whole && (unwinding.broken || _dl_find_object((void *)last->address, &object)))
         walk->flags |= HT_SITE_BROKEN;
 }
 
@@ -290,6 +345,7 @@ void stack_walk_learn(const struct stack_walk *walk, unsigned frames_max) {
 
 void stack_walk_forget(bool (*gone)(uint64_t address, uint64_t value)) {
     site_map_sweep(&steps, gone);
+    site_map_sweep(&bases, gone);
     last_walk.frames = 0;
 }
 

@@ -78,6 +78,19 @@ def test_a_signal_where_the_stack_ends(tools: Tools, needs_unwinder: None, tmp_p
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("kind", ["nowhere", "beyond", "untold"])
+def test_stacks_of_which_no_unwinder_finds_the_end(tools: Tools, needs_unwinder: None, tmp_path: Path, kind: str) -> None:
+    """What lies where a return address would be leads nowhere, or there is no memory, or a table does not say where that is: the
+    stack ends before that, and is flagged as broken."""
+    done = run([tools.heaptape, "record", "-q", "--sites", "-o", tmp_path, "--", tools.target("lost_stacks"), kind])
+    assert done.returncode == 0, done.stderr
+    with sites_of(tools, logs_in(tmp_path)[0], tmp_path) as trace:
+        require_known(trace)
+        sites, calls = trace.sites.sites, allocations(trace)
+        flags = sites["flags"][calls["site"][calls["size"] <= 12] - 1]
+        assert flags.size == 300 and (flags & 2 == 2).all()
+
+
 def test_memory_for_call_sites_is_not_the_programs(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
     """It is of tens of megabytes here, and was said to be the program's own."""
     peaks = []

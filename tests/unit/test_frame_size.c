@@ -14,20 +14,23 @@
 
 #include "frame_size.h"
 
-enum { STACK_POINTER = 7 };
-
-// Where elfutils says that the frame ends: so many bytes above the stack pointer; 0: elsewhere, or it does not know.
-static uintptr_t expected_size(Dwarf_CFI *cfi, uintptr_t address, uintptr_t bias) {
+// Where elfutils says that the frame ends. It has an expression also where the table has a register and an offset.
+static struct frame_base expected_base(Dwarf_CFI *cfi, uintptr_t address, uintptr_t bias) {
+    struct frame_base base = {FRAME_BASE_UNKNOWN, 0, 0};
     Dwarf_Frame *frame;
     Dwarf_Op *ops;
     size_t count;
-    if (!cfi || dwarf_cfi_addrframe(cfi, address - 1 - bias, &frame)) return 0;
-    bool known = !dwarf_frame_cfa(frame, &ops, &count) && count == 1 && ops->atom == DW_OP_bregx
-                     ? ops->number == STACK_POINTER
-                     : count == 1 && ops->atom == DW_OP_breg0 + STACK_POINTER;
-    uintptr_t offset = known ? (ops->atom == DW_OP_bregx ? ops->number2 : ops->number) : 0;
+    if (!cfi || dwarf_cfi_addrframe(cfi, address - 1 - bias, &frame)) return base;
+    if (!dwarf_frame_cfa(frame, &ops, &count) && count == 1) {
+        bool is_wide = ops->atom == DW_OP_bregx;
+        if (is_wide || (ops->atom >= DW_OP_breg0 && ops->atom <= DW_OP_breg31)) {
+            base.state = FRAME_BASE_KNOWN;
+            base.number = is_wide ? ops->number : (Dwarf_Word)ops->atom - DW_OP_breg0;
+            base.offset = is_wide ? ops->number2 : ops->number;
+        }
+    }
     free(frame);
-    return offset;
+    return base;
 }
 
 struct tally {
@@ -45,11 +48,17 @@ static int compare_module(Dwfl_Module *module, void **data, const char *name, Dw
     dwfl_module_info(module, NULL, NULL, &end, NULL, NULL, NULL, NULL);
     uintptr_t step = unit_stride(97);
     for (uintptr_t address = start + 1; cfi && address < end; address += step) {
-        uintptr_t size = frame_size(address), expected = expected_size(cfi, address, bias);
+        struct frame_base base = frame_base(address), told = expected_base(cfi, address, bias);
+        uintptr_t size = frame_size(address), expected = told.number == FRAME_STACK_POINTER ? told.offset : 0;
         tally->asked++;
         tally->found += size != 0;
         tally->expected += expected != 0;
         if (size) assert_int_equal(size, expected);
+        if (told.state == FRAME_BASE_KNOWN && base.state == FRAME_BASE_KNOWN) {
+            assert_int_equal(base.number, told.number);
+            assert_int_equal(base.offset, told.offset);
+        }
+        assert_int_not_equal(base.state, FRAME_BASE_MISSING);
     }
     return DWARF_CB_OK;
 }
