@@ -167,6 +167,7 @@ struct unwinding {
     uintptr_t unknown_cfa;  // what is known does not lead beyond that frame
     unsigned frames_max;
     bool seeks_end, gap;  // of the stack, beyond the frames that are kept; are two frames far apart
+    uint32_t sought;      // so many frames beyond
     bool interrupted;     // is one of the frames, by a signal
     bool known;           // the rest is
     bool broken;          // there is no rest, for the unwinder
@@ -250,6 +251,7 @@ static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *arg
         return go_on(unwinding, context, cfa, address + (interrupted != 0));
     }
     walk->flags = HT_SITE_CUT;
+    unwinding->sought++;
     bool goes_on = unwinding->seeks_end && !unwinding->gap && cfa < own_stack.end - own_stack.bytes;
     return goes_on ? go_on(unwinding, context, cfa, address + (interrupted != 0)) : _URC_END_OF_STACK;
 }
@@ -267,6 +269,18 @@ static void extend_own_stack(const struct unwinding *unwinding) {
     if (start <= first && end - start <= OWN_STACK_BYTES_MAX) own_stack.bytes = end - start;
 }
 
+// A coroutine's stack does not lead to this thread's, however far it is followed: after each time that one was in vain, so many
+// walks of the thread do without that following them costs each as much as a few frames do.
+static __thread uint32_t walks_without __attribute__((tls_model("initial-exec")));
+enum { SOUGHT_OF_ONE = 8 };
+
+static bool is_to_seek_end(uintptr_t cfa) {
+    if (stack_is_own(cfa) || cfa >= own_stack.end) return false;
+    if (!walks_without) return true;
+    walks_without--;
+    return false;
+}
+
 // By libgcc. Where it finds nothing, the caller alone.
 static void unwind(struct stack_walk *walk, uintptr_t cfa, uintptr_t unknown_cfa, unsigned frames_max) {
     uintptr_t caller = address_before(cfa);
@@ -275,7 +289,7 @@ static void unwind(struct stack_walk *walk, uintptr_t cfa, uintptr_t unknown_cfa
                                   .last_cfa = cfa,
                                   .unknown_cfa = unknown_cfa,
                                   .frames_max = frames_max,
-                                  .seeks_end = !stack_is_own(cfa) && cfa < own_stack.end};
+                                  .seeks_end = is_to_seek_end(cfa)};
     struct dl_find_object object;
     walk->flags = walk->frames = walk->shared = 0;
     walk->unwound = may_unwind;
@@ -289,6 +303,7 @@ static void unwind(struct stack_walk *walk, uintptr_t cfa, uintptr_t unknown_cfa
         return;
     }
     if (unwinding.seeks_end) extend_own_stack(&unwinding);
+    if (unwinding.seeks_end && !stack_is_own(cfa)) walks_without = unwinding.sought / SOUGHT_OF_ONE;
     const struct stack_frame *last = &walk->frame[walk->frames - 1];
     bool is_whole = unwinding.known || walk->flags & HT_SITE_CUT;
     if (!is_whole && (unwinding.broken || _dl_find_object((void *)last->address, &object)))
