@@ -99,6 +99,12 @@ static uint64_t clone_flags(long number, long flags, long bytes) {
     return first;
 }
 
+// A child with a stack of its own goes where that says: not back through frames of ours.
+static void find_libcs_for_clone(long number) {
+    bool clones = number == SYS_clone || number == SYS_clone3;
+    if (unlikely(clones && !real.syscall)) real.syscall = symbol_behind_us("syscall");
+}
+
 static long fork_noticed(long number, long a, long b, long c, long d, long e) {
     recorder_before_fork();
     long result = call_by_number(number, a, b, c, d, e, 0);
@@ -112,9 +118,10 @@ long wrap_syscall(long number, long a, long b, long c, long d, long e, long f) {
     // Libraries ask what the kernel can do by calls that must fail: those forbid nothing.
     bool strict = number == SYS_seccomp && a == SET_MODE_STRICT && !b && !c;
     bool filter = number == SYS_seccomp && a == SET_MODE_FILTER && c;
+    find_libcs_for_clone(number);
     uint64_t clone_by = clone_flags(number, a, b);
     if (unlikely(clone_by & CLONE_FILES)) apart_shares_descriptors();
-    // A fork without libc's: its handlers do not run. One that gives the child another stack cannot come this way.
+    // A fork without libc's: its handlers do not run.
     if (unlikely(!(clone_by & CLONE_VM))) return fork_noticed(number, a, b, c, d, e);
     if (unlikely(wrap_is_limit(number))) return wrap_limit_by_number(number, a, b, c, d);
     if (unlikely(number == SYS_mq_notify && b)) wrap_before_notification();

@@ -15,7 +15,7 @@ from tool_runner import Tools, is_forked, logs_in, outcome_of, read_tallies, run
 MODES = {
     "system": (51, None), "popen": (52, None), "daemon": (0, 2), "double_fork": (54, 2),
     "raw_clone": (55, 3), "raw_fork": (56, 3), "fifty": (57, 51), "chdir": (58, 3),
-    "clearenv": (59, 2), "bare_fork": (61, 3), "clone": (62, 3), "atfork": (63, 2),
+    "clearenv": (59, 2), "bare_fork": (61, 3), "clone": (62, 3), "atfork": (63, 2), "clone_on_stack": (64, 1),
 }
 
 

@@ -237,6 +237,21 @@ static int linger(char *unused) {
     return write(1, "still here\n", 11) == 11 ? 60 : 1;
 }
 
+// Before the first call of malloc, by the function syscall(): it returns, in the child, to what lies on the child's stack.
+static void be_on_stack(void) { _exit(11); }
+static int clone_on_stack(char *unused) {
+    (void)unused;
+    int status = 11;
+#if defined(__x86_64__)
+    static uintptr_t stack[4096] __attribute__((aligned(16)));
+    uintptr_t *top = &stack[4096 - 8];
+    *top = (uintptr_t)be_on_stack;
+    status = child_status((pid_t)syscall(SYS_clone, CLONE_VM | SIGCHLD, top, NULL, NULL, 0));
+#endif
+    tally_churn(SIZE_PARENT, 100);
+    return status == 11 ? 64 : 1;
+}
+
 int main(int argc, char **argv) {
     static const struct target_mode modes[] = {{"image", be_image},
                                                {"system", call_system},
@@ -252,6 +267,7 @@ int main(int argc, char **argv) {
                                                {"bare_fork", call_bare_fork},
                                                {"clone", call_clone_function},
                                                {"atfork", fork_with_handlers},
+                                               {"clone_on_stack", clone_on_stack},
                                                {NULL, NULL}};
     counts_path = argc > 1 ? argv[1] : "";
     return run_target_mode(modes, argc, argv);
