@@ -242,7 +242,8 @@ static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *arg
     uintptr_t cfa = _Unwind_GetCFA(context), address = _Unwind_GetIPInfo(context, &interrupted);
     if (cfa != unwinding->cfa && !walk->frames) return _URC_NO_REASON;  // the shim's own
     if (!address) return _URC_NO_REASON;  // behind the first frame of the thread
-    unwinding->gap |= walk->frames && cfa - unwinding->last_cfa > FRAME_BYTES_MAX;
+    // A frame that is its own caller has no end. It lies 0 bytes above itself.
+    unwinding->gap |= walk->frames && cfa - unwinding->last_cfa - 1 >= FRAME_BYTES_MAX;
     unwinding->last_cfa = cfa;
     unwinding->interrupted |= interrupted;
     if (walk->frames < unwinding->frames_max) {

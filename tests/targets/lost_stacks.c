@@ -1,9 +1,10 @@
 // Stacks of which no unwinder finds the end:
-//     lost_stacks nowhere|beyond|untold
+//     lost_stacks nowhere|beyond|untold|round
 // nowhere: a coroutine's first function never returns, and what lies where its return address would be is no address.
 // beyond: code changes the stack, by instructions that no table tells of. What passes for the caller's frame lies beyond the new
 // stack, where there is no memory.
 // untold: the table of code that was made at run time says who handles its exceptions, but not where its frame ends. LuaJIT's does.
+// round: a coroutine's first frame is its own caller.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,17 +31,39 @@ static char *map_stack(void) {
     return at + STACK_BYTES;
 }
 
-static __attribute__((noinline)) void run_nowhere(void) {
+// In a coroutine, as if it had been called from the address at the top of a stack.
+static __attribute__((noinline)) void run_from(uintptr_t *top, uintptr_t *frame) {
+#if defined(__x86_64__)
+    __asm__ volatile("pushq %%rbp\n\tmovq %%rsp, %%rbx\n\tmovq %0, %%rsp\n\tmovq %1, %%rbp\n\t"
+                     "leaq 1f(%%rip), %%r12\n\tjmp in_coroutine\n1:\n\tmovq %%rbx, %%rsp\n\tpopq %%rbp"
+                     : "+a"(top), "+c"(frame)
+                     :
+                     : "rbx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "memory", "cc");
+#else
+    (void)top;
+    (void)frame;
+#endif
+}
+
+static void run_nowhere(void) {
     uintptr_t *top = (uintptr_t *)map_stack() - 9;
     *top = UINT64_C(0xdeaddeaddeaddead);
+    run_from(top, NULL);
+}
+
 #if defined(__x86_64__)
-    // As if it had been called from there.
-    __asm__ volatile("pushq %%rbp\n\tmovq %%rsp, %%rbx\n\tmovq %0, %%rsp\n\tleaq 1f(%%rip), %%r12\n\t"
-                     "jmp in_coroutine\n1:\n\tmovq %%rbx, %%rsp\n\tpopq %%rbp"
-                     :
-                     : "r"(top)
-                     : "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "memory",
-                       "cc");
+// A function with a frame pointer, whose call returns to `behind_call`.
+extern const char behind_call[];
+__asm__(".text\n\t.cfi_startproc\n\tpushq %rbp\n\t.cfi_def_cfa_offset 16\n\t.cfi_offset 6, -16\n\t"
+        "movq %rsp, %rbp\n\t.cfi_def_cfa_register 6\n\tcall abort\nbehind_call:\n\tnop\n\t.cfi_endproc");
+#endif
+
+static void run_round(void) {
+#if defined(__x86_64__)
+    uintptr_t *top = (uintptr_t *)map_stack() - 9, *frame = top + 2;
+    top[0] = frame[1] = (uintptr_t)behind_call;
+    frame[0] = (uintptr_t)frame;
+    run_from(top, frame);
 #endif
 }
 
@@ -109,6 +132,7 @@ int main(int argc, char **argv) {
     if (argc != 2) return 2;
     if (!strcmp(argv[1], "nowhere")) run_nowhere();
     else if (!strcmp(argv[1], "beyond")) run_beyond();
-    else run_untold();
+    else if (!strcmp(argv[1], "untold")) run_untold();
+    else run_round();
     return 0;
 }
