@@ -309,6 +309,7 @@ void recorder_before_fork(void) {
     if (epoch_now() == EPOCH_OFF || epoch_now() == EPOCH_NONE) return;
     sparse_stamps_next();
     if (t) close_gate(t, GATE_BUSY_OWN, stack_pointer());
+    sites_begin_fork();
     // Room first: what begins a chunk after this stamp is behind the fork.
     bool room = t && room_for_record(t);
     fork_stamp = stamp_now();
@@ -317,11 +318,13 @@ void recorder_before_fork(void) {
 }
 
 void recorder_after_fork(void) {
+    sites_end_fork();
     if (epoch_now() != EPOCH_NONE) fork_stamp = 0;
 }
 
 // A handler that forks may have interrupted a hook. In the child that hook still ends, on memory of its own.
 void recorder_in_forked_child(void) {
+    sites_end_fork();
     if (forks_beside_threads) loader_may_be_locked();
     for (struct thread_state *t = &self; t; t = t->nested)
         if (is_busy(t->gate) && t->recording) log_replace_in_child(t->recording, t->chunk, t->chunk_end);

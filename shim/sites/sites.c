@@ -34,6 +34,9 @@ static atomic_flag busy = ATOMIC_FLAG_INIT;
 // Of the thread that holds the lock: the state of its hook.
 static __thread const struct thread_state *holder __attribute__((tls_model("initial-exec")));
 static bool abandoned;  // its holder will never come back
+// Has the lock, for as long as it forks.
+static __thread bool forks __attribute__((tls_model("initial-exec")));
+static _Atomic bool anyone_forks;
 
 // Has this thread left, by a jump out of a signal handler, the hook that took the lock? What that changed is of use: a map has
 // a value before its key.
@@ -42,23 +45,28 @@ static bool was_left(const struct thread_state *t) {
 }
 
 // It is held for the change of a few maps. A thread that still cannot have it does without: its call's site stays unknown. One
-// that may not wait has a lock of libgcc's, for which the holder may be waiting.
-static bool lock(const struct thread_state *t, bool waits) {
-    if (was_left(t)) return true;
-    if (holder || abandoned) return false;
+// that may not wait has a lock of libgcc's, for which the holder may be waiting. A fork takes as long as the process is large:
+// for that a thread waits so many steps.
+static bool take(bool waits, unsigned steps_for_fork) {
     for (unsigned step = 0; atomic_flag_test_and_set_explicit(&busy, memory_order_acquire); step++) {
-        if (!waits) return false;
+        if (!waits || (step >= steps_for_fork && anyone_forks)) return false;
         if (step == SYS_WAIT_STEPS) abandoned = true;
         if (abandoned || !recorder_may_call()) return false;
         sys_wait_step(step);
         recorder_has_called();
     }
+    return true;
+}
+
+static bool lock(const struct thread_state *t, bool waits) {
+    if (was_left(t)) return true;
+    if (holder || abandoned || !(forks || take(waits, SYS_WAIT_YIELDS))) return false;
     holder = t;
     return true;
 }
 static void unlock(void) {
     holder = NULL;
-    atomic_flag_clear_explicit(&busy, memory_order_release);
+    if (!forks) atomic_flag_clear_explicit(&busy, memory_order_release);
 }
 
 static struct tree_hook hook_of(const struct thread_state *t) { return tree_hook(t->stack, own_stack.end); }
@@ -233,9 +241,23 @@ void sites_give_up_space(void) {
     unlock();
 }
 
+void sites_begin_fork(void) {
+    if (!settings.site_frames || holder || abandoned || forks) return;
+    forks = take(true, SYS_WAIT_STEPS);
+    if (forks) anyone_forks = true;
+}
+
+void sites_end_fork(void) {
+    if (!forks) return;
+    forks = anyone_forks = false;
+    atomic_flag_clear_explicit(&busy, memory_order_release);
+}
+
 void sites_after_fork(void) {
+    // By a fork that was not noticed, another thread's walk may have been cut off.
+    if (!anyone_forks && atomic_flag_test_and_set(&busy)) stack_walk_unwinder_is_lost();
     holder = NULL;
-    abandoned = false;
+    abandoned = anyone_forks = false;
     atomic_flag_clear(&busy);
     sites_new_log();
 }

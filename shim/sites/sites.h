@@ -11,7 +11,11 @@
 HIDDEN void sites_start(void);
 // The first call of a thread.
 HIDDEN void sites_new_thread(void);
-// In a forked child.
+// Around a fork; behind it in the parent and in the child: no walk is under way meanwhile, which would leave a lock of libgcc's
+// held in the child.
+HIDDEN void sites_begin_fork(void);
+HIDDEN void sites_end_fork(void);
+// In a forked child, before its first recording.
 HIDDEN void sites_after_fork(void);
 // A log begins: what numbers mean is to be written again.
 HIDDEN void sites_new_log(void);

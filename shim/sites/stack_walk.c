@@ -47,6 +47,9 @@ bool stack_walk_is_unwinders(uintptr_t address) {
     return address >= unwinder_start && address < unwinder_end;
 }
 
+static bool unwinder_is_lost;
+void stack_walk_unwinder_is_lost(void) { unwinder_is_lost = true; }
+
 void stack_walk_new_thread(void) {
     if (own_stack.end) return;
     // Of a thread of libc's making all that is known is that its stack ends where libc has its own of it. To ask libc for the
@@ -326,7 +329,7 @@ static bool lies_as_found(const struct stack_walk *walk) {
 void stack_walk(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max) {
     static uint32_t walks;
     uintptr_t unknown_cfa = cfa, caller = address_before(cfa);
-    may_unwind = !stack_walk_is_unwinders(caller);
+    may_unwind = !unwinder_is_lost && !stack_walk_is_unwinders(caller);
     walk->number = walks++;
     walk->unwound = false;
     walk->regular = true;
@@ -368,6 +371,7 @@ void stack_walk_forget(bool (*gone)(uint64_t address, uint64_t value)) {
 #else
 bool stack_walk_start(void) { return false; }
 bool stack_walk_is_unwinders(uintptr_t address) { return !address; }
+void stack_walk_unwinder_is_lost(void) {}
 void stack_walk_new_thread(void) {}
 void stack_walk(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max) {
     (void)cfa;

@@ -39,6 +39,9 @@ HIDDEN bool stack_walk_start(void);
 // Does libgcc itself make a call from there? Then it may hold a lock that a walk waits for.
 HIDDEN bool stack_walk_is_unwinders(uintptr_t address);
 
+// A thread that exists no more may hold that lock: it is never asked again.
+HIDDEN void stack_walk_unwinder_is_lost(void);
+
 // The calling thread's first call.
 HIDDEN void stack_walk_new_thread(void);
 

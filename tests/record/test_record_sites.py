@@ -124,6 +124,14 @@ def test_beside_a_thread_that_registers_frames(tools: Tools, needs_unwinder: Non
     assert own.size == 20_000 and (own == 0).sum() < 1000
 
 
+def test_children_that_are_forked_beside_a_walk(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
+    """No walk of another thread's holds libgcc's lock while a process forks: it would stay held in the child."""
+    done = run([tools.heaptape, "record", "-q", "--sites", "-o", tmp_path, "--", tools.target("forks_beside_walks")])
+    assert done.returncode == 0, done.stderr
+    with sites_of(tools, sorted(logs_in(tmp_path), key=lambda log: log.stat().st_size)[0], tmp_path) as trace:
+        require_known(trace)
+
+
 def test_children_of_fork(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
     """Their logs say themselves what their numbers mean."""
     done = run([tools.heaptape, "record", "-q", "--sites", "-o", tmp_path / "logs", "--", tools.target("fork_children"),
