@@ -50,12 +50,18 @@ bool stack_walk_is_unwinders(uintptr_t address) {
 static bool unwinder_is_lost;
 void stack_walk_unwinder_is_lost(void) { unwinder_is_lost = true; }
 
+// By its thread pointer: a child's first thread may be another one's copy, on the stack of that.
+static uintptr_t first_thread;
+__attribute__((constructor)) static void note_first_thread(void) {
+    first_thread = (uintptr_t)__builtin_thread_pointer();
+}
+
 void stack_walk_new_thread(void) {
     if (own_stack.end) return;
     // Of a thread of libc's making all that is known is that its stack ends where libc has its own of it. To ask libc for the
     // rest takes a lock, which the thread may hold while it makes its first call.
     own_stack.end = (uintptr_t)__builtin_thread_pointer();
-    if (sys_gettid() != sys_getpid()) return;
+    if (sys_gettid() != sys_getpid() || (first_thread && first_thread != own_stack.end)) return;
     uint64_t bytes = sys_limit(RLIMIT_STACK);
     // The kernel puts the executable's name above the first frame.
     own_stack.end = getauxval(AT_EXECFN) & ~(uintptr_t)7;

@@ -100,6 +100,14 @@ def test_deep_coroutine(tools: Tools, needs_unwinder: None, tmp_path: Path) -> N
     assert far < 6 * near
 
 
+def test_child_of_a_thread_that_has_not_allocated(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
+    """Its stack is known: each of its allocations was unwound."""
+    done = run([tools.heaptape, "record", "-q", "--sites", "-o", tmp_path, "--", tools.target("child_of_thread")])
+    assert done.returncode == 0, done.stderr
+    first, child = (int(word) for word in done.stdout.split())
+    assert child < 6 * first
+
+
 def test_memory_for_call_sites_is_not_the_programs(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
     """It is of tens of megabytes here, and was said to be the program's own."""
     peaks = []
