@@ -34,6 +34,13 @@ static uint64_t end_page(uint64_t size, uint64_t pages) {
     return pages < block_pages ? pages : block_pages;
 }
 
+// A block's last byte: one that does not begin with a page lies in one more page than it has.
+static __attribute__((noinline)) void touch_last(const struct ht_lane *lane, char *block, uint64_t size) {
+    uint64_t last = size - 1;
+    ((volatile char *)block)[last / HT_TOUCH_PAGE_BYTES * lane->page_stride + last % HT_TOUCH_PAGE_BYTES] =
+        WRITTEN;
+}
+
 // Writes one byte in each page from first_page on, of a block of `size` bytes, but no page past `pages`.
 static void touch_pages(const struct ht_lane *lane, char *block, uint64_t first_page, uint64_t size,
                         uint64_t pages) {
@@ -41,6 +48,7 @@ static void touch_pages(const struct ht_lane *lane, char *block, uint64_t first_
     for (uint64_t page = first_page; page < behind; page++) {
         ((volatile char *)block)[page * lane->page_stride] = WRITTEN;
     }
+    if (size && behind == end_page(size, UINT64_MAX)) touch_last(lane, block, size);
 }
 
 // One instruction where the processor has one: a fault in the middle of it takes longer than in a plain store.
@@ -65,6 +73,7 @@ static void copy_pages(const struct ht_lane *lane, char *block, uint64_t first_p
         uint64_t end = at - within + BESIDE < size ? at - within + BESIDE : size;
         copy_bytes(lane->page_stride ? block + begin : block, end - begin);
     }
+    if (behind == end_page(size, UINT64_MAX)) touch_last(lane, block, size);
 }
 
 // Writes all of a block from byte `from` on, page by page: in the null replayer they are all the same page.

@@ -518,6 +518,19 @@ def test_a_copy_touches_the_pages_that_stores_touch(tools: Tools, tmp_path: Path
         assert faults["recorded"][name] > faults["first"][name] + 1000
 
 
+def test_the_last_byte_of_a_block_is_touched(tools: Tools, tmp_path: Path) -> None:
+    """A block that does not begin with a page, as jemalloc's of 16 KiB, lies in a page more, and the program filled that too."""
+    write_rep(tmp_path / "t.rep", [f"a {i} {4 * PAGE_BYTES}" for i in range(2000)])
+    trace, peaks = tools.convert(tmp_path / "t.rep", tmp_path / "t.bin"), {}
+    for touch in ("recorded", "pages", "all"):
+        folder = tmp_path / touch
+        folder.mkdir()
+        rows, _ = replay(tools, trace, folder, "--pass", "memory", "--touch", touch)
+        peaks[touch] = {name: row["rss_peak_bytes"] for name, row in by_name(rows, "memory").items()}
+    for touch in ("recorded", "pages"):
+        assert peaks[touch] == pytest.approx(peaks["all"], rel=0.01, abs=200_000), touch
+
+
 def test_tables(replayed: Replayed) -> None:
     lines = replayed.text.splitlines()
     for heading in ("p50", "allocator  instructions", "system calls", "allocator  slop at peak",

@@ -58,7 +58,8 @@ def test_out_of_memory_is_an_answer(tools: Tools, growing: Path, tmp_path: Path)
 def test_the_lowest_limit(tools: Tools, growing: Path, alloc: str) -> None:
     found = limited(tools, growing, "search", alloc=alloc)[alloc]
     assert found["dies_bytes"] < found["least_bytes"] <= 1.01 * found["dies_bytes"]
-    assert BLOCKS * BLOCK_BYTES < found["least_bytes"] < 1.15 * BLOCKS * BLOCK_BYTES
+    # jemalloc's blocks begin anywhere in a page, and lie in 5.9 pages of their own.
+    assert BLOCKS * BLOCK_BYTES < found["least_bytes"] < 1.27 * BLOCKS * BLOCK_BYTES
     assert limited(tools, growing, str(int(1.03 * found["least_bytes"])), alloc=alloc)[alloc]["lives"]
     assert not limited(tools, growing, str(int(0.97 * found["dies_bytes"])), alloc=alloc)[alloc]["lives"]
 
