@@ -60,6 +60,11 @@ static unsigned class_of(const struct ht_operation *op) {
     return class;
 }
 
+bool ht_similar_is_known(const struct ht_birth *birth, const struct ht_operation *op) {
+    return birth->pages_after != HT_PAGES_BY_RULE &&
+           !(is_one(op) && birth->pages_before >= pages_of(op->bytes));
+}
+
 void ht_similar_learn(struct ht_similar *similar, const struct ht_operation *op, uint64_t pages) {
     if (!is_one(op)) return;
     struct ht_similar_block *known = &similar->known[op->call == HT_WIDE_CALLOC][class_of(op)];

@@ -25,7 +25,7 @@ void ht_births_init(struct ht_births *births, const struct ht_form_state *form);
 struct ht_birth ht_births_of(struct ht_births *births, uint64_t event);
 
 // The recorder looks at blocks below 64 KiB only now and then (at most every 20 us). Another is filled as the last one was that
-// is known, of nearly its size.
+// is known, of nearly its size; so is one that lay in memory that was resident before.
 enum { HT_SIMILAR_LEAST_BYTES = 16 << 10, HT_SIMILAR_END_BYTES = 64 << 10, HT_SIMILAR_CLASSES = 128 };
 
 struct ht_similar_block {
@@ -37,6 +37,9 @@ struct ht_similar {
         known[2][HT_SIMILAR_CLASSES];  // malloc's kind and calloc; by size, in steps of 1.6 %
 };
 
+// Is it known how much of the block the program filled? Not where all its pages were resident before, in memory that is
+// used again.
+bool ht_similar_is_known(const struct ht_birth *birth, const struct ht_operation *op);
 // So many pages of the block that the operation made were resident in the end.
 void ht_similar_learn(struct ht_similar *similar, const struct ht_operation *op, uint64_t pages);
 // How many that will be of a block of which it is not known; HT_PAGES_BY_RULE: no similar one is.

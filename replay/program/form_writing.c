@@ -321,6 +321,11 @@ static bool is_filled_later(const struct writing *writing, const struct ht_birth
     return true;
 }
 
+static void fill_as_similar(const struct ht_similar *similar, struct ht_operation *op) {
+    uint64_t pages = ht_similar_pages(similar, op);
+    if (pages < op->pages) op->pages = pages;
+}
+
 static int write_event(struct writing *writing, const struct ht_section_place *place,
                        const struct ht_events *events, uint32_t i) {
     struct ht_form_state *form = writing->form;
@@ -338,9 +343,8 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
         birth = ht_births_of(&writing->births, event);
         filled_later =
             is_filled_later(writing, &birth, &op, !hands_over(form, event), false, time_ns, &op.pages);
-        if (birth.pages_after != HT_PAGES_BY_RULE)
-            ht_similar_learn(&writing->similar, &op, birth.pages_after);
-        else if (op.pages == HT_PAGES_BY_RULE) op.pages = ht_similar_pages(&writing->similar, &op);
+        if (ht_similar_is_known(&birth, &op)) ht_similar_learn(&writing->similar, &op, birth.pages_after);
+        else if (birth.steps == birth.steps_end) fill_as_similar(&writing->similar, &op);
     }
     if (slot && !shape->query && ht_touching_end(&writing->touching, op.slot)) return -1;
     if (know_untouched(writing, &op) || (!shape->query && know_zeroed(writing, &op, &birth))) return -1;

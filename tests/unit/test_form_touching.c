@@ -27,6 +27,7 @@ struct told {
     size_t steps;
     const struct ht_sample *sample;
     size_t samples;
+    size_t residencies;  // 0: one, if there is any
 };
 
 static void build(const struct told *told, struct ht_form_options options, struct ht_built_form *built) {
@@ -40,7 +41,8 @@ static void build(const struct told *told, struct ht_form_options options, struc
         ht_trace_put_event(writer, e->op, e->thread, e->time_ns, e->slot, false, e->size,
                            ht_op_function(e->op) == HT_CALLOC);
     }
-    if (told->residency) ht_trace_put_residency(writer, told->residency);
+    size_t residencies = told->residency && !told->residencies ? 1 : told->residencies;
+    for (size_t i = 0; i < residencies; i++) ht_trace_put_residency(writer, &told->residency[i]);
     for (size_t i = 0; i < told->steps; i++) ht_trace_put_residency_step(writer, &told->step[i]);
     for (size_t i = 0; i < told->samples; i++) ht_trace_put_sample(writer, &told->sample[i]);
     struct ht_thread rows[4] = {0};
@@ -465,6 +467,28 @@ static void what_is_not_known_is_as_in_similar_blocks(void **state) {
     ht_form_free(&built);
 }
 
+// A block in memory that was resident before says nothing of how far the program fills such blocks.
+static void what_was_resident_before_is_as_in_similar_blocks(void **state) {
+    (void)state;
+    static const struct event few[] = {
+        {OP(MALLOC, PLAIN), 0, 0, 1, 64000}, {OP(MALLOC, PLAIN), 0, 1, 2, 64000},
+        {OP(FREE, PLAIN), 0, 2, 2, 0},       {OP(MALLOC, PLAIN), 0, 3, 2, 64000},
+        {OP(MALLOC, PLAIN), 0, 4, 3, 64000}, {OP(MALLOC, PLAIN), 0, 5, 4, 64000}};
+    static const struct ht_residency known[] = {{.event = 0, .pages_before = 16, .pages_after = 16},
+                                                {.event = 1, .pages_before = 1, .pages_after = 4},
+                                                {.event = 3, .pages_before = 17, .pages_after = 17},
+                                                {.event = 5, .pages_before = 15, .pages_after = 16}};
+    const uint64_t expected[] = {16, 4, 4, 4, 16};
+    struct ht_built_form built;
+    const struct told told = {few, LENGTH(few), 1, known, NULL, 0, NULL, 0, LENGTH(known)};
+    build(&told, (struct ht_form_options){0}, &built);
+    size_t count = read_stream(&built, 0, false), made = 0;
+    for (size_t i = 0; i < count; i++)
+        if (done[i].what == 'm') assert_int_equal(done[i].until, expected[made++]);
+    assert_int_equal(made, LENGTH(expected));
+    ht_form_free(&built);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_block_is_filled_between_probes),
                                        cmocka_unit_test(pauses_and_copies_are_filled_too),
@@ -477,6 +501,7 @@ int main(void) {
                                        cmocka_unit_test(inherited_blocks_begin_as_full_as_they_were),
                                        cmocka_unit_test(steps_that_make_no_sense_do_no_harm),
                                        cmocka_unit_test(traces_by_chance_keep_order),
-                                       cmocka_unit_test(what_is_not_known_is_as_in_similar_blocks)};
+                                       cmocka_unit_test(what_is_not_known_is_as_in_similar_blocks),
+                                       cmocka_unit_test(what_was_resident_before_is_as_in_similar_blocks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
