@@ -85,11 +85,9 @@ static void end_residency(struct import_sink *sink, const struct import_call *ca
         heap_model_drop_birth(&sink->heap, slot);
         return;
     }
-    // No more than the pages that it can touch.
-    uint64_t pages_max = bytes / IMPORT_PAGE_BYTES + 2, pages = resident / IMPORT_PAGE_BYTES;
-    pages += resident % IMPORT_PAGE_BYTES != 0;
-    if (pages > pages_max) pages = pages_max;
-    heap_model_put_residency(&sink->heap, slot, pages < UINT32_MAX ? (uint32_t)pages : UINT32_MAX);
+    uint64_t pages = resident / IMPORT_PAGE_BYTES + (resident % IMPORT_PAGE_BYTES != 0);
+    // Whether it begins with a page the file does not say.
+    heap_model_put_residency(&sink->heap, slot, heap_model_pages(IMPORT_PAGE_BYTES, 0, bytes, pages));
 }
 
 static bool begin_residency(struct import_sink *sink, const struct incoming *in, uint32_t slot) {

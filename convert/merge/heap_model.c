@@ -68,6 +68,13 @@ void heap_model_end(struct heap_model *heap, uint32_t slot, uint32_t by_thread) 
     slots_give(&heap->slots, slot, by_thread);
 }
 
+uint32_t heap_model_pages(uint64_t page_bytes, uint64_t address, uint64_t bytes, uint64_t pages_it_lies_in) {
+    uint64_t whole = bytes / page_bytes, rest = bytes % page_bytes, before = address % page_bytes;
+    uint64_t own = whole + (rest != 0), all = whole + (before + rest + page_bytes - 1) / page_bytes;
+    uint64_t pages = pages_it_lies_in >= all ? own + 1 : pages_it_lies_in < own ? pages_it_lies_in : own;
+    return pages < UINT32_MAX ? (uint32_t)pages : UINT32_MAX;
+}
+
 bool heap_model_note_birth(struct heap_model *heap, uint32_t slot, uint32_t pages_before, uint64_t time_ns) {
     uint64_t pages = pages_before < PAGES_MASK ? pages_before : PAGES_MASK;
     if (!heap->writer) return true;

@@ -111,7 +111,10 @@ void heap_model_end_unseen(struct heap_model *heap, size_t place, uint32_t threa
 // anomaly.
 void heap_model_drop(struct heap_model *heap, size_t place, uint32_t thread, uint64_t time_ns);
 
-// Residency of large blocks: noted at birth (the event about to be written) and written at the end.
+// Residency of large blocks: noted at birth (the event about to be written) and written at the end. Pages are the block's own, as
+// many as its size takes; one more: all that it lies in, of which one that does not begin with a page has one more. So the
+// trace says whether a block was filled, wherever it lay.
+uint32_t heap_model_pages(uint64_t page_bytes, uint64_t address, uint64_t bytes, uint64_t pages_it_lies_in);
 bool heap_model_note_birth(struct heap_model *heap, uint32_t slot, uint32_t pages_before, uint64_t time_ns);
 void heap_model_put_residency(struct heap_model *heap, uint32_t slot, uint32_t pages_after);
 // So many of the block's pages are resident by now, as `step` says but for the event. At its end that is written if the

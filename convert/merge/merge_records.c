@@ -66,14 +66,23 @@ static void drop(struct merge *m, const struct input *input, size_t place, uint6
     heap_model_drop(&m->heap, place, input->thread, time_of(m, stamp));
 }
 
+static uint32_t pages_of(const struct merge *m, uint32_t slot, uint64_t address, uint64_t resident_pages) {
+    uint32_t page_bytes = m->log->header.page_bytes;
+    return page_bytes ? heap_model_pages(page_bytes, address, m->heap.slots.state[slot].size, resident_pages)
+                      : 0;
+}
+
 static bool note_large(struct merge *m, uint32_t slot, uint64_t bytes, const struct ht_raw_record *record) {
     uint32_t resident = record->resident_before;
     if (bytes < HT_LARGE_BLOCK_BYTES) return true;
-    return heap_model_note_birth(&m->heap, slot, resident ? resident - 1 : 0, time_of(m, record->stamp));
+    return heap_model_note_birth(&m->heap, slot,
+                                 pages_of(m, slot, record->address, resident ? resident - 1 : 0),
+                                 time_of(m, record->stamp));
 }
 
 static void end_large(struct merge *m, uint32_t slot, const struct ht_raw_record *record) {
-    heap_model_end_residency(&m->heap, slot, record->resident_after - 1, time_of(m, record->stamp));
+    heap_model_end_residency(&m->heap, slot, pages_of(m, slot, record->address, record->resident_after - 1),
+                             time_of(m, record->stamp));
 }
 
 // What the trace keeps as extra: an alignment for those that have one, else the count.
@@ -288,9 +297,9 @@ static void apply_sample(struct merge *m, const struct ht_raw_record *record) {
 // What the recorder saw of a live large block.
 static void apply_resident(struct merge *m, const struct ht_raw_record *record) {
     uint32_t slot = heap_model_slot_at(&m->heap, heap_model_find(&m->heap, record->word[0]));
-    uint32_t pages = record->word[1] < UINT32_MAX ? (uint32_t)record->word[1] : UINT32_MAX;
-    uint64_t time_ns = time_of(m, record->stamp);
     if (!slot) return;
+    uint64_t time_ns = time_of(m, record->stamp);
+    uint32_t pages = pages_of(m, slot, record->word[0], record->word[1]);
     if (record->long_kind == HT_LONG_RESIDENT_AT_EXIT)
         heap_model_end_residency(&m->heap, slot, pages, time_ns);
     else

@@ -48,7 +48,7 @@ static void touch_pages(const struct ht_lane *lane, char *block, uint64_t first_
     for (uint64_t page = first_page; page < behind; page++) {
         ((volatile char *)block)[page * lane->page_stride] = WRITTEN;
     }
-    if (size && behind == end_page(size, UINT64_MAX)) touch_last(lane, block, size);
+    if (size && pages > behind) touch_last(lane, block, size);
 }
 
 // One instruction where the processor has one: a fault in the middle of it takes longer than in a plain store.
@@ -73,7 +73,7 @@ static void copy_pages(const struct ht_lane *lane, char *block, uint64_t first_p
         uint64_t end = at - within + BESIDE < size ? at - within + BESIDE : size;
         copy_bytes(lane->page_stride ? block + begin : block, end - begin);
     }
-    if (behind == end_page(size, UINT64_MAX)) touch_last(lane, block, size);
+    if (pages > behind) touch_last(lane, block, size);
 }
 
 // Writes all of a block from byte `from` on, page by page: in the null replayer they are all the same page.

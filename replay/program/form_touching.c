@@ -78,8 +78,9 @@ static uint64_t busy_until(const struct ht_trace_facts *facts, uint64_t from_ns,
     return busy_ns < (double)(until_ns - from_ns) ? from_ns + (uint64_t)busy_ns : until_ns;
 }
 
+// One more than its size takes: the trace says so of all that it lies in.
 static uint64_t pages_of(uint64_t bytes) {
-    return bytes / HT_TOUCH_PAGE_BYTES + (bytes % HT_TOUCH_PAGE_BYTES != 0);
+    return bytes / HT_TOUCH_PAGE_BYTES + (bytes % HT_TOUCH_PAGE_BYTES != 0) + 1;
 }
 
 // As many portions as the stretch is long enough for: a thread's place is not given more often than this.

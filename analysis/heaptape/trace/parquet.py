@@ -74,8 +74,8 @@ SAMPLES = pa.schema([
 ])
 RESIDENCY = pa.schema([
     _field("birth_event", pa.int64(), "1", "event that made a block of 16 KiB or more, or gave it its size"),
-    _field("pages_at_birth", pa.int64(), "page", "resident right after the allocation"),
-    _field("pages_at_end", pa.int64(), "page", "resident at its end"),
+    _field("pages_at_birth", pa.int64(), "page", "resident right after the allocation; one more than the size takes: all that it lies in"),
+    _field("pages_at_end", pa.int64(), "page", "the same at its end"),
 ])
 
 SITES = pa.schema([

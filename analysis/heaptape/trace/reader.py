@@ -336,7 +336,8 @@ class Trace:
 
     @cached_property
     def residency(self) -> pd.DataFrame:
-        """Blocks of 64 KiB and more, some from 16 KiB on, one row per birth: birth_event, pages_at_birth, pages_at_end."""
+        """Blocks of 64 KiB and more, some from 16 KiB on, one row per birth: birth_event, pages_at_birth, pages_at_end: those
+        that its size takes, or fewer; one more than those: all pages that it lay in."""
         names = {1: "birth_event", 2: "pages_at_birth", 3: "pages_at_end"}
         table = self._table(Kind.RESIDENCY, names)
         return pd.DataFrame({name: values.astype(np.int64) for name, values in table.items()})
