@@ -20,9 +20,7 @@
 #include "rss_probe.h"
 #include "slot_dependency.h"
 
-#ifdef HT_LAYOUT_PLACE
 __asm__(".text\n.p2align 12\n.skip " HT_LAYOUT_PLACE);
-#endif
 
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
@@ -449,9 +447,11 @@ static uint32_t stops_of(const struct ht_lane *lane) {
     }
 }
 
-#ifndef HT_LAYOUT_PLACE
-void ht_engine_call(struct ht_lane *lane, const uint64_t *word) { run_timed(lane, word, NULL); }
-void ht_engine_end_sample(struct ht_lane *lane) { take_sample(lane, lane->form->samples - 1); }
+#ifndef ht_engine_layout_0  // a macro in the other layouts
+// In a section of their own, or the rest would lie elsewhere than in the other layouts.
+#define ONCE __attribute__((section(".text.once")))
+ONCE void ht_engine_call(struct ht_lane *lane, const uint64_t *word) { run_timed(lane, word, NULL); }
+ONCE void ht_engine_end_sample(struct ht_lane *lane) { take_sample(lane, lane->form->samples - 1); }
 #endif
 
 // Behind an operator new that found no memory: the words that follow it.
