@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from heaptape.base.errors import HeaptapeError
 from heaptape.base.programs import run_attended
+from waiting import alive, read_line, started, wait_until
 
 
 class Ended(BaseException):
@@ -65,3 +67,15 @@ def test_no_such_program() -> None:
     with pytest.raises(HeaptapeError, match="cannot run nothing-like-it: No such file or directory"):
         run_attended(["nothing-like-it"], subprocess.Popen.wait)
     assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_a_kill_while_it_runs() -> None:
+    """Nobody is left then to end it."""
+    script = ("from heaptape.base.programs import run_attended\n"
+              "def attend(process):\n    print(process.pid, flush=True)\n    process.wait()\n"
+              "run_attended(['sleep', '600'], attend)")
+    with started([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        pid = int(read_line(process.stdout))
+        process.kill()
+        wait_until(lambda: not alive(pid), "the program to end")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import re
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 
 from .errors import (
     EXIT_BAD_INPUT,
+    EXIT_FAILED,
     EXIT_UNDECIDED,
     EXIT_USAGE,
     BadTrace,
@@ -26,6 +28,8 @@ from .errors import (
 
 _T = TypeVar("_T")
 _ENDING_S = 10
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class ToolFailed(HeaptapeError):
@@ -95,10 +99,22 @@ def _signals_wait() -> Iterator[None]:
             signal.raise_signal(late)
 
 
+def ends_with_us(number: signal.Signals) -> Callable[[], None]:
+    """What a program does before it begins (preexec_fn), so that it gets the signal when we end, however we do."""
+    parent = os.getpid()
+
+    def begin() -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, number)
+        if os.getppid() != parent:
+            os._exit(EXIT_FAILED)
+
+    return begin
+
+
 def run_attended(command: list[str], attend: Callable[[subprocess.Popen[Any]], _T], group: bool = False,
                  patience_s: float | None = _ENDING_S, **more: Any) -> _T:
     """Starts the command and returns what attend() does with it. If we are to end meanwhile, it ends first, so that nothing goes on
-    alone. group: what the command has started ends with it. patience_s: after so long it is killed; None: never. more: as Popen takes
+    alone; if we are killed, it gets SIGTERM. group: what the command has started ends with it. patience_s: after so long it is killed; None: never. more: as Popen takes
     it. Raises HeaptapeError if it cannot be started."""
     process = None
     try:
@@ -113,7 +129,7 @@ def run_attended(command: list[str], attend: Callable[[subprocess.Popen[Any]], _
 
 def _start(command: list[str], **more: Any) -> subprocess.Popen[Any]:
     try:
-        return subprocess.Popen(command, **more)
+        return subprocess.Popen(command, **{"preexec_fn": ends_with_us(signal.SIGTERM), **more})
     except OSError as error:
         raise HeaptapeError(f"cannot run {command[0]}: {error.strerror}") from error
 

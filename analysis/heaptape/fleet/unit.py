@@ -6,10 +6,8 @@ ratios within the round are as honest as those of a plain `replay`.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -20,12 +18,9 @@ from typing import Any
 
 from ..base.errors import EXIT_BAD_INPUT, EXIT_FAILED, HeaptapeError
 from ..base.files import json_lines, sha256_of
-from ..base.programs import find_replay
+from ..base.programs import ends_with_us, find_replay
 from .baselines import BaselineFile
 from .plan import Configuration, Plan, PlanError, TraceFile, allocator_name
-
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
@@ -112,16 +107,9 @@ def _first_line(text: str) -> str:
 
 def _call(command: list[str]) -> subprocess.CompletedProcess[str]:
     """The replayer, which ends when its worker does: a round that is run again must not meet the first one still running."""
-    parent = os.getpid()
-
-    def end_with_parent() -> None:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(EXIT_FAILED)
-
     try:
         return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-                              check=False, preexec_fn=end_with_parent)
+                              check=False, preexec_fn=ends_with_us(signal.SIGKILL))
     except OSError as error:
         raise HeaptapeError(f"cannot run {command[0]}: {error.strerror}") from error
 
