@@ -85,9 +85,11 @@ static void end_residency(struct import_sink *sink, const struct import_call *ca
         heap_model_drop_birth(&sink->heap, slot);
         return;
     }
+    // As in a trace, no more than one above the pages that its size takes: where it began the file does not say.
+    uint64_t pages_max = bytes / IMPORT_PAGE_BYTES + (bytes % IMPORT_PAGE_BYTES != 0) + 1;
     uint64_t pages = resident / IMPORT_PAGE_BYTES + (resident % IMPORT_PAGE_BYTES != 0);
-    // Whether it begins with a page the file does not say.
-    heap_model_put_residency(&sink->heap, slot, heap_model_pages(IMPORT_PAGE_BYTES, 0, bytes, pages));
+    if (pages > pages_max) pages = pages_max;
+    heap_model_put_residency(&sink->heap, slot, pages < UINT32_MAX ? (uint32_t)pages : UINT32_MAX);
 }
 
 static bool begin_residency(struct import_sink *sink, const struct incoming *in, uint32_t slot) {

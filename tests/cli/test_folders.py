@@ -27,7 +27,7 @@ IMPORTED = {
     "dladdr", "dlopen",  # the start, of C++ alone: the library that serves new stays
     "pthread_key_create", "__register_atfork", "pthread_atfork",  # the start, once
     "pthread_setspecific",  # of our own key: no memory among the first 32 keys
-    "_Unwind_Backtrace", "_Unwind_Find_FDE", "_Unwind_GetCFA", "_Unwind_GetIPInfo", "_dl_find_object",  # call sites: neither allocates nor locks
+    "_Unwind_Backtrace", "_Unwind_Find_FDE", "_Unwind_GetCFA", "_Unwind_GetGR", "_Unwind_GetIPInfo", "_dl_find_object",  # call sites: neither allocates nor locks
     "_Unwind_Resume", "__gcc_personality_v0", "__cxa_finalize",  # the compiler's
 }
 IMPORTED_FULL = IMPORTED | {"getenv", "realpath"}  # mi_dupenv_s and mi_realpath are these by another name
