@@ -58,12 +58,14 @@ static bool take(bool waits, unsigned steps_for_fork) {
     return true;
 }
 
-static bool lock(const struct thread_state *t, bool waits) {
+static bool lock(const struct thread_state *t, bool waits, unsigned steps_for_fork) {
     if (was_left(t)) return true;
-    if (holder || abandoned || !(forks || take(waits, SYS_WAIT_YIELDS))) return false;
+    if (holder || abandoned || !(forks || take(waits, steps_for_fork))) return false;
     holder = t;
     return true;
 }
+// For what is done seldom, and without which later calls have sites that mean nothing, or another stack.
+static bool lock_to_forget(void) { return settings.site_frames && lock(&self, true, SYS_WAIT_STEPS); }
 static void unlock(void) {
     holder = NULL;
     if (!forks) atomic_flag_clear_explicit(&busy, memory_order_release);
@@ -99,7 +101,7 @@ static struct slow_find find_slowly(struct thread_state *t) {
     if (!recorder_may_call()) return find;
     int saved = errno;
     uint64_t signals = sys_block_signals();
-    if (lock(t, !stack_walk_is_unwinders(hook_of(t).address))) {
+    if (lock(t, !stack_walk_is_unwinders(hook_of(t).address), SYS_WAIT_YIELDS)) {
         uint32_t gate = t->gate;
         if (!stack) stack = site_memory(STACK_BYTES);
         uintptr_t top = (uintptr_t)stack + STACK_BYTES;
@@ -230,13 +232,13 @@ void sites_new_thread(void) {
 }
 
 void sites_new_log(void) {
-    if (!settings.site_frames || !lock(&self, true)) return;
+    if (!lock_to_forget()) return;
     tree_clear(&tree);
     unlock();
 }
 
 void sites_give_up_space(void) {
-    if (!settings.site_frames || !lock(&self, true)) return;
+    if (!lock_to_forget()) return;
     expected_give_up_space();
     unlock();
 }
@@ -266,7 +268,7 @@ void sites_after_unload(void) {
     struct site_modules loaded;
     if (!settings.site_frames) return;
     site_log_find_modules(&loaded);
-    if (!lock(&self, true)) return;
+    if (!lock_to_forget()) return;
     if (site_log_drop_modules(&loaded)) {
         stack_walk_forget(site_log_is_gone);
         tree_clear(&tree);

@@ -204,6 +204,27 @@ def test_resumed_log(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None
             require_known(trace)
 
 
+def test_log_that_begins_beside_a_fork(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
+    """A fork may take long. A log that began meanwhile had no stack of all the sites that were known before."""
+    flag, logs = tmp_path / "flag", tmp_path / "logs"
+    flag.touch()
+    logs.mkdir()
+    environment = clean_environment({"LD_PRELOAD": str(tools.shim), "MALLOC_WRAP_OUT": str(logs), "MALLOC_WRAP_SITES": FRAMES})
+    with subprocess.Popen([tools.target("held_forks"), flag], env=environment) as program:
+        wait_until(lambda: bool(logs_in(logs)))
+        time.sleep(0.1)
+        for _ in range(4):
+            for action in ("pause", "resume"):
+                tools.control(program.pid, action)
+                time.sleep(0.07)
+        flag.unlink()
+        program.wait(timeout=30)
+    assert len(logs_in(logs)) == 5
+    for log in logs_in(logs):
+        with sites_of(tools, log, tmp_path) as trace:
+            assert trace.sites.sites["caller"].size and (trace.sites.sites["caller"] > 0).all(), log
+
+
 def test_fewer_frames(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
     """Stacks that are deeper are flagged as cut."""
     done = run([tools.heaptape, "record", "-q", "--sites=3", "-o", tmp_path, "--", *site_kinds(tools, "recursion")])
