@@ -34,8 +34,10 @@ static atomic_flag busy = ATOMIC_FLAG_INIT;
 // Of the thread that holds the lock: the state of its hook.
 static __thread const struct thread_state *holder __attribute__((tls_model("initial-exec")));
 static bool abandoned;  // its holder will never come back
-// Has the lock, for as long as it forks.
-static __thread bool forks __attribute__((tls_model("initial-exec")));
+// A thread that forks has the lock meanwhile. While it takes the lock or gives it back, what its signal handlers call does without:
+// they would wait for their own thread.
+enum { FORKS_NOT, FORKS_SOON, FORKS };
+static __thread _Atomic uint8_t forks __attribute__((tls_model("initial-exec")));
 static _Atomic bool anyone_forks;
 
 // Has this thread left, by a jump out of a signal handler, the hook that took the lock? What that changed is of use: a map has
@@ -60,7 +62,8 @@ static bool take(bool waits, unsigned steps_for_fork) {
 
 static bool lock(const struct thread_state *t, bool waits, unsigned steps_for_fork) {
     if (was_left(t)) return true;
-    if (holder || abandoned || !(forks || take(waits, steps_for_fork))) return false;
+    if (holder || abandoned || forks == FORKS_SOON) return false;
+    if (forks != FORKS && !take(waits, steps_for_fork)) return false;
     holder = t;
     return true;
 }
@@ -245,14 +248,18 @@ void sites_give_up_space(void) {
 
 void sites_begin_fork(void) {
     if (!settings.site_frames || holder || abandoned || forks) return;
-    forks = take(true, SYS_WAIT_STEPS);
-    if (forks) anyone_forks = true;
+    forks = FORKS_SOON;
+    bool taken = take(true, SYS_WAIT_STEPS);
+    if (taken) anyone_forks = true;
+    forks = taken ? FORKS : FORKS_NOT;
 }
 
 void sites_end_fork(void) {
-    if (!forks) return;
-    forks = anyone_forks = false;
+    if (forks != FORKS) return;
+    forks = FORKS_SOON;
+    anyone_forks = false;
     atomic_flag_clear_explicit(&busy, memory_order_release);
+    forks = FORKS_NOT;
 }
 
 void sites_after_fork(void) {
@@ -260,6 +267,7 @@ void sites_after_fork(void) {
     if (!anyone_forks && atomic_flag_test_and_set(&busy)) stack_walk_unwinder_is_lost();
     holder = NULL;
     abandoned = anyone_forks = false;
+    forks = FORKS_NOT;  // a child with a stack of its own does not come back to what called the kernel
     atomic_flag_clear(&busy);
     sites_new_log();
 }

@@ -225,6 +225,18 @@ def test_log_that_begins_beside_a_fork(tools: Tools, needs_unwinder: None, tmp_p
             assert trace.sites.sites["caller"].size and (trace.sites.sites["caller"] > 0).all(), log
 
 
+def test_a_handler_behind_each_instruction_of_a_fork(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
+    """It never waits for a lock of its own thread's, for a second and more: no later stack had a site then."""
+    done = run([tools.heaptape, "record", "-q", "--sites", "-o", tmp_path, "--", tools.target("stepped_fork")])
+    assert done.returncode == 0, done.stderr
+    longest_us, handled = (int(word) for word in done.stdout.split())
+    assert longest_us < 500_000 and handled > 100
+    with sites_of(tools, logs_in(tmp_path)[0], tmp_path) as trace:
+        calls = allocations(trace)
+        later = calls["site"][calls["size"] == 7000]
+        assert later.size == 100 and (later > 0).all()
+
+
 def test_fewer_frames(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
     """Stacks that are deeper are flagged as cut."""
     done = run([tools.heaptape, "record", "-q", "--sites=3", "-o", tmp_path, "--", *site_kinds(tools, "recursion")])
