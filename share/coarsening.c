@@ -47,16 +47,14 @@ uint64_t coarse_time(const struct coarsening *coarsening, uint64_t time_ns) {
 // What is allocated by an element's size and a count.
 static bool has_count(unsigned function) { return function == HT_CALLOC || function == HT_REALLOCARRAY; }
 
-void coarsen_events(const struct coarsening *coarsening, struct ht_events *events) {
-    for (uint32_t row = 0; row < events->rows; row++) {
-        uint64_t *size = &events->size[row], *extra = &events->extra[row];
-        if (coarsening->size_bits && has_count(ht_op_function(events->op[row]))) {
-            if (__builtin_mul_overflow(*size, *extra, size)) *size = UINT64_MAX;
-            *extra = 1;
-        }
-        *size = coarse_bytes(coarsening, *size);
-        events->time_ns[row] = coarse_time(coarsening, events->time_ns[row]);
+void coarsen_event(const struct coarsening *coarsening, struct ht_events *events, uint32_t row) {
+    uint64_t *size = &events->size[row], *extra = &events->extra[row];
+    if (coarsening->size_bits && has_count(ht_op_function(events->op[row]))) {
+        if (__builtin_mul_overflow(*size, *extra, size)) *size = UINT64_MAX;
+        *extra = 1;
     }
+    *size = coarse_bytes(coarsening, *size);
+    events->time_ns[row] = coarse_time(coarsening, events->time_ns[row]);
 }
 
 void coarsen_facts(const struct coarsening *coarsening, struct ht_trace_facts *facts) {
@@ -67,20 +65,52 @@ void coarsen_facts(const struct coarsening *coarsening, struct ht_trace_facts *f
         sample->rss_anon_bytes = coarse_bytes(coarsening, sample->rss_anon_bytes);
         sample->own_rss_bytes = coarse_bytes(coarsening, sample->own_rss_bytes);
     }
-    for (size_t i = 0; i < facts->residency_count; i++) {
-        struct ht_residency *pages = &facts->residency[i];
-        pages->pages_before = coarse_bytes(coarsening, pages->pages_before);
-        pages->pages_after = coarse_bytes(coarsening, pages->pages_after);
-    }
-    for (size_t i = 0; i < facts->steps_count; i++) {
-        struct ht_residency_step *step = &facts->steps[i];
-        step->time_ns = coarse_time(coarsening, step->time_ns);
-        step->pages = coarse_bytes(coarsening, step->pages);
-        step->first_page = coarse_bytes(coarsening, step->first_page);
-        step->run_pages = coarse_bytes(coarsening, step->run_pages);
-    }
+    for (size_t i = 0; i < facts->steps_count; i++)
+        facts->steps[i].time_ns = coarse_time(coarsening, facts->steps[i].time_ns);
     for (size_t i = 0; i < facts->threads_count; i++) {
         facts->threads[i].start_ns = coarse_time(coarsening, facts->threads[i].start_ns);
         facts->threads[i].end_ns = coarse_time(coarsening, facts->threads[i].end_ns);
+    }
+}
+
+// Of a block: how many pages its size takes, and will take.
+struct size_pages {
+    uint64_t own, coarse;
+};
+
+static uint64_t pages_of(uint64_t bytes, uint64_t page_bytes) {
+    return bytes / page_bytes + (bytes % page_bytes != 0);
+}
+
+static uint64_t coarse_pages(const struct coarsening *coarsening, const struct size_pages *size,
+                             uint64_t pages) {
+    if (!coarsening->size_bits) return pages;
+    if (pages > size->own) return size->coarse + 1;
+    uint64_t most = coarse_bytes(coarsening, pages);
+    return most < size->coarse ? most : size->coarse;
+}
+
+static void coarsen_step(const struct coarsening *coarsening, const struct size_pages *size,
+                         struct ht_residency_step *step) {
+    step->pages = coarse_pages(coarsening, size, step->pages);
+    step->first_page = coarse_bytes(coarsening, step->first_page);
+    step->run_pages = coarse_bytes(coarsening, step->run_pages);
+}
+
+void coarsen_pages(const struct coarsening *coarsening, struct coarsened_rows *rows,
+                   struct ht_trace_facts *facts, uint64_t event, uint64_t bytes, uint64_t coarse) {
+    const struct size_pages none = {UINT64_MAX, UINT64_MAX},
+                            size = {pages_of(bytes, rows->page_bytes), pages_of(coarse, rows->page_bytes)};
+    for (; rows->residency < facts->residency_count; rows->residency++) {
+        struct ht_residency *row = &facts->residency[rows->residency];
+        if (row->event > event) break;
+        const struct size_pages *of = row->event == event ? &size : &none;
+        row->pages_before = coarse_pages(coarsening, of, row->pages_before);
+        row->pages_after = coarse_pages(coarsening, of, row->pages_after);
+    }
+    for (; rows->steps < facts->steps_count; rows->steps++) {
+        struct ht_residency_step *step = &facts->steps[rows->steps];
+        if (step->event > event) break;
+        coarsen_step(coarsening, step->event == event ? &size : &none, step);
     }
 }

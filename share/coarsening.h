@@ -14,8 +14,18 @@ uint64_t coarse_bytes(const struct coarsening *coarsening, uint64_t bytes);
 uint64_t coarse_time(const struct coarsening *coarsening, uint64_t time_ns);
 
 // Of calloc and reallocarray the product is rounded, and becomes one element. Alignments stay.
-void coarsen_events(const struct coarsening *coarsening, struct ht_events *events);
-// Samples, pages of blocks, times of threads.
+void coarsen_event(const struct coarsening *coarsening, struct ht_events *events, uint32_t row);
+// Samples, times of steps and threads.
 void coarsen_facts(const struct coarsening *coarsening, struct ht_trace_facts *facts);
+
+// The pages of blocks, whose rows are taken in the order of their births: up to those before here.
+struct coarsened_rows {
+    uint64_t page_bytes;
+    size_t residency, steps;
+};
+// Of all rows up to that event's, which made a block of so many bytes, that is to have others. One that was resident in all pages
+// that it lay in, as its number of pages says, still is.
+void coarsen_pages(const struct coarsening *coarsening, struct coarsened_rows *rows,
+                   struct ht_trace_facts *facts, uint64_t event, uint64_t bytes, uint64_t coarse);
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "event_bytes.h"
 #include "event_copy.h"
 #include "json_values.h"
 #include "shared_texts.h"
@@ -21,9 +22,22 @@ static uint32_t renumber_threads(const struct ht_trace_facts *facts, const json_
     return initial;
 }
 
-static void change(void *coarsening, struct ht_events *events) {
+// Of the events, and with them of the pages of the blocks that they made.
+struct changing {
+    const struct coarsening *coarsening;
+    struct ht_trace_facts *facts;
+    struct coarsened_rows rows;
+};
+
+static void change(void *context, struct ht_events *events) {
+    struct changing *changing = context;
     events->site = NULL;
-    coarsen_events(coarsening, events);
+    for (uint32_t row = 0; row < events->rows; row++) {
+        uint64_t bytes = ht_event_bytes(events, row);
+        coarsen_event(changing->coarsening, events, row);
+        coarsen_pages(changing->coarsening, &changing->rows, changing->facts, events->first_event + row,
+                      bytes, ht_event_bytes(events, row));
+    }
 }
 
 // The context with which the copy begins.
@@ -47,16 +61,20 @@ static json_t *totals_of(struct shared_trace *shared, const struct event_copy *c
     return totals;
 }
 
-static int put_all(struct shared_trace *shared, struct ht_trace_writer *writer,
-                   const struct ht_trace_facts *facts, json_t **totals, struct ht_error *error) {
+static int put_all(struct shared_trace *shared, struct ht_trace_writer *writer, struct ht_trace_facts *facts,
+                   json_t **totals, struct ht_error *error) {
+    json_int_t page_bytes = json_integer_value(json_object_get(shared->context, "page_bytes"));
+    struct changing changing = {
+        &shared->coarsening, facts, {.page_bytes = page_bytes > 0 ? (uint64_t)page_bytes : 4096}};
     struct event_copy copy = {.reader = shared->reader,
                               .writer = writer,
                               .facts = facts,
                               .change = change,
-                              .context = &shared->coarsening,
+                              .context = &changing,
                               .quiet = shared->quiet};
     trace_json_put_context(writer, json_incref(shared->context));
     if (event_copy_run(&copy, error)) return -1;
+    coarsen_pages(&shared->coarsening, &changing.rows, facts, UINT64_MAX, 0, 0);
     event_copy_put_facts(&copy);
     shared->totals = copy.totals;
     *totals = totals_of(shared, &copy, error);

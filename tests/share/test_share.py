@@ -15,6 +15,7 @@ import naive_writer
 import pytest
 import zstandard
 from dump_lines import Event, events_of
+from heaptape.trace.reader import read_trace
 from naive_writer import ColumnSpec, TraceSpec, sites_of
 from quick_tier import quick
 from recorded_traces import NAMES
@@ -221,6 +222,18 @@ def test_coarse_sizes_and_times(tools: Tools, recorded: dict[str, Path], dumped:
     finer = share(tools, copy, tmp_path / "finer.bin", "--coarsen", "sizes=8")
     assert tools.info(finer)["context"]["shared"] == {"size_bits": 3, "time_ns": step_ns}, "a copy of a copy is as coarse"
     assert all(line["failures"] == 0 for line in tools.replay(copy, "glibc", tmp_path / "r.jsonl", "--pass", "memory"))
+
+
+def test_filled_blocks_stay_filled(tools: Tools, tmp_path: Path) -> None:
+    """One page more than the size takes says that all were resident that the block lay in, also of the size that is rounded up."""
+    calls = [naive_writer.Event(1, 0, 0, at, slot, size) for at, (slot, size) in enumerate([(1, 17 * 4096), (2, 17 * 4096), (3, 17 * 4096 - 100), (4, 70_000)])]
+    spec = TraceSpec(calls, residency=[(0, 0, 18), (1, 18, 17), (2, 3, 9), (3, 18, 19), (9, 9, 9)], steps=[(0, 1, 18), (1, 2, 17), (1, 3, 18)],
+                     threads=[(7, 0, 0, 4, 9, 0, "")])
+    trace = tmp_path / "trace.bin"
+    trace.write_bytes(naive_writer.build(spec)[0])
+    with read_trace(share(tools, trace, tmp_path / "copy.bin", "--coarsen", "sizes=3")) as copy:
+        assert copy.residency.to_numpy().tolist() == [[0, 0, 21], [1, 21, 20], [2, 3, 10], [3, 20, 21], [9, 10, 10]]
+        assert copy.residency_steps["pages"].tolist() == [21, 20, 21]
 
 
 def test_three_bits_keep_the_size_class_of_jemalloc() -> None:
