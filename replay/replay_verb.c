@@ -173,6 +173,7 @@ static int read_trace(struct ht_plan *plan, struct ht_trace_reader *reader, stru
     trace->form_options = (struct ht_form_options){
         .one_thread = plan->one_thread,
         .in_order = plan->splice_path != NULL,
+        .page_bytes = trace->program.page_bytes,
         .initial_tid = trace->program.pid,
         .timed_one_in = ht_pollutes(&plan->pollution) ? TIMED_ONE_IN_POLLUTED : TIMED_ONE_IN,
         .seed = plan->seed,

@@ -123,6 +123,7 @@ int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_
     take_text(context, "thp", thp, sizeof thp);
     ht_chosen_word(thp, program->thp, sizeof program->thp);
     program->pid = (uint32_t)json_integer_value(json_object_get(context, "pid"));
+    program->page_bytes = (uint32_t)json_integer_value(json_object_get(context, "page_bytes"));
     take_extended(context, &program->extended);
     json_decref(context);
     struct ht_trace_facts facts = {0};

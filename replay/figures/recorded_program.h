@@ -23,7 +23,8 @@ struct ht_extended_part {
 struct ht_recorded_program {
     char command[256], allocator[64], allocator_version[64];
     uint32_t pid;
-    uint64_t end_ns;  // when it ended, in trace time: not before its last call
+    uint32_t page_bytes;  // 0: not known
+    uint64_t end_ns;      // when it ended, in trace time: not before its last call
     // NaN where the trace does not know.
     double rss_peak_bytes;   // RssAnon
     double heap_peak_bytes;  // of it, without the program's own data and bss

@@ -72,9 +72,31 @@ static void count_all_copies(struct ht_built_form *built, uint32_t copies) {
     built->side_by_side = copies;
 }
 
+static uint64_t times(uint64_t pages, uint64_t factor) {
+    return pages > UINT64_MAX / factor ? UINT64_MAX : pages * factor;
+}
+
+// Pages of the machine that it was recorded on, where those are larger than the ones that are touched.
+static void divide_pages(struct ht_trace_facts *facts, uint32_t page_bytes) {
+    enum { PAGE_BYTES_MAX = 1 << 20 };
+    uint64_t factor = page_bytes / HT_TOUCH_PAGE_BYTES;
+    if (factor <= 1 || page_bytes > PAGE_BYTES_MAX) return;
+    for (size_t i = 0; i < facts->residency_count; i++) {
+        facts->residency[i].pages_before = times(facts->residency[i].pages_before, factor);
+        facts->residency[i].pages_after = times(facts->residency[i].pages_after, factor);
+    }
+    for (size_t i = 0; i < facts->steps_count; i++) {
+        struct ht_residency_step *step = &facts->steps[i];
+        step->pages = times(step->pages, factor);
+        step->first_page = times(step->first_page, factor);
+        step->run_pages = times(step->run_pages, factor);
+    }
+}
+
 static int build(struct ht_form_state *form) {
     for (unsigned op = 0; op < 256; op++) form->shape[op] = ht_op_shape((uint8_t)op);
     if (ht_trace_facts(form->reader, &form->facts, form->error) || ht_form_count(form)) return -1;
+    divide_pages(&form->facts, form->options->page_bytes);
     // Without a call there is no stream.
     bool calls = form->events > form->inherited;
     if (calls) {
