@@ -184,43 +184,34 @@ def test_handler_at_each_instruction(tools: Tools, needs_unwinder: None, tmp_pat
     assert done.returncode == 0, done.stderr
 
 
-def test_resumed_log(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
-    """A log of the same process that begins later, too."""
-    flag, logs = tmp_path / "flag", tmp_path / "logs"
+def logs_of_phases(tools: Tools, folder: Path, command: list[str | Path], began_s: float, phase_s: float, resumed: int) -> list[Path]:
+    """The logs of a program that runs until the file that it is given last is gone, and is paused and resumed so many times."""
+    flag, logs = folder / "flag", folder / "logs"
     flag.touch()
     logs.mkdir()
     environment = clean_environment({"LD_PRELOAD": str(tools.shim), "MALLOC_WRAP_OUT": str(logs), "MALLOC_WRAP_SITES": FRAMES})
-    with subprocess.Popen([tools.target("steady"), tmp_path / "counts", flag], env=environment) as program:
+    with subprocess.Popen([*command, flag], env=environment) as program:
         wait_until(lambda: bool(logs_in(logs)))
-        time.sleep(0.05)
-        for action in ("pause", "resume"):
+        time.sleep(began_s)
+        for action in ["pause", "resume"] * resumed:
             tools.control(program.pid, action)
-            time.sleep(0.05)
+            time.sleep(phase_s)
         flag.unlink()
         program.wait(timeout=30)
-    assert len(logs_in(logs)) == 2
-    for log in logs_in(logs):
+    assert len(logs_in(logs)) == 1 + resumed
+    return logs_in(logs)
+
+
+def test_resumed_log(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
+    """A log of the same process that begins later, too."""
+    for log in logs_of_phases(tools, tmp_path, [tools.target("steady"), tmp_path / "counts"], 0.05, 0.05, 1):
         with sites_of(tools, log, tmp_path) as trace:
             require_known(trace)
 
 
 def test_log_that_begins_beside_a_fork(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
     """A fork may take long. A log that began meanwhile had no stack of all the sites that were known before."""
-    flag, logs = tmp_path / "flag", tmp_path / "logs"
-    flag.touch()
-    logs.mkdir()
-    environment = clean_environment({"LD_PRELOAD": str(tools.shim), "MALLOC_WRAP_OUT": str(logs), "MALLOC_WRAP_SITES": FRAMES})
-    with subprocess.Popen([tools.target("held_forks"), flag], env=environment) as program:
-        wait_until(lambda: bool(logs_in(logs)))
-        time.sleep(0.1)
-        for _ in range(4):
-            for action in ("pause", "resume"):
-                tools.control(program.pid, action)
-                time.sleep(0.07)
-        flag.unlink()
-        program.wait(timeout=30)
-    assert len(logs_in(logs)) == 5
-    for log in logs_in(logs):
+    for log in logs_of_phases(tools, tmp_path, [tools.target("held_forks")], 0.1, 0.07, 4):
         with sites_of(tools, log, tmp_path) as trace:
             assert trace.sites.sites["caller"].size and (trace.sites.sites["caller"] > 0).all(), log
 
