@@ -68,8 +68,8 @@ static void drop(struct merge *m, const struct input *input, size_t place, uint6
 
 static uint32_t pages_of(const struct merge *m, uint32_t slot, uint64_t address, uint64_t resident_pages) {
     uint32_t page_bytes = m->log->header.page_bytes;
-    return page_bytes ? heap_model_pages(page_bytes, address, m->heap.slots.state[slot].size, resident_pages)
-                      : 0;
+    if (!page_bytes) return resident_pages < UINT32_MAX ? (uint32_t)resident_pages : UINT32_MAX;  // damaged
+    return heap_model_pages(page_bytes, address, m->heap.slots.state[slot].size, resident_pages);
 }
 
 static bool note_large(struct merge *m, uint32_t slot, uint64_t bytes, const struct ht_raw_record *record) {

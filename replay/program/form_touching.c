@@ -78,8 +78,8 @@ static uint64_t busy_until(const struct ht_trace_facts *facts, uint64_t from_ns,
     return busy_ns < (double)(until_ns - from_ns) ? from_ns + (uint64_t)busy_ns : until_ns;
 }
 
-// One more than its size takes: the trace says so of all that it lies in.
-static uint64_t pages_of(uint64_t bytes) {
+// One more than the block's size takes: so the trace tells all that it lies in.
+static uint64_t most_pages_of(uint64_t bytes) {
     return bytes / HT_TOUCH_PAGE_BYTES + (bytes % HT_TOUCH_PAGE_BYTES != 0) + 1;
 }
 
@@ -108,7 +108,7 @@ static struct shape shape_at(const struct ht_trace_facts *facts, size_t row, siz
 
 // Goes on to the next stretch in which there is something to touch. False if there is none.
 static bool next_stretch(const struct ht_trace_facts *facts, struct ht_filling *filling) {
-    uint64_t pages_max = pages_of(filling->bytes);
+    uint64_t pages_max = most_pages_of(filling->bytes);
     if (filling->pages_after < pages_max) pages_max = filling->pages_after;
     while (filling->step < filling->steps_end) {
         const struct ht_residency_step *step = &facts->steps[filling->step];
@@ -274,7 +274,7 @@ static int put_pages(struct ht_touching *touching, const struct ht_filling *fill
 static int put_portion(struct ht_touching *touching, const struct ht_filling *filling, uint64_t until_page,
                        uint64_t time_ns) {
     struct new_pages pages = {
-        .before = filling->before, .after = filling->after, .block_pages = pages_of(filling->bytes)};
+        .before = filling->before, .after = filling->after, .block_pages = most_pages_of(filling->bytes)};
     if (until_page <= filling->page) return 0;
     return put_pages(touching, filling, pages, filling->page - filling->from_page, until_page - filling->page,
                      time_ns);
@@ -289,7 +289,7 @@ static int drop(struct ht_touching *touching, size_t at) {
 
 // How many pages are touched when the block ends.
 static uint64_t pages_in_the_end(const struct ht_touching *touching, const struct ht_filling *filling) {
-    uint64_t pages = filling->pages_after, pages_max = pages_of(filling->bytes);
+    uint64_t pages = filling->pages_after, pages_max = most_pages_of(filling->bytes);
     if (pages == HT_PAGES_BY_RULE) pages = touching->form->facts.steps[filling->steps_end - 1].pages;
     return pages < pages_max ? pages : pages_max;
 }
@@ -325,7 +325,7 @@ static int end_at(struct ht_touching *touching, size_t at) {
     if (end > filling.page) {
         struct new_pages rest = {.before = filling.after,
                                  .after = first_pages(UINT64_MAX),
-                                 .block_pages = pages_of(filling.bytes)};
+                                 .block_pages = most_pages_of(filling.bytes)};
         if (put_pages(touching, &filling, rest, 0, end - filling.page, given_ns)) return -1;
     }
     return drop(touching, at);

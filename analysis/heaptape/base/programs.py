@@ -114,8 +114,8 @@ def ends_with_us(number: signal.Signals) -> Callable[[], None]:
 def run_attended(command: list[str], attend: Callable[[subprocess.Popen[Any]], _T], group: bool = False,
                  patience_s: float | None = _ENDING_S, **more: Any) -> _T:
     """Starts the command and returns what attend() does with it. If we are to end meanwhile, it ends first, so that nothing goes on
-    alone; if we are killed, it gets SIGTERM. group: what the command has started ends with it. patience_s: after so long it is killed; None: never. more: as Popen takes
-    it. Raises HeaptapeError if it cannot be started."""
+    alone; if we are killed, it gets SIGTERM. group: what the command has started ends with it. patience_s: after so long it is
+    killed; None: never. more: as Popen takes it. Raises HeaptapeError if it cannot be started."""
     process = None
     try:
         with _signals_wait():
