@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Installs what is missing and builds build/heaptape, build/replay and build/libmalloc_wrap.so; the tests only where they
 # have been built before. Usage: ./build.sh [OPTION OF CMAKE...]
 set -eu

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Reads the sources without running them: clang's warnings and likely mistakes, types, shell scripts, format. test.sh
 # runs it. (CONTRIBUTING.md, "What is checked")
 # Usage: ./check.sh, after ./setup.sh --tests

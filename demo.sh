@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # From nothing to a report: sets up, builds, records a Python program, replays it against five
 # allocators, compares them. Leaves everything in demo/. Usage: ./demo.sh
 set -eu

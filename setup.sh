@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Installs what is missing: Debian packages for the build and for the verbs in Python. With --extras also a Python
 # environment in .venv with what fleet, tune and export need; with --tests that, and what the tests need, of which
 # --test-packages has the Debian packages alone. A second run finds everything there and ends at once.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Sets up, builds, reads the sources, and runs the tests of the quick tier: C unit tests under the address and
 # undefined-behaviour sanitizers, then the tools themselves. With --all also those that are marked thorough, and the unit
 # tests of the release and under the thread sanitizer. (CONTRIBUTING.md, "Tests")

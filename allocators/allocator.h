@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All that is known of one kind of allocator. There is a file for each kind in catalogue/, and a new file
 // there is all that a new kind takes: CMake makes the table from what is there, and reads the same
 // initializers how each is found. Launcher and measured children link the whole table and none of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Allocators that are built here, from sources that a pinned crate brings: a kind whose file in catalogue/ has a
 # .crate. cargo only fetches them (`cargo vendor`, into the build folder); what compiles them is CMake, or the
 # source's own configure.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "mimalloc_options.h"
 
 #include <stdio.h>

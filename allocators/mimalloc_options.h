@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The options of all versions of mimalloc, which several kinds of the catalogue have in common.
 #ifndef HEAPTAPE_MIMALLOC_OPTIONS_H
 #define HEAPTAPE_MIMALLOC_OPTIONS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Words in the memory of a loaded object, where nothing else has its version.
 #ifndef HEAPTAPE_OBJECT_TEXT_H
 #define HEAPTAPE_OBJECT_TEXT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What another process writes that has this one's environment: loaders and allocators print their settings
 // when they start, and nowhere else.
 #ifndef HEAPTAPE_PROCESS_OUTPUT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What all versions of scudo have in common. LLVM brings one with each of its releases, all of the same file
 // name, so that only the folder shows which one is loaded.
 #ifndef HEAPTAPE_SCUDO_H

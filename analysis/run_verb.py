@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a verb with the package beside this file, by any interpreter that has what the package needs. `python -m heaptape`
 would find modules of the current folder first."""
 

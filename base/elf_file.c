@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Everything is read by pread into memory of our own: a mapping would raise SIGBUS where another process cuts
 // the file meanwhile. Each size that the file states is held against the file's own size, and against a
 // limit.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads what a 64-bit ELF file says of itself: segments, needed libraries, sections, symbols. Any file may be
 // given, a hostile one too: what does not lie inside the file reads as absent.
 #ifndef HEAPTAPE_ELF_FILE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Errors in input: one line with the file, the offset, what was expected and what was found.
 #ifndef HEAPTAPE_ERROR_H
 #define HEAPTAPE_ERROR_H

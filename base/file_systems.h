@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which file systems a log may be mapped from. A header alone: the shim, which links no library, needs it too.
 #ifndef HEAPTAPE_FILE_SYSTEMS_H
 #define HEAPTAPE_FILE_SYSTEMS_H

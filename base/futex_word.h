@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sleeping on a 32-bit word and waking its sleepers: in this process, or (shared) in others, too.
 #ifndef HEAPTAPE_FUTEX_WORD_H
 #define HEAPTAPE_FUTEX_WORD_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays that grow.
 #ifndef HEAPTAPE_GROW_H
 #define HEAPTAPE_GROW_H

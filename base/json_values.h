@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers and texts in JSON: what is unknown is null, never 0. Integers end at 2^63 - 1 in this library.
 #ifndef HEAPTAPE_JSON_VALUES_H
 #define HEAPTAPE_JSON_VALUES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A hash map from 64-bit keys (not 0) to 64-bit values: open addressing, linear probing, no tombstones.
 // 16 bytes an entry, at most half full (fuller, the probing costs more than the misses saved); it grows in
 // place, so that it never takes more than 64 bytes a key.

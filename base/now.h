@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What time it is.
 #ifndef HEAPTAPE_NOW_H
 #define HEAPTAPE_NOW_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers, sizes and times as people write them in options: the same words for every option of every verb. The Python
 // verbs read times alike (analysis/heaptape/base/arguments.py); tests/golden/option_values.txt has examples of both.
 #ifndef HEAPTAPE_OPTION_VALUES_H

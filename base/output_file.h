@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file that appears under its name only when it is complete.
 #ifndef HEAPTAPE_OUTPUT_FILE_H
 #define HEAPTAPE_OUTPUT_FILE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Printing for people. What is printed may come from a trace, a log, a program's own names or a folder where
 // others write: it must not move the cursor, set the window's title, begin a line of its own or turn the
 // direction of the text.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Repeatable random numbers (splitmix64): one seed gives one schedule, choice of timed ops, and bootstrap.
 #ifndef HEAPTAPE_RANDOM_NUMBERS_H
 #define HEAPTAPE_RANDOM_NUMBERS_H

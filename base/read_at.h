@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads a file's bytes at an offset, all of them or none.
 #ifndef HEAPTAPE_READ_AT_H
 #define HEAPTAPE_READ_AT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Half an output is of no use to anybody: an interrupted process removes what it has begun.
 #ifndef HEAPTAPE_REMOVE_ON_SIGNAL_H
 #define HEAPTAPE_REMOVE_ON_SIGNAL_H

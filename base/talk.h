@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the verbs talk: numbers for people, progress on a terminal, errors in one line on stderr.
 #ifndef HEAPTAPE_TALK_H
 #define HEAPTAPE_TALK_H

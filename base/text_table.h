@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A table for people: columns as wide as their widest cells, aligned.
 #ifndef HEAPTAPE_TEXT_TABLE_H
 #define HEAPTAPE_TEXT_TABLE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a verb says of itself: its option table and all that --help prints besides. Man pages, completion and
 // docs/reference/commands.md are made from the same by cli/pages.py, which reads it as JSON (heaptape help --json). The
 // Python verbs have the same in analysis/heaptape/base/verb_parser.py.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The verbs of the heaptape program. Each gets argv from its own name on, and returns an exit status.
 #ifndef HEAPTAPE_VERBS_H
 #define HEAPTAPE_VERBS_H

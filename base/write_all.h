@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes a file's next bytes, all of them or as many as fit.
 #ifndef HEAPTAPE_WRITE_ALL_H
 #define HEAPTAPE_WRITE_ALL_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Option tables as completion for bash, zsh and fish: verbs, options, values that are words, files, programs, and the
 allocators that are installed, with their knobs."""
 

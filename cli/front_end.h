@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the parts of the front end share: the table of verbs.
 #ifndef HEAPTAPE_FRONT_END_H
 #define HEAPTAPE_FRONT_END_H

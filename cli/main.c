@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one program: heaptape VERB, and replay under its other name.
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Option tables as man pages: man(7), which man-db and mandoc both read."""
 
 from __future__ import annotations

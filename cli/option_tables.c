@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // heaptape help --json: the tables that --help is printed from, one JSON object a line: the program's, with its verbs and
 // the knobs of allocators, then each verb's. The Python verbs print theirs (analysis/heaptape/base/verb_parser.py).
 #include <jansson.h>

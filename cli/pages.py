@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes man pages, completion and the reference from the tables that `heaptape VERB --help` is printed from. Needs Python's
 library alone.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The verbs that are written in Python: finds an interpreter and the package, and becomes them.
 #include <errno.h>
 #include <limits.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Builds for aarch64 on a Debian machine of another kind, and runs the tests by qemu-user. Packages:
 # gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user, and after `dpkg --add-architecture arm64` the
 # libraries as libzstd-dev:arm64 and so on.

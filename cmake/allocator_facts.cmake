@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Facts for CMake from the files of allocators/catalogue/: jemalloc.c makes jemalloc one of ${HEAPTAPE_KINDS}, and
 # HT_BUILD_FACT(debian, "x") in it sets ${jemalloc_debian}. They are compiled here and not run, so that it does for other
 # machines; the texts are in the objects.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # heaptape_library(FOLDER [DEPENDS NAME...]): every .c file of the folder, compiled once, as heaptape_FOLDER ("/" read
 # as "_"). A target that links it finds its headers and those of what it depends on, and no others: an include that
 # CONTRIBUTING.md's table of folders does not allow does not compile.

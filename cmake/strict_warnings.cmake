@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # More warnings than the ordinary ones, and each an error. On where tests are built (test.sh), off where users build: a
 # compiler that nobody here has tried warns of what nobody could mend.
 option(HEAPTAPE_WERROR "Build with strict warnings, each of them an error" OFF)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Refuses, in one sentence, to configure for a machine that nothing here was made for. Included before any
 # language is enabled, so that no compiler is asked first; supported_compiler() then asks it.
 if(NOT CMAKE_SYSTEM_NAME STREQUAL "Linux")

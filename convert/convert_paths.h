@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where conversions write: the traces' names, and what they must not overwrite.
 #ifndef HEAPTAPE_CONVERT_PATHS_H
 #define HEAPTAPE_CONVERT_PATHS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // heaptape convert: raw logs, and the traces of other recorders, become traces.
 #include <argp.h>
 #include <errno.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // heaptape names: looks up the names of a trace's call sites again, where the program's files are.
 #include <argp.h>
 #include <errno.h>

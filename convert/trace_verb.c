@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "trace_verb.h"
 
 #include "convert_paths.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the verbs that read one trace have in common.
 #ifndef HEAPTAPE_TRACE_VERB_H
 #define HEAPTAPE_TRACE_VERB_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """For mkdocs: files outside of docs/ to which its pages link are on the site too, under source/; the navigation has the order of
 the lists of pages."""
 

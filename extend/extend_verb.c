@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // heaptape extend: a trace continued to a later time.
 #include <argp.h>
 #include <inttypes.h>

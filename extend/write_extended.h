@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes a trace that was opened as an extension into a file of its own.
 #ifndef HEAPTAPE_WRITE_EXTENDED_H
 #define HEAPTAPE_WRITE_EXTENDED_H

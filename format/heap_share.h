@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much of a recorded program's memory its recorded calls account for. Where it is little, comparing
 // mallocs means little for that program, and every verb prints that first.
 #ifndef HEAPTAPE_HEAP_SHARE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How `record` tells the preloaded library which functions of a linked-in allocator to hook, and how: the text of one
 // environment variable. `record` disassembles the program's file and prepares all code; the library only checks that the
 // program is that file, and writes.

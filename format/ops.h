@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The malloc family by number: the functions and variants that docs/reference/trace-format.md tables.
 // Everything that knows "which event has a slot, a size, an extra" asks here.
 #ifndef HEAPTAPE_OPS_H

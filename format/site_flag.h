@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is known of a call site's stack.
 #ifndef HEAPTAPE_SITE_FLAG_H
 #define HEAPTAPE_SITE_FLAG_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // heaptape dump: one line per event, for eyes and diffs.
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // heaptape info: what a trace holds, from its index and totals.
 #include <inttypes.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "left_out_blocks.h"
 
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Blocks that a slice leaves out, with all calls on them: those that --without names, or all but those of --only.
 #ifndef HEAPTAPE_LEFT_OUT_BLOCKS_H
 #define HEAPTAPE_LEFT_OUT_BLOCKS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What lint searches for, and what it has found: the same for traces and raw logs.
 #ifndef HEAPTAPE_LINT_CHECKS_H
 #define HEAPTAPE_LINT_CHECKS_H

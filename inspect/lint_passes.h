@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lint's passes: over a trace, and over a raw log in the order that the converter finds.
 #ifndef HEAPTAPE_LINT_PASSES_H
 #define HEAPTAPE_LINT_PASSES_H

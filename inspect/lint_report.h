@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What heaptape lint says: as JSON, and as text for people.
 #ifndef HEAPTAPE_LINT_REPORT_H
 #define HEAPTAPE_LINT_REPORT_H

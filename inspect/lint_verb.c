@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // heaptape lint: what is wrong, or seems wrong, in a trace or a raw log.
 #include <argp.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which blocks are live at a moment of a trace, by the number of the event that allocated each; a realloc is the same block.
 #ifndef HEAPTAPE_LIVE_BIRTHS_H
 #define HEAPTAPE_LIVE_BIRTHS_H

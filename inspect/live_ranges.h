@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The live blocks of a raw log in order of address: a treap, so that the neighbours of an address are found
 // in a few steps. Ranges may overlap, because finding that is what it is for; no two begin at one address.
 #ifndef HEAPTAPE_LIVE_RANGES_H

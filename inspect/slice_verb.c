@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // heaptape slice: a part of a trace, as a trace.
 #include <argp.h>
 #include <inttypes.h>

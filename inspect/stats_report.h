@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What heaptape stats reports: as JSON, and as text for people.
 #ifndef HEAPTAPE_STATS_REPORT_H
 #define HEAPTAPE_STATS_REPORT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // heaptape stats: what a program does with its heap.
 #include <argp.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which part of a trace a verb is asked for: from and to by event or time, and by thread.
 #ifndef HEAPTAPE_TRACE_RANGE_H
 #define HEAPTAPE_TRACE_RANGE_H

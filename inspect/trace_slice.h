@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cuts a part out of a trace: what is live when it begins is inherited, everything is numbered anew.
 //
 // With threads left out, a block belongs to the slice from the moment that a kept thread allocates or

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a program does with its heap, counted in one pass over a trace: sizes, lifetimes, threads, reallocs,
 // churn. Memory is bounded by the live blocks (32 bytes a slot), not by the trace.
 #ifndef HEAPTAPE_TRACE_STATS_H

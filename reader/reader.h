@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libheaptape: reads the traces that `heaptape convert` writes. Link with -lheaptape (pkg-config heaptape).
 //
 //     struct heaptape_reader *reader = heaptape_open("app.bin");

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // heaptape record --accesses: calls and data accesses of one run, by simulation instead of the shim.
 #ifndef HEAPTAPE_ACCESS_RUN_H
 #define HEAPTAPE_ACCESS_RUN_H

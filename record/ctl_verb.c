@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // heaptape ctl: pauses, resumes, ends or describes the recording of a running process, by a word in its log's
 // header, which that process has mapped. No signal, no debugger: the process reads the word when it
 // allocates.

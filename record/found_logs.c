@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "found_logs.h"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The logs that a recorded run has left: found, cut to length, counted.
 #ifndef HEAPTAPE_FOUND_LOGS_H
 #define HEAPTAPE_FOUND_LOGS_H

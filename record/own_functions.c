@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Libraries are searched where the loader mostly finds them: by the paths that the file names,
 // LD_LIBRARY_PATH, and the folders of the system. The loader's cache is not read.
 #include "own_functions.h"

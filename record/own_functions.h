@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether a program calls its allocator by names that are no standard ones (mallocx, mi_malloc).
 #ifndef HEAPTAPE_OWN_FUNCTIONS_H
 #define HEAPTAPE_OWN_FUNCTIONS_H

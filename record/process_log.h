@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The log that a running process writes, whichever its namespaces.
 #ifndef HEAPTAPE_PROCESS_LOG_H
 #define HEAPTAPE_PROCESS_LOG_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The verdict comes from the program's file alone: who interprets it, with which rights it will run, which
 // loader it asks for, and which symbols it brings along.
 #include "reachable.h"

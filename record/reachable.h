@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether, and how far, a preloaded library reaches a program.
 #ifndef HEAPTAPE_REACHABLE_H
 #define HEAPTAPE_REACHABLE_H

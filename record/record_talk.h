@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `heaptape record` prints on stderr: before the program starts, and the result. What went wrong
 // or was not recorded is printed with -q as well.
 #ifndef HEAPTAPE_RECORD_TALK_H

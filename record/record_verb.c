@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // heaptape record: runs a program with the shim preloaded, passes on its signals and exit status, and prints
 // the result.
 #include <argp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a program with the shim preloaded: environment, signals, and how it ended.
 #ifndef HEAPTAPE_RECORDED_RUN_H
 #define HEAPTAPE_RECORDED_RUN_H

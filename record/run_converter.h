@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // heaptape record --convert: a process beside the recorded run that follows every log of it as it appears.
 #ifndef HEAPTAPE_RUN_CONVERTER_H
 #define HEAPTAPE_RUN_CONVERTER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "unhooked_programs.h"
 
 #include <stdbool.h>

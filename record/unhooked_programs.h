@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs that the recorded one started or became, such as one that a script runs, and that have an allocator linked in:
 // only the program that record itself starts is hooked. What their logs lack is known by their files.
 #ifndef HEAPTAPE_UNHOOKED_PROGRAMS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // heaptape replay --list: what is built, and with --verbose or --json all that the catalogue knows of each kind.
 #ifndef HEAPTAPE_ALLOCATOR_LIST_H
 #define HEAPTAPE_ALLOCATOR_LIST_H

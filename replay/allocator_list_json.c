@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An allocator of the list as JSON: what the catalogue knows is there whether it is built or not.
 #include <jansson.h>
 #include <string.h>

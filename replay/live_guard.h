@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Refuses a replay that would take more memory than the machine can give: a trace may hold anything, and what
 // comes of touching it is other programs' death, not only ours.
 #ifndef HEAPTAPE_LIVE_GUARD_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // In which passes each option of `replay` has a meaning. Elsewhere it is refused: nobody would see that it did nothing.
 #ifndef HEAPTAPE_OPTION_PASSES_H
 #define HEAPTAPE_OPTION_PASSES_H

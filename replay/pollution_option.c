@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "pollution_option.h"
 
 #include <stdlib.h>

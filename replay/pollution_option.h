@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --pollute: how much of what, by the processor's caches or by the trace.
 #ifndef HEAPTAPE_POLLUTION_OPTION_H
 #define HEAPTAPE_POLLUTION_OPTION_H

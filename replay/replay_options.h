@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The options of `replay`, from one table.
 #ifndef HEAPTAPE_REPLAY_OPTIONS_H
 #define HEAPTAPE_REPLAY_OPTIONS_H

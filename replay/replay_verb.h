@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `replay`, the launcher: decodes a trace once, replays it against each allocator in processes of their own,
 // and compares. It is never measured itself.
 #ifndef HEAPTAPE_REPLAY_VERB_H

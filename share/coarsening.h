@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rounds what a trace has of sizes and times, so that it tells less of the program that was recorded.
 #ifndef HEAPTAPE_COARSENING_H
 #define HEAPTAPE_COARSENING_H

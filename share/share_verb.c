@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // heaptape share: a copy of a trace that is fit for a public issue.
 #include <argp.h>
 #include <errno.h>

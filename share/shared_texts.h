@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The JSON texts of a copy for others: of those of a trace the facts that name nothing and nobody. What is not known here
 // is left out.
 #ifndef HEAPTAPE_SHARED_TEXTS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A copy of a trace that names nothing and nobody: the events and figures alone, written anew. Sections and columns that are
 // not known here have no way into it.
 #ifndef HEAPTAPE_SHARED_TRACE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads an accesses file as a whole before it is simulated.
 #ifndef HEAPTAPE_ACCESSES_FILE_H
 #define HEAPTAPE_ACCESSES_FILE_H

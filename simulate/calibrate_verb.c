@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // heaptape calibrate: measures what instructions, misses, page faults and mapping calls cost on this machine, and keeps it for the model.
 #include <errno.h>
 #include <stdlib.h>

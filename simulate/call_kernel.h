@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A malloc and a free of small blocks, as allocators with lists of free blocks by size do them, all of it in the first-level
 // cache. Written out, so that the number of instructions is known. Beside it misses of a ring of lines cost what they cost
 // among an allocator's calls: most of the wait is for work that the processor does anyway.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nanoseconds of CPU time from simulated counts.
 //
 // `heaptape calibrate` measures two figures of each kind of event on the machine at hand: its latency, alone, each one waiting for

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Modelled times of counts, as JSON and as a table.
 #ifndef HEAPTAPE_COST_TABLE_H
 #define HEAPTAPE_COST_TABLE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // heaptape count: runs a program under simulation and prints what it and its allocator did.
 #include <errno.h>
 #include <inttypes.h>

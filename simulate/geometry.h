@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The caches and TLBs of the processor at hand, for the simulation.
 #ifndef HEAPTAPE_GEOMETRY_H
 #define HEAPTAPE_GEOMETRY_H

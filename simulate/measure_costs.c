@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rings of pointers that lie in a cache or beyond it, on few pages or on many. Followed, one step after the other, the
 // difference of two rings is the latency of what one of them misses. Read in the same order among calls of an allocator's kind,
 // it is the cost: a processor executes what follows meanwhile, and how much of the wait is left is its own.

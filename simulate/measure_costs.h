@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measures latencies and costs of struct ht_calibration on the machine at hand, in some seconds.
 #ifndef HEAPTAPE_MEASURE_COSTS_H
 #define HEAPTAPE_MEASURE_COSTS_H

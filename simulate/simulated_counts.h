@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The counts that the tool leaves, a file for each process.
 #ifndef HEAPTAPE_SIMULATED_COUNTS_H
 #define HEAPTAPE_SIMULATED_COUNTS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a program is started under simulation: by valgrind, with the tool that simulate/tool/ makes.
 #ifndef HEAPTAPE_SIMULATION_H
 #define HEAPTAPE_SIMULATION_H

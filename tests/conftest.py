@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixtures that every test may use: where the build is, and a runner for its tools. What holds for every test:
 signals act, and its time is limited."""
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Records the traces of this folder anew, each by its recipe: recipes/NAME.sh.
 
     traces/record_traces.py [--build BUILD] -o DIR [NAME...]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Doug Lea's malloc, from the copy that libffi has for its closures.
 #include <dlfcn.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C library's own malloc; also what a library given by its path is preloaded into.
 #include <dlfcn.h>
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GrapheneOS' hardened_malloc. Its own counts are for builds with CONFIG_STATS, which is not the default.
 #include "allocator.h"
 

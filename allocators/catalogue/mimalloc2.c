@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "allocator.h"
 
 extern const struct ht_allocator ht_allocator_mimalloc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // oneTBB's scalable allocator. malloc is in its proxy: libtbbmalloc_proxy.so has the C names and hands
 // the calls on to libtbbmalloc.so, which it brings along. There are no statistics to ask for.
 #include <dlfcn.h>

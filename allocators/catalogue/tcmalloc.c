@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gperftools' tcmalloc, the minimal library: without its heap profiler and checker.
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Google's TCMalloc, which is another program than gperftools' by now.
 #include <dlfcn.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plainest malloc there can be: each thread hands out the next bytes of its chunk and never takes any
 // back. It is the floor in time of all that hand out real memory, and the ceiling in memory. free does
 // nothing.

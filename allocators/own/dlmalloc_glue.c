@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What C11 wants of a malloc, and dlmalloc is too old to have.
 #include <stddef.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A malloc that costs as little as a call can: while a thread replays, every block is that thread's one
 // scratch page. It is a shared library, so that it is reached by the same call path as every real allocator.
 // The C library itself allocates when threads start; outside of replay it gets real memory, of which freed

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The allocator that does nothing, to measure the harness: see null_allocator.c.
 #ifndef HEAPTAPE_NULL_ALLOCATOR_H
 #define HEAPTAPE_NULL_ALLOCATOR_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """heaptape's analysis: traces and replay results as pandas tables, comparisons with intervals, and the report."""
 
 from __future__ import annotations

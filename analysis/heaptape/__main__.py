@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m heaptape VERB`, which is what `heaptape VERB` becomes, and `heaptape-analysis VERB`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verbs in Python: their tables, and what runs them. A table needs no package but ours; a verb is loaded when it runs.
 
 Exit status: 0 done; 1 the run failed; 2 bad usage; 3 bad input; 4 a condition of --fail-if holds; 5 one stayed undecided,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The option tables of the verbs `compare`, `report` and `export`."""
 
 from __future__ import annotations

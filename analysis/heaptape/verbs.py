@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verbs `compare`, `report`, `explain` and `export`. Results go to stdout, talk to stderr."""
 
 from __future__ import annotations

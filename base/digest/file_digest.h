@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The SHA-256 of a file, so that a result names the exact trace that it came from.
 #ifndef HEAPTAPE_FILE_DIGEST_H
 #define HEAPTAPE_FILE_DIGEST_H

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs real programs with and without the recorder, and prints whether anything differs.
 
     bench/compatibility/compatibility.py [--build BUILD] [--only NAME,...] [--pairs N] [--sites] [-o FILE.md] [--json FILE]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Records Rust programs that have an allocator linked in, and compares the recorded calls with those that were made.
 
     bench/compatibility/linked_in.py FOLDER [--build BUILD] [--only NAME,...] [--install] [--json FILE]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The programs of the compatibility table: those that run and end, and servers.
 
 Every program does real work and prints something that depends on all of it, so that a call that

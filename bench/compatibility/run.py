@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a program of the compatibility table in a temporary folder, and ends all that it leaves."""
 
 from __future__ import annotations

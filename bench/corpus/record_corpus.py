@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Records and converts the corpus of real programs that corpus.toml lists, and writes a plan for `heaptape fleet`.
 
     bench/corpus/record_corpus.py [--build BUILD] [--corpus FILE] [--only GROUP|NAME,...] [--logs] [--again] FOLDER

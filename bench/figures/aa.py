@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Does `replay` find a difference where there is none, and one where there is one?
 
     bench/figures/aa.py TRACE [--comparisons 20] [--budget 1m] [--build BUILD] [--builds 5]

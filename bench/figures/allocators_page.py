@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes docs/reference/allocators.md and a page for each kind in allocators/ from what `heaptape replay --list --json` knows.
 
 The catalogue (allocators/catalogue/) is the source: what is built here, and in which version, does not show in the pages.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """How far is the modelled time in malloc from the measured one?
 
     bench/figures/cost_model.py [--build BUILD] [--rounds N] [--keep FILE] TRACE...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figures that bench/figures/record.py gives, from the samples of its runs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How fast a trace is read, on one core: into arrays (ht_trace_events: ops, threads, times, slots, sizes),
 // and on into the form that is replayed (ht_form_build). CPU seconds, the best of some rounds; the two are
 // interleaved.

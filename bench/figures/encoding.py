@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Bytes per event: of traces as they are, column by column, and of candidate encodings.
 
     bench/figures/encoding.py columns TRACE...      what each column of each trace takes

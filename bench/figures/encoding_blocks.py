@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Blocks of events as encodings see them: a trace's arrays, and the codes of its slots anew.
 
 A block decodes alone: names and stacks start empty in each. The loops here are plain Python, for

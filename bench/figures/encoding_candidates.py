@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Candidate encodings of a block's columns: each returns the bytes that it comes to under zstd."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # What the harness itself costs: the null replayer on one thread, touching nothing.
 #
 #     bench/figures/harness_cost.sh TRACE.bin [BUILD]

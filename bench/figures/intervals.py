@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Medians with intervals that assume no distribution."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Sets the latency percentiles that `replay` samples beside those of a run that times every call.
 
     bench/figures/latency_check.py BUILD TRACE [RUNS]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """How much of the time is the layout of the replay's code?
 
     heaptape replay --alloc a=glibc,b=glibc,c=glibc,d=glibc,e=glibc,f=glibc,g=glibc,h=glibc \\

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # What long recordings cost to convert: CPU time, memory, and the disk that a live log takes beside its follower.
 # bench/figures/long_log.sh [EVENTS [EVENTS_PER_S [FOLDER]]]: the log is made by build/bench/make_raw_log, 4 threads.
 set -eu

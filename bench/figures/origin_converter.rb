@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What malloc_wrap's converter did, written anew from the two grammars (docs/reference/exporting.md): one pass over the raw text,
 # one regular expression a line, a hash from each address, as text, to its id, and a line of text for each call. Plain
 # Ruby as one writes it, neither tuned nor slowed.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """How much faster than malloc_wrap's way of converting is ours, on the same programs?
 
     bench/figures/origin_speed.py [--build BUILD] [--rounds N] [--only CPython,cc1plus]

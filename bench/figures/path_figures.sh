@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The figures of the whole path on real programs, CPython at JSON work and gcc's cc1 and cc1plus: bytes per event of the raw log and
 # of the trace; events converted per second, by the clock and by CPU time (each the best of five), and the memory that took;
 # events decoded per second of CPU time; and the peak RSS replayed under glibc beside the recorded one.

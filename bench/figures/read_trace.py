@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Reads a trace into columns with the Python reader; prints the time that took and the most memory.
 
     bench/figures/read_trace.py TRACE [COLUMN,...]

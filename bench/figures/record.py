@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What recording costs a program, beside other recorders and in the same run.
 
     bench/figures/record.py [--workload loop,cc1,python,threads,cross] [--recorders NAME,...] [--json FILE]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The recorders that bench/figures/record.py compares: where they are found and how each is run."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Whether a replay's memory is the allocator's, and the same every time.
 
     bench/figures/rss_repeats.py [--events N] [--runs N] [--build FOLDER] [TRACE.bin...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs programs under recorders, in interleaved rounds, and keeps what each run used."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What streaming costs: a trace replayed held in memory, and decoded beside each run under a limit.
 
     bench/figures/streamed_cost.py TRACE [--limit MIB] [--rounds N] [--alloc NAME,...] [--build DIR]

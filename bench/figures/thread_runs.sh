@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Whether replays with threads always come to their end: runs of a trace of four threads that allocate,
 # reallocate and free each other's blocks, recorded on the spot, and of the traces named, under every
 # allocator, in the time pass and in the memory pass.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What threads gain in a replay, and whether its times depend on what else the machine does.
 
     bench/figures/thread_speed.py [--runs N] [--build FOLDER] [TRACE.bin...]

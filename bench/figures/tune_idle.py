@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What `heaptape tune` finds for a program that frees 100 MB and then idles for 30 seconds.
 
     bench/figures/tune_idle.py [--build BUILD] [--alloc jemalloc] [--trials 60] [--seed 1] [--study FILE]

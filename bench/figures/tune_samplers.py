@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Which of Optuna's samplers finds more in 60 trials: `heaptape tune`'s search on a made-up landscape.
 
     bench/figures/tune_samplers.py [--seeds 6]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What allocators hold when pauses pass in virtual time, beside what they hold when they really pass.
 
     bench/figures/virtual_time.py [--build BUILD]

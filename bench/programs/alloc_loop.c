@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The worst case for a recorder: threads that do nothing but replace blocks, one malloc and one free after
 // another.
 //

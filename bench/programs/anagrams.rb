@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Strings, arrays, hashes and a few large buffers: groups made-up words by their letters and writes what it finds as text.
 random = Random.new(7)
 letters = [*"a".."p"]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a build tool does: texts read, parsed, changed and joined, squeezed and hashed. JavaScript objects live in V8's own heap;
 // buffers, zlib's state and the threads come from malloc. The cache has places that are used again, so that what lives does not
 // hang on when V8 collects.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A grid of cells with particles that move, split and end: over-aligned types and sized deletes, as a C++17 compiler makes them.
 //
 //     cells [STEPS]

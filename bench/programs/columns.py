@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Big lists, dicts, bytes and arrays, as in a batch job that turns rows into columns and back.
 
 Python's own pools have the small objects here, so malloc sees what is larger than 512 bytes: lists and dicts that grow

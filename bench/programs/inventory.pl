@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Hashes of hashes and lists that grow, change and shrink, as in a stock list that is kept in memory.
 use strict;
 use warnings;

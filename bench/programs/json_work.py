@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JSON-heavy work with the standard library alone: the program that demo.sh records.
 
 Builds documents like those of a web shop, writes them out as JSON, reads them back, groups and

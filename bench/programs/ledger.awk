@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Sums, texts and lists by key, over lines of a number, a name and a fraction; what has grown long is cut short again.
 {
     sum[$2] += $1

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests for a cache of pages of 1 to 600 kB, with expiry and eviction, whose limit is lowered halfway: for redis-cli --pipe.
 
 Usage: make_blobs.py [REQUESTS] >requests.resp

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prints a history of small source files for `git fast-import`, always the same. Usage: make_history.py COMMITS"""
 
 from __future__ import annotations

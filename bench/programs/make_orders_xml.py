@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prints orders as XML, always the same. Usage: make_orders_xml.py ORDERS"""
 
 from __future__ import annotations

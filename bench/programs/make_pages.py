@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prints a manual page of so many sections, or a PDF of so many pages of text, the same on every machine: make_pages.py man|pdf N"""
 
 from __future__ import annotations

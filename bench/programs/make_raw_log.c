@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes a raw log of any length, as the shim would: a long recording without the long wait.
 // make_raw_log LOG EVENTS [THREADS [EVENTS_PER_S [SEED]]]
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes artificial traces for trying the replay engine: one thread, or producers and consumers that
 // reallocate and free each other's blocks.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs one program and prints what it used, as one line of JSON.
 //
 //     measure_run [NAME=VALUE...] PROGRAM [ARGUMENT...]

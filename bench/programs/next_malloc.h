@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The allocator behind a preloaded library of bench/: the functions that a recorder forwards to.
 #ifndef HEAPTAPE_NEXT_MALLOC_H
 #define HEAPTAPE_NEXT_MALLOC_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What does the first touch of a page take, after nothing else and after other work? Are its lines in the caches then?
 //
 //     build/bench/page_fault

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A program with pauses: reads what fills eighty megabytes, drops it, and then mostly waits.
 
 Usage: pauses.py [SCALE]    (1: 24 seconds of pauses)

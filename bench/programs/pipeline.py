@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Worker threads that read, change and index documents which other threads have made, as in a small search service.
 
 A producer thread fills a queue with documents as JSON, four workers read and index them, a writer squeezes and keeps the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small malloc with a mistake: blocks of powers of two in free lists of each thread, from mappings of a megabyte.
 #include <errno.h>
 #include <stddef.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A preloaded library that stands where a recorder stands and records nothing: the price of being there. With SPIN_NS
 // its malloc is slower by a known time, a spin of about that: what bench/figures/aa.py must find slower.
 #include <errno.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A raw log as the text that malloc_wrap would have written for the same calls:
 //
 //     xADDRESS = malloc(SIZE);    xADDRESS = calloc(N, SIZE);    xNEW = realloc(xOLD, SIZE); free(xADDRESS);

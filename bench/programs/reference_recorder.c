@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The floor for a recorder that knows what was called when: a time stamp and a record of 32 bytes, appended
 // to a buffer of the thread's own. The buffer is a chunk of a shared mapping of the output file, so that
 // writing the data out is paid for. There is nothing else: no order repair (a realloc is one record, stamped

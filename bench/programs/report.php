@@ -1,4 +1,5 @@
 <?php
+// SPDX-License-Identifier: Apache-2.0
 // Rows into groups and back through JSON, then text: PHP takes chunks of two megabytes from the system, and malloc serves the rest.
 $sizes = [];
 for ($round = 0; $round < 4; $round++) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times every call of a trace of one thread, written as CS:APP's malloc lab text (heaptape convert --to rep),
 // and prints the percentiles of all of them: what bench/figures/latency_check.py holds the sampled ones of `replay`
 // against. It shares no code with the replayer but the clock.

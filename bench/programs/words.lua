@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- Counts, sorts and joins made-up words; tables of tables, long strings, closures, a changing cache.
 local seed = 42
 local function draw(below)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The programs that bench/figures/record.py measures recorders with."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Releases of allocators: their sources from crates, by cargo, and the shared libraries built from them. Both are kept in a folder."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Queries of a database that stores columns: each makes intermediate columns above 8 MiB, reads them once and frees them.
 #include <stdio.h>
 #include <stdlib.h>

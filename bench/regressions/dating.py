@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From the verdicts on releases, in their order, to the first bad one; and the real program's figures. No replay, no cargo."""
 
 from __future__ import annotations

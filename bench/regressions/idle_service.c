@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A service that has started and is idle: RSS then is what its owner sees. Each worker loads much at its start, keeps a little of
 // it and frees the rest, then answers a small request every 20 ms. It ends as a killed service does, with all workers in their loop.
 #include <pthread.h>

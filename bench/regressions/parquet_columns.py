@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes a Parquet file of many columns, or reads it by 24 threads into memory.
 
     parquet_columns.py write FILE

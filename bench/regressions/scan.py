@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Replays a program that was recorded here under the releases of an allocator, and dates the release that made it worse.
 
     bench/regressions/scan.py [--build B] [--only NAME,...] [--rounds N] [--real N] [--bisect] [--cache DIR]

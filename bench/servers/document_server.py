@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small document server, one thread for each connection: keeps what is put, squeezed, and answers with pages of it.
 
 Usage: document_server.py PORT                    serves until SIGTERM

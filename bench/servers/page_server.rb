@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A web server in Ruby (WEBrick), a thread for each connection: a cache of the pages that were asked for last, made from ERB.
 #
 # Usage: page_server.rb PORT    serves until SIGTERM

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A web application in Python, a thread for each connection: sessions that expire, and orders in SQLite of which the last are kept.
 
 Usage: session_server.py PORT                    serves until SIGTERM

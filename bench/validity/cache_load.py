@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A steady load for a redis server: sets, hashes, lists, appends and gets of 400,000 keys, at a fixed rate.
 
 Usage: cache_load.py SOCKET SECONDS RATE [SEED [EXPIRE [all]]]    RATE: requests a second; EXPIRE: seconds that a set key lives

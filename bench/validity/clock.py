@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Holds the replay's differences of CPU time against the real clock's, on a machine that drifts.
 
     bench/validity/clock.py [--build B] [--rounds N] NAME,...

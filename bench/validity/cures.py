@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Applies what `heaptape explain` proposes to the real programs of cures.toml, and holds the saving against the predicted one.
 
     bench/validity/cures.py [--build B] [--only NAME,...] [--rounds N]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Draws memory along time for each program: as recorded, as the replay of the same allocator predicts, and as the real
 program had it without a recorder."""
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Holds extensions of recordings against longer recordings: RSS and its slope at the end, under several allocators.
 
     bench/validity/extend.py [--build B] [--only NAME,...] [--seconds 3600] [--alloc LIST] [--begin S,...] [--every]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Real programs as on other machines, against what `heaptape replay` predicts of a recording made on this one.
 
     bench/validity/machines.py [cpus|limits] [--build B] [--only NAME,...] [--alloc A,...] [--runs N]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Markdown of the pages."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/method/validity.md, from the tables beside it and the counts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A steady load for a web server: pages of 400, most of them compressed, at a fixed rate.
 
 Usage: page_load.py make FOLDER                 writes the pages

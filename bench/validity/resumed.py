@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A file of results with a line of JSON for each program, which goes on after any end."""
 
 from __future__ import annotations

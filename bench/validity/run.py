@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes a program's inputs in a folder of its own and runs `heaptape validate` on it there."""
 
 from __future__ import annotations

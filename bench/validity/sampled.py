@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Holds sampled recordings of accesses against whole ones: how long they take, and what both predict of the program's time.
 
     bench/validity/sampled.py [--build B] [--only NAME,...] [--pairs 5] [--alloc LIST] [--no-splice]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Are the recorded call sites the stacks that a full unwinding of every call finds?
 
     bench/validity/sites_truth.py [--build B] [--json] [--] PROGRAM [ARGUMENT...]

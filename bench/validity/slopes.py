@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A slope with an interval that allows for a level that wanders: extend/steady/slope.c, for curves of RSS."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Holds modelled times of replays, alone and with the program's accesses, against those of the real programs of splice.toml.
 
     bench/validity/splice.py [--build B] [--only NAME,...] [-o docs/method/validity/splice.jsonl] [--again [--replays]] [--no-run]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The section of docs/method/validity.md on times with the program's accesses, from the results of splice.py."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of figures beside docs/method/validity.md, of which the page is made."""
 
 from __future__ import annotations

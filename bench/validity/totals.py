@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What all programs together say of the predictions: errors, signs, ranks. Of the rows of the tables (tables.py) and of the counts."""
 
 from __future__ import annotations

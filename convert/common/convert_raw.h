@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A raw log becomes a trace, with what it inherited from its parent's log.
 #ifndef HEAPTAPE_CONVERT_RAW_H
 #define HEAPTAPE_CONVERT_RAW_H

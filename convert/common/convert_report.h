@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a conversion says to its user: progress, and the final line.
 #ifndef HEAPTAPE_CONVERT_REPORT_H
 #define HEAPTAPE_CONVERT_REPORT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One conversion as the command line asks for it.
 #ifndef HEAPTAPE_CONVERT_REQUEST_H
 #define HEAPTAPE_CONVERT_REQUEST_H

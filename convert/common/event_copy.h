@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies the events of a trace into another one that has the same blocks and threads, and counts them anew.
 #ifndef HEAPTAPE_EVENT_COPY_H
 #define HEAPTAPE_EVENT_COPY_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "extended_words.h"
 
 #include <inttypes.h>

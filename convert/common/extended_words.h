@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is to be said of a trace that heaptape extend has continued, wherever its figures are shown.
 #ifndef HEAPTAPE_EXTENDED_WORDS_H
 #define HEAPTAPE_EXTENDED_WORDS_H

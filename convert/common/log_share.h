@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much of its process's memory a raw log accounts for, before it is converted.
 #ifndef HEAPTAPE_LOG_SHARE_H
 #define HEAPTAPE_LOG_SHARE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What heaptape share left of sizes and times in a copy for others, and in which words that is shown.
 #ifndef HEAPTAPE_SHARED_WORDS_H
 #define HEAPTAPE_SHARED_WORDS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A shell that only starts the program that was meant: its own log is hardly ever the wanted one.
 #ifndef HEAPTAPE_SHELL_LOG_H
 #define HEAPTAPE_SHELL_LOG_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One item of fixed size for each slot of a trace, all zero until it is written. The items lie in a mapping
 // of their own, whose untouched pages cost nothing: a damaged trace that names a far slot does not take
 // memory.

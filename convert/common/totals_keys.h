@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which of a trace's totals come from what: the one list for those that copy, import or extend a trace.
 #ifndef HEAPTAPE_TOTALS_KEYS_H
 #define HEAPTAPE_TOTALS_KEYS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The JSON texts inside a trace (context, totals), and info's view of them.
 #ifndef HEAPTAPE_TRACE_JSON_H
 #define HEAPTAPE_TRACE_JSON_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // heaptape convert --to FORMAT: a trace becomes another tool's file.
 #ifndef HEAPTAPE_EXPORT_H
 #define HEAPTAPE_EXPORT_H

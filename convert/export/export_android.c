@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Android's memory_replay text: TID: FUNCTION POINTER [OPERANDS] START_NS END_NS [PRESENT_BYTES], and
 // TID: thread_done 0x0 END_NS. A trace has one time per call, which stands for both, and no addresses: each
 // slot has a pointer, 16 bytes from the next one's.

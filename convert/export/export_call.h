@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A trace's events as the few calls that other tools' formats know, and a count of what that loses.
 #ifndef HEAPTAPE_EXPORT_CALL_H
 #define HEAPTAPE_EXPORT_CALL_H

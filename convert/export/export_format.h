@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one exported format is made of; each lives in a file export_NAME.c of its own.
 #ifndef HEAPTAPE_EXPORT_FORMAT_H
 #define HEAPTAPE_EXPORT_FORMAT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // malloc_wrap's converted text: the number of ids plus one, then m ID SIZE | c ID N SIZE | r NEW OLD SIZE | f
 // ID. It has one id per distinct address, reused when the address is; slots are the ids here. Id 0 is NULL.
 #include "export_format.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The .rep files of CS:APP's malloc lab: suggested heap size, ids, operations and weight, then a ID SIZE |
 // r ID SIZE | f ID. Ids are given in order of birth and never again: some drivers take no id twice. None
 // takes NULL for an answer, so that sizes of 0 become 1.

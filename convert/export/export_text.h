@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text on its way to a file: a buffer, hand-written numbers, and a file that appears under its name only when
 // it is complete.
 #ifndef HEAPTAPE_EXPORT_TEXT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A follower as a command: its signals, what it says, and its exit status.
 #ifndef HEAPTAPE_FOLLOW_RUN_H
 #define HEAPTAPE_FOLLOW_RUN_H

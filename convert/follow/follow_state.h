@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a follower must know to go on where another has stopped, or was killed: TRACE.state beside
 // TRACE.partial (docs/reference/following.md). It grows with the live blocks and with the threads, not with the log.
 #ifndef HEAPTAPE_FOLLOW_STATE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams whose threads are no more: each leaves a chunk that nobody closes, and a program that starts
 // threads for days would fill the disk with them.
 #ifndef HEAPTAPE_GONE_THREADS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The streams of a log that its program still writes: what has come since the last poll is found and handed
 // on to the streams that the merge reads.
 //

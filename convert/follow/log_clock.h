@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The clock of a raw log, read on this machine.
 #ifndef HEAPTAPE_LOG_CLOCK_H
 #define HEAPTAPE_LOG_CLOCK_H

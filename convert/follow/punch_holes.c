@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "punch_holes.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Punches holes into a raw log where it was consumed: its space goes back to the file system.
 #ifndef HEAPTAPE_PUNCH_HOLES_H
 #define HEAPTAPE_PUNCH_HOLES_H

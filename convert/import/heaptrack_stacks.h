@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The stacks of heaptrack's data file: what its lines number, until a call names it.
 #ifndef HEAPTAPE_HEAPTRACK_STACKS_H
 #define HEAPTAPE_HEAPTRACK_STACKS_H

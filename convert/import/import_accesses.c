@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The calls in an accesses file (heaptape record --accesses); the accesses between them are passed over.
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Android's memory_replay text, as malloc_debug's record_allocs writes it: one call a line, with thread, and
 // in newer files with times and with the resident bytes of blocks that end.
 #include "import_formats.h"

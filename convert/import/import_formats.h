@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The foreign trace formats by name, and what each importer is: one small file that knows one grammar and
 // hands the calls to the sink.
 #ifndef HEAPTAPE_IMPORT_FORMATS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // heaptrack's data file, as it was recorded (heaptrack --raw) or with names (by heaptrack_interpret): one letter a line, then numbers
 // in hexadecimal digits. What s, i, t and a define is numbered by their lines: from 1, and 0 is none; a from 0.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a foreign trace's bytes come from: a file, a pipe or standard input, as it is, compressed, or a
 // member of a zip. Read in one pass through one buffer, so that memory stays bounded whatever the file
 // unpacks to.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mozilla's logalloc text, raw or munged: PID TID FUNCTION(ARGUMENTS)=RESULT. One file may hold the calls of
 // several processes, which share no heap: one of them becomes the trace.
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the first malloc_wrap's converter made of its text: a number, then one call a line, with ids instead
 // of addresses. The number bounds the ids: it is that of the ids plus one, or in older files that of the
 // calls.

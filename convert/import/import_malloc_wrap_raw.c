@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text of the first malloc_wrap: lines in the form of C, the addresses as names of variables.
 #include "import_formats.h"
 

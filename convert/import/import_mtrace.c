@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text of glibc's mtrace(3): where the call came from, a sign, an address and mostly a size.
 #include <string.h>
 

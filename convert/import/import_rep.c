@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The .rep traces of the malloc lab of CS:APP: four numbers, then one call a line, objects by id.
 #include "import_formats.h"
 

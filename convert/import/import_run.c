@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "import_run.h"
 
 #include <inttypes.h>

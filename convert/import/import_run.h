@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a foreign trace to ours: opens the input, finds its format, and writes the trace.
 #ifndef HEAPTAPE_IMPORT_RUN_H
 #define HEAPTAPE_IMPORT_RUN_H

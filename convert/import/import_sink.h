@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the importers' calls go: in the order of the file, addresses or ids become slots, threads get
 // numbers, and the trace's events are written, by the same model of the heap as for our own logs.
 #ifndef HEAPTAPE_IMPORT_SINK_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The call sites of a foreign trace: modules, places in their code, frames of stacks, as the importers come across them, and
 // the tables that the trace gets of them.
 #ifndef HEAPTAPE_IMPORT_SITES_H

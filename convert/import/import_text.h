@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads numbers and words off a line of text. A line is followed by a byte that is part of no number and no
 // word (its newline), so that nothing here checks for the line's end.
 #ifndef HEAPTAPE_IMPORT_TEXT_H

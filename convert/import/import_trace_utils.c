@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The raw trace of glibc's malloc-trace-utils: an array of 64-byte records, in the order of their slots.
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The workload (.wl) of glibc's malloc-trace-utils: a main stream that starts threads, each a stream of its
 // own at its offset; a thread that comes to SYNC_R n waits until another has passed SYNC_W n.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cuts a parent's streams where a child was forked from it: what is left is what the child inherited.
 //
 // The forking thread's stream is cut at the fork record that it wrote, in program order; the others by the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The recorded program's heap as the merge sees it: which address holds which slot, what is live, what the
 // large blocks' births were. It writes the events that change it.
 #ifndef HEAPTAPE_HEAP_MODEL_H

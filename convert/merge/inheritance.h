@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a forked child had from the start: found in its parent's log, and in the parent's parent's.
 #ifndef HEAPTAPE_INHERITANCE_H
 #define HEAPTAPE_INHERITANCE_H

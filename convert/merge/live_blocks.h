@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The blocks that are live at one moment, by address: what a fork hands on from one log to the next.
 #ifndef HEAPTAPE_LIVE_BLOCKS_H
 #define HEAPTAPE_LIVE_BLOCKS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One pass from a raw log to a trace: merges the streams by time, repairs their order, turns addresses into
 // slots.
 //

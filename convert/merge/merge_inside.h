@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The merge's state, for those who run it piece by piece: the follower of a growing log, and what keeps that
 // one's state in a file.
 #ifndef HEAPTAPE_MERGE_INSIDE_H

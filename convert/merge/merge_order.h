@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which of the merge's inputs comes next, and which wait for an address.
 #ifndef HEAPTAPE_MERGE_ORDER_H
 #define HEAPTAPE_MERGE_ORDER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "merge_records.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a raw log's records do to the heap, one by one.
 #ifndef HEAPTAPE_MERGE_RECORDS_H
 #define HEAPTAPE_MERGE_RECORDS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a merge finds: its totals, and the callback for its progress.
 #ifndef HEAPTAPE_MERGE_RESULT_H
 #define HEAPTAPE_MERGE_RESULT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Frees that another thread's free has overtaken.
 //
 // The processor may read the counter before the load that fetches the block's address has ended: a call's stamp may be too

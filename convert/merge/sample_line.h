@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The recorded process's own samples on their way into the trace. What the program maps for itself is
 // measured less often than RssAnon: counting it costs 5 us a MiB and more, and the recorder may spend a small part of the
 // run on it. Between two measurements it is taken to have moved with RssAnon, or in a straight line over time where that

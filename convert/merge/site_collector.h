@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The call sites of a log: gathers what its records say of modules and stacks, numbers the sites in the order in which the
 // trace needs them, and makes the trace's table of them.
 #ifndef HEAPTAPE_SITE_COLLECTOR_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gathered call sites as bytes, for a file in which one process leaves them to another: what a follower's state and what a
 // child inherits.
 #ifndef HEAPTAPE_SITE_STORE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hands out slots, the small recycled integers that name live objects in a trace.
 //
 // One shared last-freed-first stack would tie every allocation to the last free of any thread, and serialize

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The streams of one raw log, read side by side in bounded memory: a piece of the current chunk for each
 // stream that is under way, and a batch of decoded records.
 #ifndef HEAPTAPE_STREAMS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The names of C++ and Rust functions as their sources have them.
 #ifndef HEAPTAPE_DEMANGLE_H
 #define HEAPTAPE_DEMANGLE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions of a module by address, from its DWARF, of those compilation units that are asked for.
 #ifndef HEAPTAPE_DWARF_FUNCTIONS_H
 #define HEAPTAPE_DWARF_FUNCTIONS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The build id of a module's file, for traces whose recorder did not keep it.
 #ifndef HEAPTAPE_MODULE_BUILD_ID_H
 #define HEAPTAPE_MODULE_BUILD_ID_H

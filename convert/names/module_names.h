@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The names of locations in one module, from the file that is there now, if it is the one that was recorded.
 #ifndef HEAPTAPE_MODULE_NAMES_H
 #define HEAPTAPE_MODULE_NAMES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions of a module by address, from its symbol tables.
 #ifndef HEAPTAPE_MODULE_SYMBOLS_H
 #define HEAPTAPE_MODULE_SYMBOLS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "name_builder.h"
 
 #include <stdlib.h>

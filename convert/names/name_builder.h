@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gathers the names of a trace's locations: each string once.
 #ifndef HEAPTAPE_NAME_BUILDER_H
 #define HEAPTAPE_NAME_BUILDER_H

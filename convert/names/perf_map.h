@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The names of code that a runtime generated, from the map that it wrote for perf.
 #ifndef HEAPTAPE_PERF_MAP_H
 #define HEAPTAPE_PERF_MAP_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names for the call sites of a trace: functions, files and lines, as the modules' files and their debugging information
 // have them on this machine.
 #ifndef HEAPTAPE_SITE_NAMES_H

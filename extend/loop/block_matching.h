@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who takes whose place when a stretch of a trace is repeated: each block that is live at its beginning is played, in the next
 // repetition, by one of those that are live at its end. Both lists have a block that outlives the stretch.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A recording continued to a later time: finds the steady stretch, plans its repetitions, and opens what comes of it as a trace.
 #ifndef HEAPTAPE_EXTENSION_H
 #define HEAPTAPE_EXTENSION_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a stretch of a trace is repeated: where exactly it begins and ends, who plays whom, and what a repetition consists of.
 #ifndef HEAPTAPE_LOOP_PLAN_H
 #define HEAPTAPE_LOOP_PLAN_H

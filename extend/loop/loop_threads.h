@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The threads of a stretch that is repeated, and those of the extended trace.
 #ifndef HEAPTAPE_LOOP_THREADS_H
 #define HEAPTAPE_LOOP_THREADS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A trace that is continued by repetitions of a stretch, made while it is read: it takes the memory of what is live, however long
 // it is.
 #ifndef HEAPTAPE_LOOPED_TRACE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans how a stretch of a trace is repeated.
 #ifndef HEAPTAPE_PLAN_LOOPS_H
 #define HEAPTAPE_PLAN_LOOPS_H

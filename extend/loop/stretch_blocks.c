@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "stretch_blocks.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is live at the beginning and at the end of a stretch.
 #ifndef HEAPTAPE_STRETCH_BLOCKS_H
 #define HEAPTAPE_STRETCH_BLOCKS_H

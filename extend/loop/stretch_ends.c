@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "stretch_ends.h"
 
 #include <math.h>

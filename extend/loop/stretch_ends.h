@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // At which event a stretch begins, and at which it ends: where as much is live as at its beginning, so that one repetition
 // can follow another.
 #ifndef HEAPTAPE_STRETCH_ENDS_H

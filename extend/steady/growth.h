@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How far live bytes that grow may be continued. A line fits a stretch of a growth that slows down or speeds up as well, where the
 // stretch is short: what its halves leave open of the change of the slope counts with the square of the time.
 #ifndef HEAPTAPE_GROWTH_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A straight line through equally spaced values, with an interval of its slope that allows for a level that wanders.
 #ifndef HEAPTAPE_SLOPE_H
 #define HEAPTAPE_SLOPE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The stretch of a trace in which its load is steady, so that it can be repeated: live bytes, calls per second and the mix
 // of sizes do not change, or live bytes grow evenly.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "steady_windows.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A trace's load by time: in equal windows the live bytes, the calls and the mix of sizes.
 #ifndef HEAPTAPE_STEADY_WINDOWS_H
 #define HEAPTAPE_STEADY_WINDOWS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What live bytes do without a trend: each value has a noise of its own, of the requests that are just served, and lies upon a level
 // that wanders, because blocks that live long come and go by chance. A wander comes back in a time that may be longer than what
 // is seen of it, and noise hides it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Logs into which a follower punches holes: who reads one to its end asks again whether that was all of it.
 #ifndef HEAPTAPE_CONSUMED_LOG_H
 #define HEAPTAPE_CONSUMED_LOG_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Appends records to a chunk of the raw log: the shim's fast path. No calls, no locks, no allocation.
 //
 //  bit  0    4    8    12   16

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Is a raw log still being written?
 #ifndef HEAPTAPE_RAW_IN_USE_H
 #define HEAPTAPE_RAW_IN_USE_H

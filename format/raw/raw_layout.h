@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The on-disk structs and record numbers of the raw log (docs/reference/raw-log-format.md).
 #ifndef HEAPTAPE_RAW_LAYOUT_H
 #define HEAPTAPE_RAW_LAYOUT_H

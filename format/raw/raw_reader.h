@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads a raw log: header, context, chunks, records (docs/reference/raw-log-format.md). Everything is
 // checked; nothing is trusted.
 #ifndef HEAPTAPE_RAW_READER_H

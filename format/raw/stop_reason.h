@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Why a recording ended before its process did, in words.
 #ifndef HEAPTAPE_STOP_REASON_H
 #define HEAPTAPE_STOP_REASON_H

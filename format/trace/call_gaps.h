@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long a program runs between two calls.
 #ifndef HEAPTAPE_CALL_GAPS_H
 #define HEAPTAPE_CALL_GAPS_H

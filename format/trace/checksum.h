@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef HEAPTAPE_CHECKSUM_H
 #define HEAPTAPE_CHECKSUM_H
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Columns of integers as byte planes, optionally as differences, compressed by zstd (docs/reference/trace-format.md).
 // The array operations here are the whole encoding: no state crosses a column.
 #ifndef HEAPTAPE_COLUMNS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decodes an events section into arrays: op, thread, time, slot, size and extra of every event.
 #ifndef HEAPTAPE_EVENT_ARRAYS_H
 #define HEAPTAPE_EVENT_ARRAYS_H

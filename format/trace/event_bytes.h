@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How large the block is that an event makes.
 #ifndef HEAPTAPE_EVENT_BYTES_H
 #define HEAPTAPE_EVENT_BYTES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "event_section.h"
 
 void ht_section_coder_init(struct ht_section_coder *coder) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The events of one section of a trace while it is filled, column by column (docs/reference/trace-format.md).
 #ifndef HEAPTAPE_EVENT_SECTION_H
 #define HEAPTAPE_EVENT_SECTION_H

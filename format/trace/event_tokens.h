@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokens: what a section's events consist of, one byte each (docs/reference/trace-format.md, "Tokens").
 //
 // A program does the same few things over and over: it allocates 24 bytes in the slot that it has just freed,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "idle_ends.h"
 
 #include <stdio.h>

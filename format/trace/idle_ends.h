@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether a trace begins or ends with a long time of hardly any calls, such as a server's before and after its load.
 #ifndef HEAPTAPE_IDLE_ENDS_H
 #define HEAPTAPE_IDLE_ENDS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The list of modules of a table of call sites, where it is longer than a trace may have it.
 #ifndef HEAPTAPE_SITE_MODULES_H
 #define HEAPTAPE_SITE_MODULES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads what the numbers of call sites mean, and checks that every number in the tables names something.
 #ifndef HEAPTAPE_SITE_READER_H
 #define HEAPTAPE_SITE_READER_H

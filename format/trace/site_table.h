@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The call sites of a trace: stacks as a tree of callers, where their code lies, and its names
 // (docs/reference/trace-format.md, "Call sites").
 #ifndef HEAPTAPE_SITE_TABLE_H

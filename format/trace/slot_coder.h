@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names objects within one section of a trace: what the slot columns hold, and back (docs/reference/trace-format.md,
 // "Slots").
 //

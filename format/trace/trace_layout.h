@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The on-disk structs of trace.bin and their limits (docs/reference/trace-format.md).
 #ifndef HEAPTAPE_TRACE_LAYOUT_H
 #define HEAPTAPE_TRACE_LAYOUT_H

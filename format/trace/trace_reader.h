@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads trace.bin: section by section, checked, with array operations only (docs/reference/trace-format.md).
 #ifndef HEAPTAPE_TRACE_READER_H
 #define HEAPTAPE_TRACE_READER_H

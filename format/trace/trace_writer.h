@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes trace.bin (docs/reference/trace-format.md) beside its final name and puts it in place when it is
 // complete.
 #ifndef HEAPTAPE_TRACE_WRITER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Wrappers of malloc in modules without names, as stripped ones are: known by their place in the stacks alone.
 #ifndef HEAPTAPE_NAMELESS_WRAPPERS_H
 #define HEAPTAPE_NAMELESS_WRAPPERS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The call sites that allocate most, as text and as JSON.
 #ifndef HEAPTAPE_SITE_REPORT_H
 #define HEAPTAPE_SITE_REPORT_H

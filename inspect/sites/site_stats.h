@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What each call site allocates, counted as stats passes over a trace. A block belongs to the site that allocated or last
 // resized it.
 #ifndef HEAPTAPE_SITE_STATS_H

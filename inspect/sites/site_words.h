@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What verbs print of call sites.
 #ifndef HEAPTAPE_SITE_WORDS_H
 #define HEAPTAPE_SITE_WORDS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions that ask for memory on behalf of their callers.
 #ifndef HEAPTAPE_WRAPPERS_H
 #define HEAPTAPE_WRAPPERS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which functions of a program are called or named by its code and data, and which are entered behind their beginnings.
 #ifndef HEAPTAPE_BRANCH_SCAN_H
 #define HEAPTAPE_BRANCH_SCAN_H

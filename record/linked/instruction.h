@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Instructions of x86-64, as the disassembler has them. Only in a build with it.
 #ifndef HEAPTAPE_INSTRUCTION_H
 #define HEAPTAPE_INSTRUCTION_H

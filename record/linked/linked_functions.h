@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions by which programs call an allocator that is linked into them, under all names that are known.
 #ifndef HEAPTAPE_LINKED_FUNCTIONS_H
 #define HEAPTAPE_LINKED_FUNCTIONS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Of an executable's symbols, those that are an allocator's; of each, its code moved into a region that the preloaded
 // library will map near the program; of all that, the text.
 #include "linked_plan.h"

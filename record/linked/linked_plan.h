@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `record` prepares so that the preloaded library can hook an allocator that is linked into the program.
 #ifndef HEAPTAPE_LINKED_PLAN_H
 #define HEAPTAPE_LINKED_PLAN_H

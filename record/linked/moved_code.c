@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "moved_code.h"
 
 #ifdef HEAPTAPE_ZYDIS

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The beginning of a function, prepared to run elsewhere, so that a jump can take its place. x86-64 only.
 #ifndef HEAPTAPE_MOVED_CODE_H
 #define HEAPTAPE_MOVED_CODE_H

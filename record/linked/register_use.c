@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "register_use.h"
 
 #ifdef HEAPTAPE_ZYDIS

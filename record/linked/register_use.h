@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether a function may leave registers alone that any function is free to change.
 //
 // gcc compiles calls within one source file (or by link-time optimization) by what the called function really changes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "after_replay.h"
 
 #include <stdio.h>

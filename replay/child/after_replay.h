@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is left when everything has been replayed, and when all of that has been freed.
 #ifndef HEAPTAPE_AFTER_REPLAY_H
 #define HEAPTAPE_AFTER_REPLAY_H

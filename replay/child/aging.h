@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes a used heap before the trace begins.
 #ifndef HEAPTAPE_CHILD_AGING_H
 #define HEAPTAPE_CHILD_AGING_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stands in for what the recorded program held beside its heap, in a replay under a limit of memory: shared memory, which
 // the limit counts and RssAnon does not.
 #ifndef HEAPTAPE_BALLAST_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The same loop at several places: where code lies moves times, so each run draws one of them.
 #include "new_guard.h"
 #include "replay_engine.h"

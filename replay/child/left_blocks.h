@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a whole replay leaves alive.
 #ifndef HEAPTAPE_LEFT_BLOCKS_H
 #define HEAPTAPE_LEFT_BLOCKS_H

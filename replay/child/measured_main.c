@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The measured child: maps the form and the exchange that the launcher passes it, proves which library has
 // its calls, replays, answers in the exchange and ends. It calls no malloc of its own.
 #include <assert.h>

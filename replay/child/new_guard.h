@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an operator new does that finds no memory: it ends in lane->without_memory, since what it would throw goes
 // through C code to nobody.
 #ifndef HEAPTAPE_NEW_GUARD_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which functions operator new and delete are in this process, and those that free a block of a size that the caller
 // names.
 #ifndef HEAPTAPE_OPERATORS_H

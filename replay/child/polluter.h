@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Does in the measured child what struct ht_pollution asks for. All threads share the working sets: a program of many
 // threads has no more cache than one of one.
 #ifndef HEAPTAPE_POLLUTER_H

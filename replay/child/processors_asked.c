@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // On which processor a thread runs, where a child is shown another number of them than there are. These functions ask no
 // kernel: the C library reads the answer from memory. The executable exports their names, so that every library in the
 // process gets this answer; interposition has no argument to carry state in: hence the globals here.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether somebody in this process asked on which of the shown processors it runs, without the kernel's help.
 #ifndef HEAPTAPE_PROCESSORS_ASKED_H
 #define HEAPTAPE_PROCESSORS_ASKED_H

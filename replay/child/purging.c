@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "purging.h"
 
 void ht_purge_if_due(struct ht_purging *purging) {

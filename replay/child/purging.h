@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Free memory given back along the trace, as a program does that calls malloc_trim now and then.
 #ifndef HEAPTAPE_PURGING_H
 #define HEAPTAPE_PURGING_H

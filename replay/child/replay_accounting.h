@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The accounting pass: what usable memory the allocator gives for what is requested, and what it says of
 // itself along the trace. The snapshot pass: RSS as in the memory pass, and snapshots of where blocks lie. Each
 // call is inspected before and after, so its time means nothing.

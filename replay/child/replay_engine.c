@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loop that is measured. It runs to the next mark without reading anything but the stream and the
 // slot table, so that what the null replayer costs is small and the same for every allocator.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Executes streams of the replay form.
 #ifndef HEAPTAPE_REPLAY_ENGINE_H
 #define HEAPTAPE_REPLAY_ENGINE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fast loop: executes words until it comes to a mark at which the lane stops, and returns where the words
 // go on behind it. Included by replay_engine.c once for each LOOP_NAME, with LOOP_OPERATORS saying whether calls can be of
 // operator new and delete, which costs two or three instructions a call, and LOOP_TOUCHES what memory

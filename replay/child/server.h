@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which object has malloc in this process, and of which kind it is.
 #ifndef HEAPTAPE_SERVER_H
 #define HEAPTAPE_SERVER_H

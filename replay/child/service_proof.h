@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Proof of which library the calls reach: every function that the engine calls must resolve into one object,
 // and that object must be the intended one. A preload or link that silently fell back to libc must never give
 // figures.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "allocator_choice.h"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which allocators were asked for, and where their executables are.
 #ifndef HEAPTAPE_ALLOCATOR_CHOICE_H
 #define HEAPTAPE_ALLOCATOR_CHOICE_H

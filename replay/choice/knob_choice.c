@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "knob_choice.h"
 
 #include <ctype.h>

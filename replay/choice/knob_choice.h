@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The knobs of an allocator that were asked for (--alloc NAME:knob=value), how they reach the allocator, and
 // whether it takes them.
 #ifndef HEAPTAPE_KNOB_CHOICE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Another C library than this program's own (--alloc NAME@LOADER): its dynamic loader starts the measured
 // child, and finds its libc.so.6 before the system's.
 #ifndef HEAPTAPE_OTHER_LIBC_H

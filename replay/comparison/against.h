@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What conditions are judged by: an allocator's figure as a ratio to the baseline's, or to an earlier run's.
 #ifndef HEAPTAPE_AGAINST_H
 #define HEAPTAPE_AGAINST_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Medians over the rounds of the figures beside time and RSS.
 #ifndef HEAPTAPE_BESIDE_MEDIANS_H
 #define HEAPTAPE_BESIDE_MEDIANS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All runs of one replay set against each other: medians, paired ratios to the baseline, verdicts.
 #ifndef HEAPTAPE_COMPARISON_H
 #define HEAPTAPE_COMPARISON_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the simulation counted under one allocator, as the figure of a condition (conditions.h).
 #ifndef HEAPTAPE_COUNTED_FIGURE_H
 #define HEAPTAPE_COUNTED_FIGURE_H

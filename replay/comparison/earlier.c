@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "earlier.h"
 
 const json_t *ht_earlier_of(const struct ht_earlier *earlier, const char *name) {

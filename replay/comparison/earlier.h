@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The figures of an earlier run, of --baseline-file: what allocators are compared with in place of another allocator.
 #ifndef HEAPTAPE_EARLIER_H
 #define HEAPTAPE_EARLIER_H

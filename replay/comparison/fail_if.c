@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fail_if.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What has come of the conditions of --fail-if (conditions.h).
 #ifndef HEAPTAPE_FAIL_IF_H
 #define HEAPTAPE_FAIL_IF_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs that failed, allocator by allocator: counted, and the end of an allocator
 // that fails again and again.
 #ifndef HEAPTAPE_FAILING_RUNS_H

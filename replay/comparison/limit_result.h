@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a replay under a limit of memory showed of one allocator.
 #ifndef HEAPTAPE_LIMIT_RESULT_H
 #define HEAPTAPE_LIMIT_RESULT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What all runs of an experiment showed, round by round.
 #ifndef HEAPTAPE_MEASUREMENTS_H
 #define HEAPTAPE_MEASUREMENTS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs that stand out from the others of their allocator: flagged, never left out.
 #ifndef HEAPTAPE_OUTLIERS_H
 #define HEAPTAPE_OUTLIERS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Estimates with honest intervals: the median of paired ratios, its interval, and what that says. The Python
 // package does the same sums with the same random numbers (analysis/heaptape/results/comparison.py); a test
 // holds the two against each other.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The leader by a figure, and the allocators that do not clearly differ from it. Every sentence about who is
 // best, and what that would save, comes from here, so that none says as a fact what the verdicts leave open,
 // and no two contradict each other. The Python package does the same sums

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A heap that has been used: what the measured child does to its allocator before the trace begins (--age).
 //
 // As litterer does for programs (van Kempen and Berger), blocks of the program's own sizes are allocated, several times as

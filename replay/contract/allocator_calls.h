@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The names under which the measured child calls the allocator. They are the C names, so that the dynamic
 // linker decides which library they reach, by the same path for every allocator. Only a sanitized build
 // differs: there the sanitizer owns those names, so the null allocator (the only one built then) is called by

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The words of the seccomp filters by which the kernel tells of system calls: of those that the child counts, and of those that
 // ask for processors (--cpus). A process can have one listener only, so that one filter serves both where both are asked for.
 #ifndef HEAPTAPE_CALL_FILTER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Figures beside time and RSS that a measured child leaves in the exchange.
 #ifndef HEAPTAPE_CHILD_FIGURES_H
 #define HEAPTAPE_CHILD_FIGURES_H

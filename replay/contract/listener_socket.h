@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hands the listener of a seccomp filter from the process that has it to the launcher, which answers.
 #ifndef HEAPTAPE_LISTENER_SOCKET_H
 #define HEAPTAPE_LISTENER_SOCKET_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What runs before each timed call, so that it finds caches and TLBs as a program leaves them that did something else.
 #ifndef HEAPTAPE_POLLUTION_H
 #define HEAPTAPE_POLLUTION_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How launcher and measured child agree on the processors that a child is shown (--cpus).
 #ifndef HEAPTAPE_PROCESSOR_NUMBER_H
 #define HEAPTAPE_PROCESSOR_NUMBER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Clocks for our own use in the measured child. The C library's clock_gettime is ours there and shows trace
 // time to the allocator, so these go past it.
 #ifndef HEAPTAPE_RAW_CLOCK_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The replay form: a trace decoded by the launcher into what the measured child executes. It lives in a
 // memfd that every child maps, so its pages are RssShmem and never count as an allocator's.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the launcher asks of a measured child, and what the child answers: one page-aligned struct in a memfd
 // that both map, followed by the RSS samples and the readings.
 #ifndef HEAPTAPE_REPLAY_JOB_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What verification finds: written by the measured child into the exchange the moment it is found, so that it
 // is there even where the allocator crashes afterwards; reported by the launcher.
 #ifndef HEAPTAPE_VERIFY_FINDINGS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The runs of --pass count and --instructions: each allocator, and for the former the null replayer, once under simulation.
 #ifndef HEAPTAPE_COUNT_RUNS_H
 #define HEAPTAPE_COUNT_RUNS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The experiment: the schedule's turns run in children, and their results.
 #ifndef HEAPTAPE_EXPERIMENT_H
 #define HEAPTAPE_EXPERIMENT_H

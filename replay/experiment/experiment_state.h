@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How far an experiment has come, for the files that run it.
 #ifndef HEAPTAPE_EXPERIMENT_STATE_H
 #define HEAPTAPE_EXPERIMENT_STATE_H

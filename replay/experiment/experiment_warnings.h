@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which warnings an experiment deserves.
 #ifndef HEAPTAPE_EXPERIMENT_WARNINGS_H
 #define HEAPTAPE_EXPERIMENT_WARNINGS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Figures that need a pass of their own, once for each allocator, or that gather over all rounds.
 #ifndef HEAPTAPE_FIGURE_PASSES_H
 #define HEAPTAPE_FIGURE_PASSES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Instructions in calls of the allocator, counted by simulation: exact, and the same in each run.
 #ifndef HEAPTAPE_INSTRUCTION_COUNT_H
 #define HEAPTAPE_INSTRUCTION_COUNT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Replays under a limit of memory: which allocators come to the trace's end, where the others die, and how low the limit
 // can be.
 #ifndef HEAPTAPE_LIMIT_RUNS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program's modelled time under each allocator, from the counts of --splice.
 #ifndef HEAPTAPE_PROGRAM_TIME_H
 #define HEAPTAPE_PROGRAM_TIME_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long the rounds of an experiment take, as far as those show that have been.
 #ifndef HEAPTAPE_ROUND_TIME_H
 #define HEAPTAPE_ROUND_TIME_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who runs when, and when it is enough. Knows nothing of processes: an executor runs the turns, so that a
 // test can be one.
 #ifndef HEAPTAPE_SCHEDULE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the launcher writes behind a child's snapshots (docs/reference/snapshots.md).
 #ifndef HEAPTAPE_SNAPSHOT_INDEX_H
 #define HEAPTAPE_SNAPSHOT_INDEX_H

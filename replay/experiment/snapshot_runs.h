@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The runs of --snapshots: each allocator's memory pass, its timed pass, for what calls cost along the trace, and the
 // memory pass once more with snapshots of its heap.
 #ifndef HEAPTAPE_SNAPSHOT_RUNS_H

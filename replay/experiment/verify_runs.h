@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The runs of --verify: each allocator once, before anything is measured.
 #ifndef HEAPTAPE_VERIFY_RUNS_H
 #define HEAPTAPE_VERIFY_RUNS_H

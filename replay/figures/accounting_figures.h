@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the accounting pass of one allocator showed.
 #ifndef HEAPTAPE_ACCOUNTING_FIGURES_H
 #define HEAPTAPE_ACCOUNTING_FIGURES_H

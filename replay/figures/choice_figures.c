@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "choice_figures.h"
 
 #include <stdlib.h>

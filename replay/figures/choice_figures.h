@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is known of an allocator besides its rounds.
 #ifndef HEAPTAPE_CHOICE_FIGURES_H
 #define HEAPTAPE_CHOICE_FIGURES_H

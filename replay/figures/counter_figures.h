@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kernel and the processor counted over a flat run.
 #ifndef HEAPTAPE_COUNTER_FIGURES_H
 #define HEAPTAPE_COUNTER_FIGURES_H

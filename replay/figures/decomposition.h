@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the resident memory of a run is made of (docs/method/figures.md), the same for every allocator.
 #ifndef HEAPTAPE_DECOMPOSITION_H
 #define HEAPTAPE_DECOMPOSITION_H

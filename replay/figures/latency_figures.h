@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long single calls took: the timed pass's readings as histograms, by function and by size.
 #ifndef HEAPTAPE_LATENCY_FIGURES_H
 #define HEAPTAPE_LATENCY_FIGURES_H

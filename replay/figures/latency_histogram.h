@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counts of durations in buckets whose width grows with the duration, as in HdrHistogram: eight
 // significant bits, so that a value is known within 0.4 %, whatever its size and however many are counted.
 #ifndef HEAPTAPE_LATENCY_HISTOGRAM_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What of the memory was left at the end of a memory run, after freeing everything, and after a purge.
 #ifndef HEAPTAPE_LEFTOVER_FIGURES_H
 #define HEAPTAPE_LEFTOVER_FIGURES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the recorded program held beside its heap, along the trace: its own mappings, stacks and data. Added to the
 // heap under another allocator it gives the process's anonymous memory, as ps and a container's limit count it.
 #ifndef HEAPTAPE_RECORDED_OWN_H

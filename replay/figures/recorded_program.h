@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the trace has on the recorded program itself, to set beside the replays.
 #ifndef HEAPTAPE_RECORDED_PROGRAM_H
 #define HEAPTAPE_RECORDED_PROGRAM_H

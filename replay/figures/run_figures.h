@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From what a child reported, and what the null child of the same round reported, to the figures of one run.
 #ifndef HEAPTAPE_RUN_FIGURES_H
 #define HEAPTAPE_RUN_FIGURES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // With which samples of RSS snapshots are taken.
 #ifndef HEAPTAPE_SNAPSHOT_CHOICE_H
 #define HEAPTAPE_SNAPSHOT_CHOICE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "stretch_costs.h"
 
 void ht_stretch_costs_add(struct ht_stretch_costs *costs, const struct ht_built_form *built,

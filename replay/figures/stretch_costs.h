@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What calls cost along the trace: the timed pass's readings, summed by the stretches after which accounts are taken.
 #ifndef HEAPTAPE_STRETCH_COSTS_H
 #define HEAPTAPE_STRETCH_COSTS_H

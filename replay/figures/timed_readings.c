@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "timed_readings.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the timed pass of one child showed, summed by function.
 #ifndef HEAPTAPE_TIMED_READINGS_H
 #define HEAPTAPE_TIMED_READINGS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a measured child reports of itself, taken out of the memory that it shares with the launcher. Its
 // allocator may have written anything there.
 #ifndef HEAPTAPE_CHILD_ANSWER_H

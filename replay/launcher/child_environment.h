@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The environment that a measured child runs in.
 #ifndef HEAPTAPE_CHILD_ENVIRONMENT_H
 #define HEAPTAPE_CHILD_ENVIRONMENT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Walks a path as the kernel would for the child, link by link: what the launcher opened itself would be its own where the path
 // goes through /proc/self.
 #include "child_path.h"

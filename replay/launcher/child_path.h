@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which file a path means to a child.
 #ifndef HEAPTAPE_CHILD_PATH_H
 #define HEAPTAPE_CHILD_PATH_H

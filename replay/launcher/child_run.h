@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs one measured child and brings back what it reported.
 #ifndef HEAPTAPE_CHILD_RUN_H
 #define HEAPTAPE_CHILD_RUN_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Waits for a measured child, and ends it where nothing else would.
 #ifndef HEAPTAPE_CHILD_WATCH_H
 #define HEAPTAPE_CHILD_WATCH_H

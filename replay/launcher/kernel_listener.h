@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A thread of the launcher that a child's kernel asks before it executes some of the child's system calls (a seccomp
 // filter with a listener). The child waits with the call until it is answered.
 #ifndef HEAPTAPE_KERNEL_LISTENER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "known_faults.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is known to be wrong with the version of an allocator that takes part (struct ht_fault): calls that it
 // explains do not make a run fail, and are distinguished.
 #ifndef HEAPTAPE_KNOWN_FAULTS_H

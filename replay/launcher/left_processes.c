@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "left_processes.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Processes that a measured child starts and leaves behind. They would take time from the runs after it, and write into the
 // memory that all runs share.
 #ifndef HEAPTAPE_LEFT_PROCESSES_H

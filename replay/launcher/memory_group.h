@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A control group with a limit of memory, for one measured child: where the limit is reached the kernel reclaims what it
 // can, and then kills, as in a container. Version 1 or 2, where this process may make one.
 #ifndef HEAPTAPE_MEMORY_GROUP_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernel's files that list processors, as they are on a machine with so many.
 #ifndef HEAPTAPE_PROCESSOR_FILES_H
 #define HEAPTAPE_PROCESSOR_FILES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The seccomp filter of a child that is to see another number of processors: the calls by which a process learns it go
 // to the launcher (shown_processors.h). All other calls pass as before: the kernel looks them up in a bitmap.
 #ifndef HEAPTAPE_PROCESSOR_FILTER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "shown_affinity.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // On which of the processors that a child is shown its threads run: on all, or on those that they chose themselves
 // (sched_setaffinity, also by pthread_setaffinity_np). A thread that chose runs on as many processors of this machine as that
 // leaves: the shown processor i is number i % n of the n that the child may run on.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shows a measured child another number of processors than there are: whatever it asks the kernel, from its first
 // instruction on, also within the C library, is answered here. What never asks the kernel is answered in the child
 // (processor_number.c).

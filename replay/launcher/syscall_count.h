@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counts the system calls by which a child's allocator gets, changes and gives back memory, of every
 // allocator, the C library's own included: the child's kernel asks here before it executes each of them
 // (a seccomp filter with a listener, syscall_filter.h), and is allowed to continue.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether replays get transparent huge pages: as the system has it, or as --thp says and the kernel lets us.
 #ifndef HEAPTAPE_HUGE_PAGES_H
 #define HEAPTAPE_HUGE_PAGES_H

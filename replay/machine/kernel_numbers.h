@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers that the kernel reports in files, and the control groups that bound this process.
 #ifndef HEAPTAPE_KERNEL_NUMBERS_H
 #define HEAPTAPE_KERNEL_NUMBERS_H

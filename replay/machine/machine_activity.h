@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the machine did meanwhile: its counters before and after.
 #ifndef HEAPTAPE_MACHINE_ACTIVITY_H
 #define HEAPTAPE_MACHINE_ACTIVITY_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "machine_facts.h"
 
 #include <gnu/libc-version.h>

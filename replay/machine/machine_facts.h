@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The machine that a result was measured on.
 #ifndef HEAPTAPE_MACHINE_FACTS_H
 #define HEAPTAPE_MACHINE_FACTS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much memory this process and its children can still have.
 #ifndef HEAPTAPE_MACHINE_MEMORY_H
 #define HEAPTAPE_MACHINE_MEMORY_H

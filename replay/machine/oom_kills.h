@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many processes the kernel has killed for want of memory, to see whether it killed ours.
 #ifndef HEAPTAPE_OOM_KILLS_H
 #define HEAPTAPE_OOM_KILLS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What must hold before the first file is opened.
 #ifndef HEAPTAPE_STANDARD_STREAMS_H
 #define HEAPTAPE_STANDARD_STREAMS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compared_figure.h"
 
 const struct ht_figure_words ht_figure_words[HT_FIGURES] = {

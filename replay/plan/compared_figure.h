@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The figures by which allocators are compared, less being better.
 #ifndef HEAPTAPE_COMPARED_FIGURE_H
 #define HEAPTAPE_COMPARED_FIGURE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conditions for scripts: --fail-if 'time>1.05' is met where an allocator's ratio to the baseline is shown to
 // be above 1.05.
 #ifndef HEAPTAPE_CONDITIONS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --pace: which time the allocator sees, and whether the replay waits for recorded times.
 #ifndef HEAPTAPE_PACE_OPTION_H
 #define HEAPTAPE_PACE_OPTION_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What makes figures doubtful, each with what to do about it.
 #ifndef HEAPTAPE_REPLAY_WARNINGS_H
 #define HEAPTAPE_REPLAY_WARNINGS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "snapshot_times.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When snapshots of the heap are taken: the value of --at.
 #ifndef HEAPTAPE_SNAPSHOT_TIMES_H
 #define HEAPTAPE_SNAPSHOT_TIMES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A turn of an experiment: one allocator replays the trace in one way.
 #ifndef HEAPTAPE_TURN_H
 #define HEAPTAPE_TURN_H

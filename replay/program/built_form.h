@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A trace decoded into the replay form (replay_form.h), and what else the launcher must know of it.
 #ifndef HEAPTAPE_BUILT_FORM_H
 #define HEAPTAPE_BUILT_FORM_H

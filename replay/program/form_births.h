@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the trace knows of the residency of large blocks, taken in the order of their births; and what is taken from them for
 // blocks of which it knows nothing.
 #ifndef HEAPTAPE_FORM_BIRTHS_H

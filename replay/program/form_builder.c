@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory that the form lives in, and its header.
 #include "form_builder.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decodes a trace, once, into the replay form (replay_form.h), and finds what else the launcher must know.
 #ifndef HEAPTAPE_FORM_BUILDER_H
 #define HEAPTAPE_FORM_BUILDER_H

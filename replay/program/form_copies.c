@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "form_copies.h"
 
 enum { PORTION_ROWS = 4096 };

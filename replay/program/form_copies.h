@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies of a trace that one thread replays interleaved: after each event of the first copy the same one of
 // the others, on slots of their own.
 #ifndef HEAPTAPE_FORM_COPIES_H

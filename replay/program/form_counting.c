@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The first pass: each thread's number of events, and the dependencies of slots between threads.
 #include "form_sections.h"
 #include "form_state.h"

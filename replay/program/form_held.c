@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A form that is held: all of it in a memfd that grows, segment by segment, up to a limit. Beyond that
 // nothing is kept, and the form will have to be streamed; the figures of the trace are complete all the same.
 #include "form_held.h"

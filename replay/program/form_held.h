@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decodes a trace into a form that is held in memory.
 #ifndef HEAPTAPE_FORM_HELD_H
 #define HEAPTAPE_FORM_HELD_H

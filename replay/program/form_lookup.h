@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which event of the trace a call of the replay was. The form has no room for that; the trace is
 // searched again for the few calls that are reported.
 #ifndef HEAPTAPE_FORM_LOOKUP_H

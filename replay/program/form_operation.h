@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One event as one call of the replay: what was recorded, made into what every allocator can be asked for.
 #ifndef HEAPTAPE_FORM_OPERATION_H
 #define HEAPTAPE_FORM_OPERATION_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the recorder took a sample: there alone it is known what the process held beside its heap, which may have been
 // more than at any event. So RSS is read at these samples, too.
 #ifndef HEAPTAPE_FORM_RECORDED_H

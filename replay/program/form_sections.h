@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sections of a trace's events, checked for what the replay form can hold.
 #ifndef HEAPTAPE_FORM_SECTIONS_H
 #define HEAPTAPE_FORM_SECTIONS_H

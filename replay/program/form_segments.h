@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is written of a stream, segment by segment.
 #ifndef HEAPTAPE_FORM_SEGMENTS_H
 #define HEAPTAPE_FORM_SEGMENTS_H

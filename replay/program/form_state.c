@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "form_state.h"
 
 #include <inttypes.h>

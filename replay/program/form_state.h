@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the passes over a trace share while its replay form is built. Others include form_builder.h.
 #ifndef HEAPTAPE_FORM_STATE_H
 #define HEAPTAPE_FORM_STATE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A form that is streamed: the trace is decoded once more beside each child, into a pool of segments that
 // both map, by a thread of the launcher that runs ahead as far as the pool reaches.
 #ifndef HEAPTAPE_FORM_STREAMED_H

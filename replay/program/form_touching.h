@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Large blocks that the program filled bit by bit: the trace knows how many of their pages were resident by
 // when, and the replay touches them along its way, a portion at a time, in the stream of the thread that has
 // them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The second pass: the streams, and the marks in them where the timed pass and the memory pass stop.
 #include <assert.h>
 #include <stdlib.h>

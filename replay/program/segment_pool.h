@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The shared memory of a form that is streamed: a header, and a pool of segments of one size.
 #ifndef HEAPTAPE_SEGMENT_POOL_H
 #define HEAPTAPE_SEGMENT_POOL_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a used heap is made of, for a trace: sizes of its live blocks, and how many of them.
 #ifndef HEAPTAPE_TRACE_AGING_H
 #define HEAPTAPE_TRACE_AGING_H

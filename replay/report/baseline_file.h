@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The figures of a run in a file that can be kept, and what they hold for: --write-baseline and --baseline-file
 // (docs/reference/baseline-format.md).
 #ifndef HEAPTAPE_BASELINE_FILE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The comparison as JSON for machines.
 #ifndef HEAPTAPE_COMPARISON_JSON_H
 #define HEAPTAPE_COMPARISON_JSON_H

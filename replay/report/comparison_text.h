@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The comparison as tables for people.
 #ifndef HEAPTAPE_COMPARISON_TEXT_H
 #define HEAPTAPE_COMPARISON_TEXT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Each allocator beside the earlier run of --baseline-file.
 #ifndef HEAPTAPE_EARLIER_REPORT_H
 #define HEAPTAPE_EARLIER_REPORT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fail_if_text.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What came of the conditions of --fail-if, said on stderr.
 #ifndef HEAPTAPE_FAIL_IF_TEXT_H
 #define HEAPTAPE_FAIL_IF_TEXT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Latencies, counters, system calls, slop and what is left over, as JSON.
 #ifndef HEAPTAPE_FIGURES_JSON_H
 #define HEAPTAPE_FIGURES_JSON_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Latencies, counters, system calls, slop and what is left over, as tables for people.
 #ifndef HEAPTAPE_FIGURES_TEXT_H
 #define HEAPTAPE_FIGURES_TEXT_H

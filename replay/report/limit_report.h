@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prints what replays under a limit of memory showed.
 #ifndef HEAPTAPE_LIMIT_REPORT_H
 #define HEAPTAPE_LIMIT_REPORT_H

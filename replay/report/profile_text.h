@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where each allocator's instructions are: a table of functions, from the stacks that --profile samples.
 #ifndef HEAPTAPE_PROFILE_TEXT_H
 #define HEAPTAPE_PROFILE_TEXT_H

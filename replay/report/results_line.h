@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One run as one line of results.jsonl, written the moment it ends.
 #ifndef HEAPTAPE_RESULTS_LINE_H
 #define HEAPTAPE_RESULTS_LINE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All that is known of one run, as it goes into the results.
 #ifndef HEAPTAPE_RUN_RESULT_H
 #define HEAPTAPE_RUN_RESULT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What verification found, in words.
 #ifndef HEAPTAPE_VERIFY_REPORT_H
 #define HEAPTAPE_VERIFY_REPORT_H

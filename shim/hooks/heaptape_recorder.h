@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The recorder's interface for allocators that it cannot hook: those linked into the program, under whatever names. Whoever
 // calls such an allocator hands each call to the recorder, if that is preloaded. docs/reference/linked-allocators.md
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the calls of a linked-in allocator have in common, whether they are handed over or hooked.
 #ifndef HEAPTAPE_LINKED_CALL_H
 #define HEAPTAPE_LINKED_CALL_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sets the hooks, before the program's own code runs: only in the program that was planned for, and all of them or none.
 //
 // Nothing is changed in place. The pages with the functions' entries are copied, changed there, made executable, and moved

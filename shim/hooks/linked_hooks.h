@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hooks of an allocator that is linked into the program, as `record` has planned them (hook_plan.h).
 #ifndef HEAPTAPE_LINKED_HOOKS_H
 #define HEAPTAPE_LINKED_HOOKS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The hooks: every function of the malloc family, each around the allocator's own.
 //
 // Only the outermost call is recorded; the allocator's inner ones find the gate busy and pass through. A free

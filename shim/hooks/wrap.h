@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What wrap_cxx.c and wrap_api.c need of wrap.c.
 #ifndef HEAPTAPE_WRAP_H
 #define HEAPTAPE_WRAP_H

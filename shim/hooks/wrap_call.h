@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One call of a function that is no standard one, from the allocator's function to the record of it.
 #ifndef HEAPTAPE_WRAP_CALL_H
 #define HEAPTAPE_WRAP_CALL_H

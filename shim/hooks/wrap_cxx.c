@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // operator new and delete. Of an allocator's own (tcmalloc's, jemalloc's, mimalloc's) most forms never call malloc:
 // those are recorded here. The C++ library's are malloc and free, which are called and recorded in their place. All
 // others are built on malloc, which wrap.c sees: those pass through.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ends that run no destructor: _exit, _Exit and quick_exit. How much of the live large blocks was ever touched is noted before
 // them, as at_exit() does at the others. They may come in a signal handler and in a child of vfork.
 #include "wrap.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Forks for which libc runs no handlers of pthread_atfork: _Fork, and clone without CLONE_VM. A child by clone may also
 // share the program's descriptors, though it is no thread.
 #include <errno.h>

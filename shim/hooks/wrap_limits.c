@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls that make the kernel hold our reserved address space against the program: mlockall where little may
 // be locked, and a limit on address space that the program sets itself. Most of the reservation is given up
 // then, also while nothing is recorded, so that things go as they would have gone without us. What a child of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The hooks of a linked-in allocator's functions. Which function it is, its slot says: code that `record` has prepared
 // passes the slot behind the arguments. A function takes fewer than are passed here, which it does not notice.
 //

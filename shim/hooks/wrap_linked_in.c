@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls that a linked-in allocator has served, handed over by whoever called it (heaptape_recorder.h).
 //
 // What that allocator calls meanwhile passes through: GATE_BUSY_LINKED tells the hooks that it is its own. A call that is

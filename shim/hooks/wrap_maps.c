@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // mmap and its kin, watched (not recorded) so that the program's own anonymous memory can be kept apart from
 // its heap. What an allocator maps inside one of its calls belongs to the heap: there the gate is busy.
 #include <errno.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Notices that the program asks the kernel for, and that what we do could cause or prevent.
 //
 // After mq_notify no thread of the process may close a message queue unless the program wants it to: not even one with

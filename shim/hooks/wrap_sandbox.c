@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // prctl and syscall, watched for the moment at which the program forbids itself system calls (seccomp), or has them handed to
 // a handler of its own (user dispatch, as Wine does). From then on any call of ours may be its end, or be taken for one of the
 // program's, so the recorder makes none: it goes on in room prepared just before, without samples, and stops when that is

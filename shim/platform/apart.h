@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Work for which files are opened, or much stack is needed, done apart from the program.
 //
 // A descriptor of ours would be the whole process's: other threads may close it, or be given its number and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What all files of the shim use to describe functions and branches.
 #ifndef HEAPTAPE_ATTRIBUTES_H
 #define HEAPTAPE_ATTRIBUTES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The build id of a loaded object.
 #ifndef HEAPTAPE_BUILD_ID_H
 #define HEAPTAPE_BUILD_ID_H

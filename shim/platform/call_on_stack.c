@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "call_on_stack.h"
 
 #ifdef __x86_64__

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls a function on another stack, so that an unwinder there goes on into the caller's.
 #ifndef HEAPTAPE_CALL_ON_STACK_H
 #define HEAPTAPE_CALL_ON_STACK_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Clocks by system call: the program may have replaced libc's.
 #include <stdatomic.h>
 #include <time.h>

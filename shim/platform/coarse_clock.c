@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "coarse_clock.h"
 
 #include <errno.h>

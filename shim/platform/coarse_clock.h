@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The coarse clock, CLOCK_MONOTONIC_COARSE: what the kernel writes at each tick into a page that every process can read.
 #ifndef HEAPTAPE_COARSE_CLOCK_H
 #define HEAPTAPE_COARSE_CLOCK_H

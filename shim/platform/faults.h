@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Page faults, which the kernel counts and gives for less than a microsecond (of a process with many threads, for
 // some more). Memory without a fault since the last sample has not grown.
 #ifndef HEAPTAPE_FAULTS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The list of loaded objects, which the loader locks against changes while a function visits it. Another thread may hold that
 // lock for as long as it likes: in a callback of the program's (dl_iterate_phdr), which waits for what the calling thread has
 // yet to do, or in the parent of a forked child, for ever.

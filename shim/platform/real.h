@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions behind ours, and memory for calls that come before they are known.
 #ifndef HEAPTAPE_REAL_H
 #define HEAPTAPE_REAL_H

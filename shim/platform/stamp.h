@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The clock of the records: the bare cycle counter, shifted to its accuracy. No call, no fence.
 #ifndef HEAPTAPE_STAMP_H
 #define HEAPTAPE_STAMP_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the functions behind ours by reading the loaded objects' symbol tables.
 //
 // dlsym will not do: a look-up that fails leaves an error message in blocks that it allocates and the

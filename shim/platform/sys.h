@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // System calls without libc. The program may define open, madvise, getpid or syscall itself, or have a
 // library preloaded that does: none of that is ours to call from within malloc. Each returns the kernel's
 // answer, a result or an errno negated, and leaves errno alone.

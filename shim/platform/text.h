@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text put together without libc's printf, which the program may have replaced.
 #ifndef HEAPTAPE_TEXT_H
 #define HEAPTAPE_TEXT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef HEAPTAPE_BYPASS_H
 #define HEAPTAPE_BYPASS_H
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The chunks of a thread's stream: small at first, growing, each made real before it is written.
 #include <errno.h>
 

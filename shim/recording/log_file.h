@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The log file of one process or phase: a sparse file mapped once, with no descriptor kept. Chunks are
 // handed out by one atomic addition and made real before they are written, so that a full disk ends the
 // recording instead of killing the program.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Control groups of both versions, where systemd and containers mount them. A group's limit holds for all below
 // it, so every level is asked. In a container the path may be the host's, of which nothing is there: the mount's
 // own root then is the container's group.

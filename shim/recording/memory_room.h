@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much memory is left: to the machine, and to the control groups that the process is in.
 #ifndef HEAPTAPE_MEMORY_ROOM_H
 #define HEAPTAPE_MEMORY_ROOM_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Starts, follows and ends the recording: phases, threads, forks, exits.
 #include "state.h"
 

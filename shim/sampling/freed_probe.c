@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How warm a block is when it is freed: by the time that one load takes. Fences keep what the program
 // asked of the memory before out of it.
 #include "freed_probe.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A probe of some of the blocks that are freed: had the program just used them, or were they out of its
 // caches? A replay needs to know, because the call that frees a cold block pays for fetching what it reads of
 // it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The live blocks of 16 KiB and more: an open-addressing table under a spin lock, and a counting filter that
 // lets free() skip it. Such blocks are rare; the filter is one byte load on the fast path.
 #include "large_blocks.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The live blocks of 16 KiB and more.
 #ifndef HEAPTAPE_LARGE_BLOCKS_H
 #define HEAPTAPE_LARGE_BLOCKS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Samples of the program's memory between its calls: RssAnon along the run, the part of it that the
 // program mapped for itself, and how much of a large block was ever touched. Every figure comes from the
 // kernel.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Samples of the program's memory between its calls. The folder has a word for each thing
 // that is measured:
 //   memory_sample   RssAnon along the run: a record, when enough was allocated or time has passed

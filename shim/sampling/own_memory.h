@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What of the program's anonymous memory it did not get from malloc: what it mapped for itself, its objects'
 // data, its stacks.
 #ifndef HEAPTAPE_OWN_MEMORY_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "own_ranges.h"
 
 #include <stdatomic.h>

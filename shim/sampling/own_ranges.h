@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the hooks know of the program's own memory: the ranges that it mapped for itself, and where its threads'
 // stacks end.
 #ifndef HEAPTAPE_OWN_RANGES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernel's files about the process's memory, read without libc: how much is anonymous, which mappings
 // there are, and how much of it lies where. They are read apart from the program (apart.h).
 #ifndef HEAPTAPE_PROCESS_MEMORY_H

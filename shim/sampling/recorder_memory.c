@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "recorder_memory.h"
 
 enum { RANGES_MAX = 256 };

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The recorder's own memory for call sites, which grows with the program's variety: samples leave it out, so that a recording
 // with call sites says the same of the program as one without.
 #ifndef HEAPTAPE_RECORDER_MEMORY_H

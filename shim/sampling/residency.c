@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How far the live large blocks have been filled. A program fills a large block bit by bit, long after it was
 // allocated: so with each sample of memory the kernel is asked, and growth is recorded.
 #include "residency.h"

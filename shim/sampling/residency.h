@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many pages of a large block are resident, and how far the live ones have been filled.
 #ifndef HEAPTAPE_RESIDENCY_H
 #define HEAPTAPE_RESIDENCY_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which stack does an allocation come from? Programs allocate in sequences: a hook with the same key mostly comes, after the
 // same two sites, from the same stack (CPython's JSON work: 98.8 %). So a thread has a table of them; the stack that is
 // expected is compared with the one at hand by a sum of the words by which the tree (stack_tree.h) would have gone.

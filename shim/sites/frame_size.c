@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "frame_size.h"
 
 #if defined(__x86_64__) && defined(HEAPTAPE_UNWINDER)

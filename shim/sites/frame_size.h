@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How far up from a return address does the next one lie, by the .eh_frame tables alone? Where the frame is of a fixed size, so
 // that its caller's lies at a known distance from the stack pointer, nothing but the table is needed, and libgcc's unwinder,
 // which takes thousands of instructions for each frame on the way, need not be asked.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "site_log.h"
 
 #include <link.h>

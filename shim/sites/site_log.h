@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the numbers of call sites mean: records of modules and sites in the log (docs/reference/raw-log-format.md).
 #ifndef HEAPTAPE_SITE_LOG_H
 #define HEAPTAPE_SITE_LOG_H

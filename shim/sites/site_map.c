@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "site_map.h"
 
 #include "recorder_memory.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Maps of 64-bit keys to values that are read without a lock while one thread adds to them. Neither key nor value is 0.
 #ifndef HEAPTAPE_SITE_MAP_H
 #define HEAPTAPE_SITE_MAP_H

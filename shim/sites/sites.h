@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Call sites: each allocation is recorded with a number for the stack that it comes from (MALLOC_WRAP_SITES).
 //
 // A hook knows its return address and where that lies. By the two (the key), and by the return addresses further up that

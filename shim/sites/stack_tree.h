@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which of the stacks that were seen is this one? A table of slots of one cache line each, behind the key of a hook: a slot
 // has the frames that all stacks of its key share from there on, and where the word lies by which they part. That word leads
 // to the next slot.

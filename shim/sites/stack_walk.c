@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "stack_walk.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The return addresses of a stack, innermost first.
 //
 // How far up from a return address the next one lies is read from the .eh_frame tables (frame_size.h), or where the frame is of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What recording costs, measured where it is paid: in the recorded process. A short run of appends into a
 // scratch chunk, so the figure is that of a warm cache: a floor.
 #include "append_cost.h"

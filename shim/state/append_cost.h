@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef HEAPTAPE_APPEND_COST_H
 #define HEAPTAPE_APPEND_COST_H
 

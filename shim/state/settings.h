@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the environment asks of the recorder, read once at the start.
 #ifndef HEAPTAPE_SETTINGS_H
 #define HEAPTAPE_SETTINGS_H

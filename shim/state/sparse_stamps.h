@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which calls take a stamp.
 //
 // To read the cycle counter is half of what a call costs. A process with one thread needs it only where time has passed:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one unit of state that hooks, recording and sampling share: of the recording, and of each recorded
 // thread. recorder.c and chunks.c (recording/) define what is declared here.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "access_reader.h"
 
 // Bytes for a whole token, as far as the file has them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tokens of an accesses file (docs/reference/accesses-format.md), and the state that its writer and its
 // reader keep alike. No C library: see simulate/processor/processor.h.
 #ifndef HEAPTAPE_ACCESS_TOKENS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "access_writer.h"
 
 void ht_access_forget_recent(struct ht_access_writer *writer) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes the tokens of an accesses file. No C library: see simulate/processor/processor.h.
 #ifndef HEAPTAPE_ACCESS_WRITER_H
 #define HEAPTAPE_ACCESS_WRITER_H

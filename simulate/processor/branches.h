@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A simulated branch predictor: of conditional branches whether they are taken, of indirect ones where they go. A table by
 // address, and four more by address and the last 5, 13, 32 and 64 outcomes, of which the longest history that is known says
 // it (TAGE: A. Seznec, P. Michaud, "A case for (partially) TAgged GEometric history length branch prediction", 2006).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Page faults of a simulated program: the first access to a page of its memory since the page was mapped or
 // given back.
 #ifndef HEAPTAPE_PAGE_TOUCHES_H

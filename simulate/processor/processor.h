@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A simulated processor's caches and translation buffers (TLBs): sets of ways, of which the least recently used
 // is replaced; no prefetcher, no writing back, no time. Like all of simulate/processor/ and simulate/accesses/
 // it calls no C library: the Valgrind tool, which has none, links it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
 // The Valgrind tool "heaptape": exact counts of a program's instructions, cache and TLB misses and page faults,
 // split into its allocator's calls, the dynamic loader and the rest; and the program's accesses, written to a
 // file or read from one ("splice"). It links Valgrind's core, which is under the GNU General Public License,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whose functions a measured child calls: what the dynamic linker says it bound, not what the child says itself."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`heaptape replay --list`: what is known of each allocator, for people, for programs, and as a page of the documentation."""
 
 from __future__ import annotations

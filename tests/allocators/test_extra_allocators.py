@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Allocators that are built from crates: there only where the build was configured with EXTRA_ALLOCATORS."""
 
 from __future__ import annotations

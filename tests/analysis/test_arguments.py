@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Times in options, by the examples that the C verbs are held to as well."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Imports go the way that CONTRIBUTING.md's table of folders says, and in no circle; and the check itself finds what is wrong."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`heaptape bisect` in a real repository of a small allocator, one of whose commits makes it slower."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is said of a program most of whose memory is not from malloc, before anything else and with every verdict."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verbs as a user types them: output, exit status, one line on bad input, nothing half-written."""
 
 from __future__ import annotations

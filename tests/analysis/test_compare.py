@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pairing, intervals and verdicts, on data of known truth."""
 
 from __future__ import annotations

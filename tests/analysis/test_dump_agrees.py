@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two readers written from one specification, in C and in Python, must see the same events: each of ours is formatted as
 `heaptape dump` formats its own and compared line for line."""
 

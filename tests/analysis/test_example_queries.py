@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The queries that docs/reference/exporting.md shows run on a shipped trace; each is skipped where its engine is not installed."""
 
 from __future__ import annotations

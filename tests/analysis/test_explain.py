@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`heaptape explain`: planted heaps, whose waste is known."""
 
 from __future__ import annotations

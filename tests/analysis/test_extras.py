@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an installation without the extras does: all but the verbs that need them, which say what to install."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`heaptape compare --to`: each feed read back by its consumer's scheme, and its figures held against the results."""
 
 from __future__ import annotations

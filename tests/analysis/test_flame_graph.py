@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flame graphs: cells as wide as their shares, readable as a picture; zoom and search in a real browser."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """fleet: every run once, whatever happens to workers, files and allocators; honest means; plans refused in one line."""
 
 from __future__ import annotations

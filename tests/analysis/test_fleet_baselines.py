@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Baseline files in a fleet's plan: replay's own checks, and conditions judged by the figures of an earlier run."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conditions over a fleet: each trace, the geometric mean, rounds until they are decided."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a report says that its figures rest on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Intervals against SciPy's, and how often they and the verdicts are right on data of known truth."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small files that claim much: refused in one line, before memory is taken for what they claim."""
 
 from __future__ import annotations

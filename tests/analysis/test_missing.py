@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs that failed are named wherever a comparison is."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The first notebook runs from top to bottom on a results file, with its trace and without."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Results that no replay of ours wrote: each is read, or refused in one line with file, line number, expected and found."""
 
 from __future__ import annotations

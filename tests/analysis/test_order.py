@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ratios that move with the rounds are reported, and those that scatter are not."""
 
 from __future__ import annotations

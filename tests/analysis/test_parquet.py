@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parquet tables read back equal what the trace reader says, whatever wrote the trace."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What comes from outside is printed in letters where it could lead a terminal or a reader astray."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a trace's blocks are like, and what memory is made of, against plain loops and known truth."""
 
 from __future__ import annotations

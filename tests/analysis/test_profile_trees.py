@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trees of an allocator's functions from what a line of results says of them, whatever that is."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program's modelled time in compare and the report, from lines of the count pass of known truth."""
 
 from __future__ import annotations

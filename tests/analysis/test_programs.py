@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs that verbs start end with them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The line of progress: on a terminal with the time left, elsewhere nothing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the Python verbs write: never over what they read, through links, to devices and pipes; whole or not at all."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traces that were tampered with, checksums made right: the reader in C and the one here refuse the same ones, and see the
 same events in the others."""
 

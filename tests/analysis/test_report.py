@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report: self-contained, complete, and still there when the trace is not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report in a real browser: nothing is fetched or cut, and the script's switches, values and zoom do what they say.
 
 A page beside the report holds it in a frame of some width, as browsers without a screen have no narrow windows, and acts and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """explain counts the cache lines that hold blocks of several threads."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Call sites of written traces: what the reader makes of their tables, the figures, names, tables and trees of `sites`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`heaptape diff`: a planted change of one call site is named first, whatever chance does to the others."""
 
 from __future__ import annotations

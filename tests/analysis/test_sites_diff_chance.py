@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`heaptape diff` of runs of one program: what batches, queues and equal peaks make of chance is no difference; a change beside them is."""
 
 from __future__ import annotations

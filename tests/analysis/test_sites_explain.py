@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`heaptape explain` names the call sites that hold holes, leak and churn."""
 
 from __future__ import annotations

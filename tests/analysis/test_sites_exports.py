@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`heaptape sites --to`: each format read back by a program or a scheme of its own."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No sentence says as a fact what the verdicts leave open, and no two contradict each other."""
 
 from __future__ import annotations

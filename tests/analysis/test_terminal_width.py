@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of `compare` on narrow terminals: no figure and no verdict is left out."""
 
 from __future__ import annotations

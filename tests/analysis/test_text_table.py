@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables of the Python verbs, which are folded as those of the C verbs (tests/unit/test_text_table.c)."""
 
 from __future__ import annotations

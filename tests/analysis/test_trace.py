@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The trace reader against files that an independent, naive writer made from the specification."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`heaptape try`: a program, the answer, and what is left in the folder."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`heaptape tune`: what is searched, the front, going on after an interruption, refusals, and one small real search."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`replay` compares in C, as it must know when to stop, and `compare` in Python: both make the same of the same figures."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`heaptape validate`: what loads print, the arithmetic of predictions, watching real programs, failures, whole runs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which allocator has least and which has most: printed, and counted, only where the allocators differ."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`heaptape validate --count`: what becomes of counts, planted ones and those of a tiny program."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`heaptape validate --accesses`: CPU time predicted with the effect of placement."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """lint, stats and slice on traces that no recorder wrote: every function and variant, and mistakes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """bench/figures/record.py compares the chosen recorders and prints what it measured. No time is asserted."""
 
 from __future__ import annotations

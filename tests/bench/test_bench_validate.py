@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What bench/validity/validate.py makes of many validations: totals, page, drawings; and that what it lists can be run at all."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real programs do the same with and without the recorder: rows of docs/reference/compatibility.md."""
 
 from __future__ import annotations

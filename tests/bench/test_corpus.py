@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The traces that ship in traces/: this tree reads and replays them, and traces/README.md says what is in them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The corpus of real programs: the list names what there is, and one command records, converts and plans."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """bench/regressions: which release is dated by given verdicts, what regressions.toml lists, and one scan of releases by cargo."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A recording with long idle ends, or of a shell around the program: which slice or log to take."""
 
 from __future__ import annotations

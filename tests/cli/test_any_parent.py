@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tests themselves: they pass however they are started, and none hangs."""
 
 from __future__ import annotations

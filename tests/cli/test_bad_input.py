@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bad input to each tool: one line that names the file, status 3, and no partial output."""
 
 from __future__ import annotations

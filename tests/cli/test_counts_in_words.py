@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How many there are of something, in words: of one thing in the singular, in the output of every verb."""
 
 from __future__ import annotations

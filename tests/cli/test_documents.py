@@ -1,4 +1,5 @@
-"""The documents: links and commands name what there is, and the README is short."""
+# SPDX-License-Identifier: Apache-2.0
+"""The documents: links and commands name what there is, and the README is short. Source files name their licence."""
 
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CONTRIBUTING.md's table of folders against the C sources (tests/analysis/test_arrows.py: Python's): includes run downward,
 a file is compiled once, the preloaded library imports what it may."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Help and version, the same way with every verb, in C or in Python; and the message where Python's packages are missing."""
 
 from __future__ import annotations

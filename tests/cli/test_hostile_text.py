@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names that would move a terminal's cursor, set its title or turn its text: no verb prints them as they are."""
 
 from __future__ import annotations

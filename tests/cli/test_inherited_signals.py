@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A tool may inherit ignored or blocked signals, from nohup, a script's `&` or a server's supervisor.
 The tool keeps them for itself; nothing that it starts, or needs itself, fails by it."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The three commands of the README, from any folder, from the build tree and once installed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where convert, slice and --to write: links, standard output, full devices, and being interrupted."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Man pages, completion and the reference say what --help says, and completion completes."""
 
 from __future__ import annotations

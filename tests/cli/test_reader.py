@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """libheaptape: the same events, and the same complaints, as the verbs of the one program."""
 
 from __future__ import annotations

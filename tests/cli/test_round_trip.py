@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recorded traces through other formats and back: what is exported, or written by the tests' own
 writers, and imported again is the same program, up to what the format cannot hold."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Help, usage errors, and exit statuses, alike for every verb."""
 
 from __future__ import annotations

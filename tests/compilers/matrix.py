@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Builds the C programs with every compiler that is found, and compares what they do.
 
 Each gcc and clang at -O2 and -O3, with and without optimization across files, is a row. A row is built without a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The convert command: several inputs, where their traces go, what is not overwritten."""
 
 from __future__ import annotations

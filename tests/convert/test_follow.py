@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """convert --follow: beside the running program, killed at any moment, resumed."""
 
 from __future__ import annotations

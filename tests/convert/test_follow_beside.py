@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several readers of one raw log, one of which punches holes into it; and followers in folders where others write."""
 
 from __future__ import annotations

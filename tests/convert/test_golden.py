@@ -1,4 +1,5 @@
-"""Files kept for ever: good ones are read as they always were, damaged ones refused with the very same line."""
+# SPDX-License-Identifier: Apache-2.0
+"""Files kept for ever: good ones are read as they always were, damaged ones are refused, or read in part, with the very same line."""
 
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traces of other recorders: every format, every way in, and what is said of those that are bad."""
 
 from __future__ import annotations

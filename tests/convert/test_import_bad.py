@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Damaged, hostile or unknown traces of other recorders: what is said, and what --lenient does."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random calls, written in each format that can hold them, must come out as the same calls."""
 
 from __future__ import annotations

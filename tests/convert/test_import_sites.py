@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Call sites of other recorders' traces: what real recorders write of a program whose stacks are known, and what is looked up."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names of call sites: from symbols, DWARF, debug links, perf maps; and the verbs that show them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """heaptape explain of a trace that goes on after its recording."""
 
 from __future__ import annotations

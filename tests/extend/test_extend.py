@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """heaptape extend: what it repeats goes on as it was, and what is not steady is refused."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """heaptape forecast: RSS at a later time with intervals, growth where it is shown, and no figure where it is not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A raw log converted within a fuzz target, and everything held against it that must be so of any conversion.
 #ifndef HEAPTAPE_CHECKED_CONVERSION_H
 #define HEAPTAPE_CHECKED_CONVERSION_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads a trace through every door there is, and holds what comes out to what the readers promise.
 #ifndef HEAPTAPE_CHECKED_TRACE_H
 #define HEAPTAPE_CHECKED_TRACE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a fuzz target over kept inputs, as an ordinary test: files, and folders of files. No fuzzer is needed.
 #include <dirent.h>
 #include <errno.h>

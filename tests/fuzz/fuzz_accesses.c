@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Accesses files, as `record --accesses` writes them. The first byte says how the tokens are read, and whether as a file by the
 // verbs too, which takes longer; the second how many bytes are read at once, 255: numbers of the file's header follow.
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ELF files, as `record` reads the programs that it is given.
 #include <string.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Extensions of steady loads: the input describes some calls and how long their blocks live; that is repeated until it is a
 // steady load, continued to a later time, written, and read through every door.
 #include <stdio.h>

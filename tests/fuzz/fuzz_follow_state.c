@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The state that a follower leaves: a sound one of a small log, edited, is resumed, and the log merged to
 // its end. An input is a list of edits of three bytes each: where (two bytes), and what is xored there.
 

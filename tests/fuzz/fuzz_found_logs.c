@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The logs that `record` finds when a run is over: any file under a log's name may lie there.
 #include <dirent.h>
 #include <stdio.h>

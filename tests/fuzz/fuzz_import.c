@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Other recorders' traces. The first byte says which format, or that it is to be found out; the file follows.
 #include "checked_conversion.h"
 #include "fuzz_input.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the fuzz targets share: bytes taken from an input one by one, and files that live in memory.
 #ifndef HEAPTAPE_FUZZ_INPUT_H
 #define HEAPTAPE_FUZZ_INPUT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The merge: logs that are sound as bytes, but whose calls, stamps and streams are any. An input is a list of
 // calls of five bytes each; the first byte says whether a forked child's log follows its parent's.
 #include "checked_conversion.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Raw logs, byte by byte: header, context, chunks, records, the count of calls, the whole conversion.
 #include "checked_conversion.h"
 #include "packed_log.h"

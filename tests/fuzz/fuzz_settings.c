@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The recorder's settings, from an environment that anybody may have set: lines NAME=VALUE.
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Traces: header, index, sections, columns, events, facts, texts, and the replay form that is made of them.
 #include "checked_trace.h"
 #include "sealed_trace.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Traces, as lint, stats, slice, share and the exporters read them: with tables of what is live. The first bytes say
 // which of them, and of what part of the trace.
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes the inputs that a campaign begins with: make_seeds FOLDER. Columns are stored, not compressed, so
 // that a changed byte changes a value; the kept inputs have compressed ones besides.
 #include <errno.h>

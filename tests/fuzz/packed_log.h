@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A raw log in few bytes: header, context and the used part of each chunk, without the room between them, in
 // which a fuzzer would lose itself. Unpacked, it is a file.
 #ifndef HEAPTAPE_PACKED_LOG_H

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Fuzzes for so many minutes of CPU time a target: run.sh MINUTES [TARGET...], after
 # `cmake --preset fuzz && cmake --build --preset fuzz`. Exit status 1 if there was a finding; its input is named.
 # run.sh keep [TARGET...] adds to the kept inputs what campaigns have found that reaches further.

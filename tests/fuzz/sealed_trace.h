@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A trace with its checksums set right, so that a fuzzer gets past them.
 #ifndef HEAPTAPE_SEALED_TRACE_H
 #define HEAPTAPE_SEALED_TRACE_H

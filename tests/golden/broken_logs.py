@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small raw logs, one field of which is wrong (docs/reference/raw-log-format.md)."""
 
 from __future__ import annotations

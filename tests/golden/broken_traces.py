@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traces that are whole and sealed, and yet contradict themselves: what no accident makes, but a person may."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes the damaged files and the message that each must provoke. Usage: tests/golden/refresh.py [BUILD]"""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A guide: its commands and the output that it quotes, and whether a command's output has the same shape.
 
 A ```console block has commands behind `$ `, their further lines behind `> `, and what they print. `[...]` stands for any

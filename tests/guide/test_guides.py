@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every guide of docs/guide/, command by command: each succeeds, and prints what the page quotes but for the figures."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The site of the documents: mkdocs builds it without a warning, and every link of it leads to a page of it."""
 
 from __future__ import annotations

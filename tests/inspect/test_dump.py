@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """heaptape dump of a part: the same lines as in the whole; and what info says of slices."""
 
 from __future__ import annotations

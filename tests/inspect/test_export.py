@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """convert --to: each exported file, read by a plain parser of its own, says what the dump says,
 less what the format cannot hold; and a message names what that was."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """heaptape lint: programs that make mistakes, and programs that make none."""
 
 from __future__ import annotations

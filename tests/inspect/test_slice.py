@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """heaptape slice: against a plain model of what a part of a trace must be, and under replay."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """heaptape stats: every figure against the same counted by a plain model from what dump prints."""
 
 from __future__ import annotations

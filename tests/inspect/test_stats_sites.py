@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Call sites of `stats` and `dump`: the same callers and figures as of `sites`."""
 
 from __future__ import annotations

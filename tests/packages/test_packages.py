@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is given to users: Debian packages, the two commands from a clone, the wheel. Needs root, debootstrap and a network."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # What a newcomer does: clones REPOSITORY, builds, asks about a Python program. Prints when each step was done. For a
 # bare Debian with gcc, g++, cmake, ninja-build, git and python3, as root. Usage: tests/packages/two_commands.sh REPOSITORY
 set -eu

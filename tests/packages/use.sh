@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Installs the Debian packages that are in FOLDER, uses them, and removes them again: nothing may be left. For a bare
 # Debian, as root. Usage: tests/packages/use.sh FOLDER
 set -eu

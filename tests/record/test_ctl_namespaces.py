@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`ctl` of a process in a container: its own log, never another's of the same name."""
 
 from __future__ import annotations

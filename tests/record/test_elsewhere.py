@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Other machines and another C library: aarch64 under qemu-user, the shim for musl, and plain
 refusals at configure time. Every log is converted by the native heaptape."""
 

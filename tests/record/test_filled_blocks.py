@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A large block that the program filled bit by bit is recorded so, and touched so by a replay."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A program whose memory is mostly not from malloc: every verb says so before anything else, and none of ordinary ones."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Servers that fork workers: each worker's log with its parent's makes the worker's own trace."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real programs recorded and replayed: small here, full sizes in the tests marked slow."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the recorder does apart from the program: by the program's only thread, on another stack, or
 in a thread of its own, which is invisible afterwards, and may be refused."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which processes are recorded, from when to when, and how much of it."""
 
 from __future__ import annotations

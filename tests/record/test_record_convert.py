@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """record --convert: traces while the program runs, and no raw logs afterwards."""
 
 from __future__ import annotations

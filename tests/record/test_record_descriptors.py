@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program's descriptors are its own: their numbers, their count, and that they stay open."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where logs are written: full disks, folders that cannot be written, names that are taken."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The edges of the malloc family, and calls as early and as late as there are."""
 
 from __future__ import annotations

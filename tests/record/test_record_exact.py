@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What was recorded is what the program did: call for call, and count for count."""
 
 from __future__ import annotations

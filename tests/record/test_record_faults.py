@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs whose handlers answer faults: the signals of a fault are never blocked by the recorder."""
 
 from __future__ import annotations

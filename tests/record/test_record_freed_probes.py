@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Freed blocks that the recorder probes: had the program just used them?"""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Allocators in the program's own file, whose functions `record` finds and the recorder hooks at the program's start."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """However a process ends, what it did until then is in its log."""
 
 from __future__ import annotations

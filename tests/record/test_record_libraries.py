@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Libraries that come and go, other hooks, allocators, and programs with names of libc's."""
 
 from __future__ import annotations

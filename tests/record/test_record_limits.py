@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Limits of the process, and a log that is taken away: the program goes on as it does alone."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Allocators in the program's own file, whose calls the program hands to the recorder: from C by heaptape_recorder.h, from
 Rust by the crate heaptape-alloc."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ten thousand threads: what the recorder takes of memory and disk for them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a recording says of the program's heap must hold nothing that the program got elsewhere."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs that break recorders: each must behave as it does alone, and be recorded whole."""
 
 from __future__ import annotations

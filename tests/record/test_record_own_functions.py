@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """jemalloc's and mimalloc's own functions, which the full library has, and which programs get it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every way to come by another process: each has a log of its own, and all calls are in one."""
 
 from __future__ import annotations

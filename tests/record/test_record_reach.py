@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`record` says why a program cannot be recorded, or not all of it, before it makes an empty log."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs that lock themselves in: no recorder's work may be what they are killed for."""
 
 from __future__ import annotations

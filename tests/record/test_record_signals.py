@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Signal handlers that allocate, map, fork and jump, wherever they strike."""
 
 from __future__ import annotations

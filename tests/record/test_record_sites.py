@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Call sites: every allocation has the stack that a full unwinding finds, whatever the program does meanwhile."""
 
 from __future__ import annotations

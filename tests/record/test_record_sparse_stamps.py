@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs with one thread, most of whose calls have no time in the log: pauses stay where they were, and
 so does the order of calls where a signal handler or a second thread begins."""
 

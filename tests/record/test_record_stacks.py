@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How much of the caller's stack the recorder takes: a kilobyte beyond malloc's own, wherever it is."""
 
 from __future__ import annotations

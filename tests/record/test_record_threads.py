@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Threads that free and reallocate each other's blocks: nothing lost, nothing out of order."""
 
 from __future__ import annotations

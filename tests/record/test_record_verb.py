@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`record` around the program: exit statuses, warnings, the folder of its logs, files of others."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why a recording ended, as its header says: printed by convert and kept in the trace."""
 
 from __future__ import annotations

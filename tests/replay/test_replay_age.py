@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """--age: a heap that has been used before the trace begins."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rounds, budget, control, conditions and warnings of `replay`, and that `heaptape compare` says the same of its results."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """replay where things go wrong: signals, crashes, hangs, too little of everything. It ends, leaves no process behind, says in a line what happened, and keeps and prints what was finished."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures beside time and peak RSS, of calls that the tests made up and so know everything about."""
 
 from __future__ import annotations

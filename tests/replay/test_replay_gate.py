@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gate that needs no clock: conditions on exact counts, and baseline files."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`heaptape replay --thp`: what of it the kernel lets one process choose, and what it does."""
 
 from __future__ import annotations

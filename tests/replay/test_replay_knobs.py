@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Knobs of allocators: each is in force, says so, and has its effect in the direction expected.
 
 All configurations of an allocator that look at the same small trace take part in one replay; a row

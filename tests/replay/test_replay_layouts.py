@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where code and data lie is drawn: the layouts of the replay's code, and addresses."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """--memory-max: which allocators live under a limit of memory, where the others die, and the lowest limit."""
 
 from __future__ import annotations

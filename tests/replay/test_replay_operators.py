@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """operator new and delete, with the block's size or without, are replayed by the function that a program would call: the
 allocator's own, or libstdc++'s."""
 

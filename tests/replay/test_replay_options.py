@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every option that `heaptape replay --help` lists does what it says: none is parsed and ignored."""
 
 from __future__ import annotations

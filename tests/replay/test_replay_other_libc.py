@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """--alloc NAME@LOADER: the measured child runs under another C library, which the proof of service names."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """--pollute: what it evicts, how much a trace justifies, what results say of it."""
 
 from __future__ import annotations

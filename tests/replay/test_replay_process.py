@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory in the terms of the process: the heap under an allocator with what the program held beside it."""
 
 from __future__ import annotations

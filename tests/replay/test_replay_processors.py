@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """--cpus: the number of processors that an allocator is shown, however it asks."""
 
 from __future__ import annotations

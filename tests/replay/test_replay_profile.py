@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where in an allocator its instructions are (`replay --profile`), against functions whose cost is planted."""
 
 from __future__ import annotations

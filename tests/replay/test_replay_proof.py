@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Libraries by path that do not serve every call: one line says which function is missing, or which library serves it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """malloc_usable_size: recorded, kept in a trace for next to nothing, and replayed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Snapshots: replay --snapshots and what reads them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traces longer than the memory that they may take decoded, and what is touched when."""
 
 from __future__ import annotations

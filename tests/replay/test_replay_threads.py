@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Replays with threads: every slot's order kept under any schedule, every run to its end with all
 calls, threads started and ended where they were, and copies of a trace side by side."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Time in the measured child: every clock and every sleep of an allocator, and the paces.
 
 tests/targets/decaying_malloc.c keeps 64 MB of freed blocks for a second, by the clock or sleep

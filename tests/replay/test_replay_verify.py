@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`heaptape replay --verify`: allocators that are wrong on purpose are caught, each by what is wrong with it,
 and those that are right pass."""
 

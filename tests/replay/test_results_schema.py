@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """results.schema.json has every key that `replay` writes, and no other; so has what Python reads."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A program whose global allocator is `Record<A>`, and that counts or prints each call that reaches it.
 //!
 //! `lines OUT CALLS`: random calls in one thread, printed to OUT as `heaptape dump --no-time` shows them.

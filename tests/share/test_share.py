@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """heaptape share: what a copy has, and that nothing else is in it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """heaptape calibrate measures a machine, and heaptape count makes times of its counts by that."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """heaptape count: exact counts, each where it belongs, whatever the program does."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """record --accesses, and replay --pass count --splice: the program's own misses under another allocator, against the real
 ones (heaptape count)."""
 

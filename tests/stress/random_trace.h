@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small traces of random shape, made to find waits that never end: few or many threads, some of them idle,
 // born late or ended early; blocks that are kept to a thread or handed about; bursts and pauses; sections of
 // few events.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Replays traces of random shape, streamed through pools from the least to ample, in windows of any width,
 // under limits, and after decodings that were given up half way. Each has a deadline: one that is not met, and
 // any result other than the held form's, is a finding.

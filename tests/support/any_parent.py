@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tests undo that they inherit: nohup, a script's `&` and some runners pass on
 ignored or blocked signals, and programs keep those when they start others."""
 

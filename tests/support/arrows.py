@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the Python sources import, held against the table of CONTRIBUTING.md ("Folders"): which folder may import which, and no
 circle of modules."""
 

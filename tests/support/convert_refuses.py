@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inputs for convert, and the one line that it says of those that it refuses."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The lines of `heaptape dump`, as values: what files and verbs are held against."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A plain model of the heap that a dump's events leave, to hold the verbs on traces against."""
 
 from __future__ import annotations

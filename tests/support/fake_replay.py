@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Answers like `replay` with figures of a landscape that is known: for the tests of the search alone.
 
 `haste` 0 to 9 (4 when left alone) makes it faster and larger, step by step, so that all its values are on the front.

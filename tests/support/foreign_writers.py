@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes calls the way other recorders do, and says what must come of them: the tests' own idea of
 the formats and of the heap."""
 

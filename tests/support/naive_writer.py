@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A tiny writer of traces for the tests, from docs/reference/trace-format.md and from nothing else: one value at a time, slow and
 plain, so that it shares neither code nor cleverness with the reader that it checks."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which members of a family of tests the quick tier runs; the others are marked thorough."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A few traces for the tests of the verbs that look at traces, recorded once for all of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small traces for tests of the replayer, written as text that convert imports."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Synthetic results of known truth, in the shape of the JSON contract."""
 
 from __future__ import annotations

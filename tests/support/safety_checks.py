@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every test of safety asks: the program as it is alone, the recording whole."""
 
 from __future__ import annotations

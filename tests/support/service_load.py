@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Artificial services, as Android's text that `heaptape convert` reads: requests at a rate, blocks with lifetimes, and what the
 rate or the leak is at each moment. The load is drawn, so that a stretch of it is steady only as real ones are."""
 

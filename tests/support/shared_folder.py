@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A folder that is filled once for all workers that run tests at the same time."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A trace and results that belong together, for the tests of report, command line and notebook."""
 
 from __future__ import annotations

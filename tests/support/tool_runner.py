@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the built tools and targets the way a user's shell would, and reads what they print."""
 
 from __future__ import annotations

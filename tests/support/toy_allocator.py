@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small allocator whose free takes some instructions more, or which wastes memory: what gates have to find."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Python verbs run in this process: what they print and how they end, without a second of imports for each."""
 
 from __future__ import annotations

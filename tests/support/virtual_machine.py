@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small Linux of its own, in memory, for what this machine's kernel is not set up for: qemu, a kernel, busybox and our build.
 
 needs: qemu-system-x86_64, a static busybox, and a kernel: $HEAPTAPE_TEST_KERNEL or /boot/vmlinuz-*.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every wait of the tests has a deadline: these are the ways to wait."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Functions and modules that ask for memory on behalf of their callers, and others with names alike."""
 
 WRAPPERS = [

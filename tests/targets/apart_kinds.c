@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs that would notice if the recorder had another thread or process at work when a call returns.
 // Usage: apart_kinds COUNTS MODE [thread]      with `thread` another one has allocated, and ended, before
 #include <errno.h>

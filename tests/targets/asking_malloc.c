@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An allocator that asks how many processors there are, in every way there is, and writes what it hears to standard
 // error: a line when it is loaded, one for each file that says so or path to it, and one for each way of asking on which of
 // them it runs.

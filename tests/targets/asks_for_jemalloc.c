@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Asks by a weak symbol whether jemalloc is there, as programs do that can go without it. Prints what it
 // found. Usage: asks_for_jemalloc COUNTS
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls whose arguments the kernel refuses, as programs make them that ask what it can do. Prints each answer.
 // Usage: bad_pointers
 #include <errno.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Large blocks that are touched in part, fresh from the system and recycled; prints as JSON what a
 // recorder should find resident. Usage: big_blocks JSON [END]; END: how it ends, other than by a return from main
 #include <malloc.h>

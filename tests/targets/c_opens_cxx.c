@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A C program into which C++ comes by dlopen and leaves again, its operator new with it; threads and calls
 // follow. Usage: c_opens_cxx COUNTS PLUGIN
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls every C allocation function at random and prints each call as `heaptape dump --no-time` shows it,
 // objects numbered by birth. Usage: calls_printed OUT [CALLS [SEED]]
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A coroutine whose stack is a part of the first thread's, below a page that must not be touched. Both recurse, to where the other
 // has been before.
 #include <alloca.h>

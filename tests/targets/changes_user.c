@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // As root, becomes another user, whom the kernel does not let read the process's page tables any more. Then maps 32 MiB bit by
 // bit, with calls between.
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An allocator that trusts nobody: no address is handed out twice, a block that is freed or reallocated must
 // be one that lives, and threads that call it lose their core at random moments, so that code which relies on a
 // lucky order is found out. What is wrong ends the process by SIGABRT, with one line on stderr. If

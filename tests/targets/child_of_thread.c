@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A thread forks before it has allocated: what is its child's first thread has the stack of that thread. Prints the CPU time of
 // allocations in the first thread and in the child, in ns.
 #include <pthread.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prints what the kernel says of time and of the process's own use, by every system call for it. Status 1: a forked child's
 // clock was behind its parent's.
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Closes every descriptor it did not open, puts others over all numbers, and allocates all along.
 // Prints the number that its first open gets. Usage: close_all_fds COUNTS
 #include "target_support.h"

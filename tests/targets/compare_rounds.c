@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the replay's comparison makes of figures that a test has made up. Usage: compare_rounds ROUNDS NAME... <FIGURES
 // The first allocator is the baseline. On standard input, round by round: for each allocator, then for the control, the
 // time, the peak, mean and end RSS, and the peak of the process; a time or a peak of nan is a pass that failed. Prints a line for each figure and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads the lines of `heaptape dump --no-time` and prints as JSON how many calls of each function
 // every thread made between its own two markers (target_support.h). No target: a test's tool, in C
 // because 24 million lines are too many for Python.

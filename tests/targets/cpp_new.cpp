@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every form of operator new and delete, a size of its own for each. Usage: cpp_new COUNTS [ROUNDS]
 #include <new>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ends in one of the ways that leave no time for a farewell. Usage: crash_kinds COUNTS MODE
 #include <signal.h>
 #include <sys/resource.h>

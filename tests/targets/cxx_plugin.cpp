@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C++ library that c_opens_cxx opens: operator new and delete, an exception, a container.
 #include <memory>
 #include <new>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A C++ library for c_opens_cxx whose constructor waits, within dlopen, for a thread that calls operator new.
 #include <new>
 #include <pthread.h>

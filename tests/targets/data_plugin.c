@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A library with much data, initialised and not.
 #include <string.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An allocator, to be replayed, that keeps large freed blocks for a second and then gives them back. What it
 // takes the time from, or how its background thread sleeps, $DECAY_BY says; nothing else about it is good.
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A coroutine allocates, near the end of its stack and thousands of frames away from it. Prints the CPU time that it took in
 // each place, in ns.
 #include <stdint.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Opens a library with RTLD_DEEPBIND: its calls go straight to libc, past every preloaded library. Blocks
 // cross the border in both directions. Usage: deepbind_main COUNTS PLUGIN
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs that care for the numbers of their descriptors, or have none left.
 // Usage: descriptor_kinds COUNTS MODE
 #include <pthread.h>

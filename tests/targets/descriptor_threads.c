@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One thread allocates so that memory is sampled all the time; another is the only one that uses descriptors,
 // and whatever it does not find as it left it is somebody else's doing.
 // Usage: descriptor_threads COUNTS MODE [SECONDS]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Allocates as early as a program can: in the resolver of an indirect function, when no object's thread-local
 // variables have their first values yet, before the constructors of the libraries, and in its own.
 // Usage: early_calls COUNTS

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Allocates before main and after it: constructors and destructors of statics, thread-locals, a
 // plugin that is opened and closed, handlers of atexit. Usage: early_late COUNTS PLUGIN
 #include <dlfcn.h>

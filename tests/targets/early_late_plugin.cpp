@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The shared library that early_late opens and closes: allocates as it comes and as it goes.
 #include <cstddef>
 

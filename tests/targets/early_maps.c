@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Maps 24 MiB before its first call of malloc, which begins a recording, and gives them back: before 8 MiB of heap take the
 // same addresses. Usage: early_maps [child]; child: a forked child gives back what its parent mapped, and does so before
 // its own first call.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The edges of the malloc family: what each call returns and does to errno is printed, and must be as it is
 // without a recorder. Usage: edge_calls COUNTS
 #include <errno.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Replaces itself by exec in the same process several times, allocating in every image.
 // Usage: exec_self COUNTS [ROUNDS]
 #include "target_support.h"

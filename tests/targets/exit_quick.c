@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ends by _exit: no destructor and no handler of the recorder runs. Usage: exit_quick COUNTS
 #include "target_support.h"
 

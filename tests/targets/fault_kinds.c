@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs that live by faults: their handlers open pages of the stack, or note which pages are written. A
 // fault whose signal is blocked ends a program, whatever its handler would have done.
 // Usage: fault_kinds COUNTS MODE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An allocator that is wrong on purpose, to be preloaded: the C library's, except for the one fault that
 // FAULTY_MALLOC names. For one call in FAULT_ONE_IN, so that what is right is there to be damaged.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Forks while threads allocate: a child and a grandchild allocate, and free and resize blocks that
 // they inherited; one leaves by _exit, one by exit. Usage: fork_children COUNTS
 #include <pthread.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Threads have ever new stacks, in a program that has registered code's frames, as one with a JIT compiler does: libgcc's
 // unwinder takes a lock for each of these. Children that are forked meanwhile have new stacks, too. Each must end.
 #include <pthread.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Frees many blocks that it has just used, that have long left the caches, or whose first page nobody may
 // read: free_temperature warm|cold|guarded
 #include <stdint.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes one mistake with the heap, which the C library may well abort for: the call is in the log by then.
 // Usage: heap_mistakes double|inside|foreign|failed|zero|leak
 #include <stdint.h>

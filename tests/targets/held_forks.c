@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Forks that last: libc's wait for a thread that flushes all files, which waits for one that has locked a file. The first thread
 // allocates meanwhile, until the file is gone. Usage: held_forks FILE
 #include <pthread.h>

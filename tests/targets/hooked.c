@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program with an allocator of its own under jemalloc's names, whose functions begin in all ways that a recorder may meet
 // when it hooks them. Built with one of the SPOILED_ definitions, one function cannot be hooked.
 //

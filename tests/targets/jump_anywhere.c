@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Leaves calls of malloc's family at every eighth instruction, by a handler that jumps: the processor traps behind
 // each one. A call that blocks SIGALRM, whose handler could not run there, is let go and tried again. Within
 // libsignal_safe_malloc nothing is left, or its own state would be. With "allocates" the handler comes behind every

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Allocates on several threads and is killed in the middle, by SIGKILL or another signal's number.
 // Usage: kill_self COUNTS [CALLS [SIGNAL]]
 #include <pthread.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Threads that allocate and free each other's blocks until somebody kills the process. Each counts its calls,
 // after each call, on a page of its own of the file COUNTS: (thread id, calls). Writes one byte to stdout
 // when all threads are at it. Usage: kill_writers COUNTS

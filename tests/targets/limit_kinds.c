@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs under limits, which a recorder shares with them. What a mode could allocate goes as one number
 // into the file REPORT, since it need not be the same to the last block. Usage: limit_kinds COUNTS MODE
 // [REPORT]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program with an allocator of its own, which hands its calls to the recorder (heaptape_recorder.h). That allocator is
 // built on malloc and mmap, so that every call of it makes calls of hooked functions, which must not be recorded.
 //

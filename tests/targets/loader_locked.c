@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One thread is inside dl_iterate_phdr, in a callback that ends after all else, and holds the loader's lock there. The main
 // thread, or a child that is forked then, whose C library leaves the lock as it is, calls a function for the first time, and
 // exits. Status 43. Usage: loader_locked here|child allocate|dlclose|clone|inotify|fanotify|queue

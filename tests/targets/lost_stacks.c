@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stacks of which no unwinder finds the end:
 //     lost_stacks nowhere|beyond|untold|round
 // nowhere: a coroutine's first function never returns, and what lies where its return address would be is no address.

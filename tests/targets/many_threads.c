@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ten thousand threads, a hundred alive at a time, each with a few calls; joined or detached. Near its end
 // the program writes its own memory use in KiB into REPORT. Usage: many_threads COUNTS MODE REPORT
 #include <pthread.h>

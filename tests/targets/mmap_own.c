@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Maps anonymous memory of its own beside the heap, and touches both: what a recorder says of the
 // heap must not count the mapping. Usage: mmap_own [MAPPED_MIB [HEAP_MIB [bare]]]; bare: by the system call,
 // which nobody sees.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program that asks the loader for malloc itself, in every way there is, and uses what it gets.
 // Usage: next_malloc COUNTS
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Before its first allocation, and before any library's constructor could make one, the program may open
 // nothing any more. Usage: no_descriptors COUNTS
 #include <sys/resource.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Another preloaded library that hooks malloc and passes it on, as profilers and checkers do; at the end it
 // writes to stderr whether it saw anything.
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jemalloc's extended functions, at random. Usage: own_functions_jemalloc OUT [CALLS]
 #include <jemalloc/jemalloc.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // mimalloc's own functions, at random. Usage: own_functions_mimalloc OUT [CALLS]
 #include <limits.h>
 #include <mimalloc.h>

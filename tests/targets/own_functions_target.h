@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For targets that call an allocator by its own names and print each call as `heaptape dump --no-time` shows
 // it: as the standard function that does the same. Usage: TARGET OUT [CALLS]
 #ifndef HEAPTAPE_OWN_FUNCTIONS_TARGET_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that a program has beside its heap, got in one of the ways that there are, and touched while 8 MiB
 // of heap are live. Usage: own_kinds KIND [PLUGIN | COMMAND...]
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program with an allocator of its own, exported, as Chromium, Firefox and Rust programs have it. All of
 // libc's calls come here too; no preloaded library is ever asked. Usage: own_malloc COUNTS
 #include <errno.h>

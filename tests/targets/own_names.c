@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program that has functions of libc's names, as shells and sandboxes do: whatever a preloaded library
 // calls by these names ends up here. Prints at its end how often each was called by somebody else, which must
 // be as without that library. Usage: own_names COUNTS

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An allocator to preload that brings operator new and delete only in their plain forms: the others come from
 // libstdc++, which builds them on malloc and aligned_alloc. It never gives memory back.
 #include <atomic>

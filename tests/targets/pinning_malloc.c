@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An allocator that has its first thread run on the last processor that it is shown, and writes to standard error what
 // comes of it: a line when it is loaded, and one when it has been called a hundred times.
 #include <errno.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // placement list|stride|beyond [ROUNDS]: programs whose cost depends on where the allocator puts their blocks.
 // list: walks a list whose nodes were allocated after many blocks of their size were freed in random order: what
 // it costs is decided by the order in which the allocator gives freed blocks out again.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Heaps that waste memory in one known way, each at the program's end. Prints what is true of it: the size of the blocks that
 // hold the waste, and the bytes that they hold.
 // Usage: planted_heaps pins|arenas|promotion|leak|rounding|caches|burst|realloc|aligned|untouched

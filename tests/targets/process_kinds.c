@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every way to come by another process: each allocates, and each block is counted.
 // Usage: process_kinds COUNTS MODE
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One thread registers code's frames and looks them up, as a JIT with exceptions does: libgcc allocates meanwhile, under a lock
 // that its unwinder takes. The first thread has ever new stacks, whose calls ask for 10 bytes.
 #include <pthread.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What programs do that make code: its frames are described at run time, and registered. And calls by many ways, each a stack.
 #ifndef HEAPTAPE_TESTS_REGISTERED_FRAMES_H
 #define HEAPTAPE_TESTS_REGISTERED_FRAMES_H

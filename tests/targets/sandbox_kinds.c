@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs that lock themselves in and go on allocating. Usage: sandbox_kinds COUNTS MODE [FOLDER]
 #include <grp.h>
 #include <pthread.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Forbids itself system calls at moments that catch a recorder out: before the first allocation of a process,
 // or of a forked child, or where nothing is being recorded. Usage: seal_early COUNTS MODE [BY]
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Filters of system calls, as sandboxed programs install them. Nothing here allocates.
 #ifndef HEAPTAPE_SECCOMP_FILTERS_H
 #define HEAPTAPE_SECCOMP_FILTERS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs that have the kernel kill them for a system call they did not foresee, and go on allocating: many
 // calls, large blocks, and a pause after which a recorder's periodic work would be due.
 // Usage: seccomp_kinds COUNTS MODE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program's first allocation comes from setlocale, which holds the locale lock, as in binutils' as. A
 // recorder whose start-up asks for a translated message (dlerror does) corrupts that lock, and the next
 // setlocale never returns. Usage: setlocale_first COUNTS

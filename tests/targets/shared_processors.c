@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // More threads than processors: each of them loses the processor at any moment, and the others go on.
 #include <pthread.h>
 #include <time.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Handlers that interrupt malloc itself, or whatever lies between the program and it, and then fork or jump
 // away. Legal, because libsignal_safe_malloc serves the program. Usage: signal_inside COUNTS MODE
 #include <pthread.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Signal handlers that allocate where they may: the thread was in ordinary code, or in mmap.
 // Usage: signal_kinds COUNTS MODE
 #include <alloca.h>

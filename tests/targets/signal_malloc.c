@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A signal handler that allocates and frees at any instant of the main thread's own allocating, the
 // recorder's part of a call included; legal, because libsignal_safe_malloc serves it. It does nothing
 // where it interrupted that library itself: a call within a call is the allocator's own business and

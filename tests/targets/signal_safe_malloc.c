@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An allocator that a signal handler may call at any instant, because it takes no lock: two lists of
 // blocks that were freed, changed by one compare-and-swap, and beyond them memory by one addition.
 // The program signal_malloc is linked with it, so that its handler is legal C.

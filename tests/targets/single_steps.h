@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A signal behind each instruction: SIGTRAP, from begin_steps() on.
 #ifndef HEAPTAPE_SINGLE_STEPS_H
 #define HEAPTAPE_SINGLE_STEPS_H

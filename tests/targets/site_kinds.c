@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Allocations from stacks that are hard to distinguish or to unwind, by the kind asked for:
 //     site_kinds recursion|alloca|left_over|threads|signal|coroutine|guarded|no_memory|plugins|plugin_threads LIBRARY...
 // `plugins` (`plugin_threads`: in threads, for longer) opens and closes the libraries in turn, each of which has a function `work`, so that one comes to lie where

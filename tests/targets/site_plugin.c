@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A library that is opened and closed: two of it differ in where their allocations are.
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A block of 32 MiB that is filled from its start to its end, evenly, over 0.2 s: with small calls in between
 // (calls), without any (silent), or at once, before 0.2 s of sleep (sleeps). Or of which the second half is filled from its
 // end on, before the first half is all that is kept (downward). Usage: slow_fill KIND

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs of one thread, whose calls the recorder may leave without a time: pauses of three kinds, and what ends
 // that. Usage: sparse_kinds COUNTS MODE
 #include <fcntl.h>

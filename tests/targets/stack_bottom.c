@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A signal comes where the first thread's stack ends: nothing can be read below its last word in use. The handler, on a stack of
 // its own, allocates.
 #include <setjmp.h>

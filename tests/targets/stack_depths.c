@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How deep into a stack calls of the malloc family and its kin reach: they are made on a stack of their own,
 // which is painted before, and the number of bytes that lost their paint is printed.
 // Usage: stack_depths COUNTS MODE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Allocates at a steady pace from two threads until a file is gone: something to pause and resume.
 // Usage: steady COUNTS FILE
 #include <pthread.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A signal handler that allocates behind one instruction of a malloc or free: behind each one in a child of its own. There the
 // recorder does not expect any stack yet, and begins to during the handler's calls. Usage: stepped
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A signal handler that allocates behind each instruction of a fork, each time from another stack. Prints how long the longest one
 // took, in us, and how many there were. Allocates LATER bytes from new stacks afterwards. Usage: stepped_fork
 #include <signal.h>

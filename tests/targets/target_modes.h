@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For targets that do one of several things, named by their second argument: TARGET COUNTS MODE [MORE...].
 #ifndef HEAPTAPE_TARGET_MODES_H
 #define HEAPTAPE_TARGET_MODES_H

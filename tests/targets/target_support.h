@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the targets share: counters that survive anything, a report without malloc, a random number.
 // Nothing here calls malloc, or a target would record its own bookkeeping.
 #ifndef HEAPTAPE_TARGET_SUPPORT_H

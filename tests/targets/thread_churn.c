@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Thousands of short threads, eight at a time; each leaves a block that the main thread frees after
 // it has ended. Usage: thread_churn COUNTS [THREADS]
 #include <pthread.h>

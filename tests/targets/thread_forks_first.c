@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Threads whose first act is fork, and whose children allocate: neither has been seen by the recorder before.
 // Then the whole process locks its memory, which must not fill in what the recorder has only reserved. Usage:
 // thread_forks_first COUNTS

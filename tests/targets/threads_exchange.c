@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Threads that exchange, reallocate and free each other's blocks through lock-free mailboxes and a
 // locked queue, and count their own calls. Usage: threads_exchange JSON [CALLS [THREADS [SEED]]]
 #include <malloc.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Thread-key destructors that allocate, free, and ask to be called again, in every round that
 // pthreads grants. Usage: tls_destructors COUNTS
 #include <limits.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Traces itself by glibc's mtrace(3), into the file that $MALLOC_TRACE names. Needs libc_malloc_debug
 // preloaded. Every kind of line that mtrace writes comes up.
 #include <malloc.h>

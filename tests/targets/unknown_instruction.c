@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Executes an instruction (of AVX-512) that Valgrind does not know, at the begin of a cache line, and goes on behind it where that
 // raises SIGILL.
 #include <signal.h>

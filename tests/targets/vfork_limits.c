@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A child of vfork limits, ends or seals itself, on its parent's memory. Usage: vfork_limits COUNTS MODE
 #include <sys/prctl.h>
 #include <sys/resource.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // posix_spawn, and a vfork child that allocates in its parent's memory before it execs.
 // Usage: vfork_spawn COUNTS
 #include <spawn.h>

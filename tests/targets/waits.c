@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Waits in every way that a program can, a hundredth of a second each, and prints how long by its own clock, in
 // milliseconds. Ends with status 1 where a wait was shorter.
 #include <poll.h>

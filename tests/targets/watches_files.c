@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs that watch a folder, or decide who may open its files, while they allocate.
 // Usage: watches_files COUNTS told|asked FOLDER
 #include <poll.h>

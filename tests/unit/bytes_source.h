@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bytes that a reader asks for, given out so many at once.
 #ifndef HEAPTAPE_BYTES_SOURCE_H
 #define HEAPTAPE_BYTES_SOURCE_H

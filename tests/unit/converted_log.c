@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "unit_support.h"
 
 #include "converted_log.h"

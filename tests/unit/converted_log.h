@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A raw log converted within a test, and the trace's events in one array.
 #ifndef HEAPTAPE_CONVERTED_LOG_H
 #define HEAPTAPE_CONVERTED_LOG_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Builds raw logs for tests, record by record, with the shim's own encoder.
 #ifndef HEAPTAPE_RAW_LOG_BUILDER_H
 #define HEAPTAPE_RAW_LOG_BUILDER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the writer of an accesses file wrote, the reader reads; and whatever the bytes are, it ends.
 #include "unit_support.h"
 

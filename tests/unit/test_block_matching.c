@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who plays whom when a stretch is repeated: always a rule of one to one, by class and age, that adds up.
 #include "unit_support.h"
 

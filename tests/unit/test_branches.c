@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The simulated branch predictor on branches whose predictability is known.
 #include "unit_support.h"
 

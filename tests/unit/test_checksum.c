@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The hash of a struct is that of its bytes, whatever the compiler knows of the stores before it.
 #include "unit_support.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whatever a child writes into the memory that it shares with the launcher: the launcher's copy is safe to use
 // afterwards, and what cannot be right is told.
 #include "unit_support.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The shim's chunks: when a stream gets the next one, and what a reader finds in one that was left by a jump
 // in the midst of an append.
 #include "unit_support.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The clock pairs in a log's header, written by many threads: the newer one always is a pair that was taken.
 #include "unit_support.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files cut at every byte, and with every byte changed (in the quick tier, at some): what is shown is what was there, up to a whole
 // section, and one error line says where it ends. Nothing is ever shown that was not recorded.
 #include "unit_support.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One section of events: packed and decoded it is the same, whatever is common in it; and columns that
 // contradict one another are told, not believed.
 #include "unit_support.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which file systems logs may be mapped from.
 #include "unit_support.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Following a log that grows: what is handed on when, in which order it is merged, and that a follower which
 // is ended at any moment leaves what the next one needs.
 #include "unit_support.h"

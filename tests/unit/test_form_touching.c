@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The replay form of large blocks that are filled bit by bit: what is touched when, and in whose stream.
 #include "unit_support.h"
 

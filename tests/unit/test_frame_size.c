@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sizes of frames by the .eh_frame tables, against elfutils' reader of the same: all code of the libraries that this program
 // has loaded.
 #include "unit_support.h"

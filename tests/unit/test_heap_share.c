@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether the recorded heap is a small part of a program's memory, and how that is said.
 #include "unit_support.h"
 

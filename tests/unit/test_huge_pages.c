@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which mode of transparent huge pages can be had, on machines other than this one.
 #include "unit_support.h"
 

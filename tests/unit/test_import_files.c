@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The importers in-process, so that sanitizers look at them: the golden files whole and cut off anywhere, and
 // the numbers of the texts at their bounds.
 #include "unit_support.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a forked child inherits: where its parent's log is cut, and which logs are believed.
 #include "unit_support.h"
 

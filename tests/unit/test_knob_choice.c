@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Knobs as --alloc gives them: parsed, spelled as the allocator wants them, and held against what it tells.
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The heap of lanes: whatever is put in comes out in order, and the earliest can become later.
 #include "unit_support.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lint on raw logs built by hand, with mistakes that no allocator would survive; and the map of live ranges.
 #include "unit_support.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who plays which thread when a stretch is repeated: threads of one name by rank of age.
 #include "unit_support.h"
 

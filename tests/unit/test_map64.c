@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The address map against a plain array.
 #include "unit_support.h"
 

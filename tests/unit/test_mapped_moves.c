@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the shim notes of mremap and munmap: the old addresses are forgotten before the kernel gives them away.
 #include "unit_support.h"
 

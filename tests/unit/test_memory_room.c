@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What control groups of both versions leave, read from files that the test makes.
 #include "unit_support.h"
 

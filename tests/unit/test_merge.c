@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The merge: a simulated heap of several threads is logged with stamps that are wrong on purpose; the trace
 // must have every thread's calls in order and every free naming the object that was freed.
 #include "unit_support.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Beginnings of functions, moved and read again: of real libraries and of this program, and some planted ones.
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names of call sites: from this program's own symbols and DWARF, by build id; from perf maps; and how they are kept.
 #include "unit_support.h"
 

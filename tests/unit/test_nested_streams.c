@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams of calls that a signal handler made while its thread was inside another call: they belong to the
 // same thread.
 #include "unit_support.h"

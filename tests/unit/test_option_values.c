@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sizes and times in options, by the examples that the Python verbs are held to as well.
 #include "unit_support.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ranges that a program mapped for itself: with what the kernel is about to take away.
 #include "unit_support.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lines for people: what is printed in letters, and that a line is one write.
 #include "unit_support.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The simulated caches against a plain model of them: a list of lines by age.
 #include "unit_support.h"
 

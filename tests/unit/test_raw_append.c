@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The raw log's records: what is appended is what is read, for all widths of all fields.
 #include "unit_support.h"
 

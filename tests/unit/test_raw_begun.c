@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A log that is read while it is written: a chunk is begun just behind the reader.
 #include "unit_support.h"
 

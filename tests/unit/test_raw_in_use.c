@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Asking whether a log is still written to does no harm to who asks: here another process opens the file at
 // the one moment at which that is answered by a signal.
 #include "unit_support.h"

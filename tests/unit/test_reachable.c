@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is said of a program, by ELF files made here: each telling part alone, then thousands of damaged ones.
 #include "unit_support.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Holding signals back leaves the caller's mask as it was.
 #include "unit_support.h"
 

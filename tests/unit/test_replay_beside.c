@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Figures beside time and RSS, by hand: latencies, counters, what is left, slop; fragmentation's edges.
 #include "unit_support.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The launcher's arithmetic: random order, run figures, the digest of a trace.
 #include "unit_support.h"
 

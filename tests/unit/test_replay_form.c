@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The replay form: what each event becomes, in which thread's stream, and who waits for whom.
 #include "unit_support.h"
 

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Replays an artificial trace, whose threads take over each other's blocks, with the null allocator, in this
 # build: with a sanitizer this is the check of the launcher and of the measured child as whole programs.
 #

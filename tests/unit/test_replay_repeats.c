@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A trace that is replayed several times in one process, and in several copies: the measured child is run as
 // the launcher runs it, on an artificial trace whose threads take over each other's blocks.
 #include "unit_support.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who runs when and when it ends, with an executor that runs nothing and has a clock of its own.
 #include "unit_support.h"
 

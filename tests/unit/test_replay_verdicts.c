@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Intervals, what widens them, verdicts, outliers and --fail-if, on data of known truth.
 #include "unit_support.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What verification stands on: the map of live blocks against a plain list, the patterns, and how options are
 // read.
 #include "unit_support.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How far threads may run apart: further in an extension, but no further than threads live.
 #include "unit_support.h"
 

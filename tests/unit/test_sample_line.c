@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the program's own memory was between two measurements of it.
 #include "sample_line.h"
 #include "unit_support.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pool of a streamed replay where the address space is limited: smaller, or refused in one line.
 #include "unit_support.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Maps of the recorder's that are read without a lock, where memory ends.
 #include "unit_support.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gathered call sites as bytes, for the next follower or a child: what comes back, and what is refused.
 #include "unit_support.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Slopes: right where there is one, and rarely seen where there is none, even if the level wanders.
 #include "unit_support.h"
 

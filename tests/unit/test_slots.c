@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Slots: never given twice, bounded, recycled in the order that keeps threads apart.
 #include "unit_support.h"
 

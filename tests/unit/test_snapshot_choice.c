@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --at, and with which samples snapshots are taken.
 #include <string.h>
 

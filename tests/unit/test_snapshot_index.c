@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The index behind a child's snapshots: of which moment each is, in whatever order its threads came to them.
 #include <fcntl.h>
 #include <jansson.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tree of stacks, on stacks that the test makes: whatever it finds must be the stack's number, or nothing.
 #include "unit_support.h"
 

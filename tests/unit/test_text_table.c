@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables for people: aligned, and folded where the terminal ends.
 #include "unit_support.h"
 

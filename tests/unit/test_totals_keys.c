@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every total that convert writes is of a kind, or known to stay in a trace that is continued.
 #include "unit_support.h"
 

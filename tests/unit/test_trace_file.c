@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // trace.bin: what is written is what is read; cut anywhere or damaged anywhere, it is whole sections or one
 // clear error.
 #include "unit_support.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls without a time, of a program with one thread: where they go between two stamps, beside a pause, at the
 // end of a log, and beside the stream of a signal handler or of a second thread.
 #include "unit_support.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the unit tests share: cmocka in the right order, repeatable random numbers, files that go away.
 #ifndef HEAPTAPE_UNIT_SUPPORT_H
 #define HEAPTAPE_UNIT_SUPPORT_H

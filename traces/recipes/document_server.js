@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The document server again, for Node: packed documents are Buffers, zlib and key derivation run in libuv's threads.
 'use strict';
 const http = require('http'), zlib = require('zlib'), crypto = require('crypto');

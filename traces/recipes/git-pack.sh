@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Packs the whole history of this tree anew, looking for deltas in two threads.
 . "$FILES/recipe.sh"
 git clone -q --bare "$SOURCE" tree.git

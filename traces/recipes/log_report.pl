@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Reads a web server's log line by line into hashes of hashes, then sorts, joins and prints a report.
 use strict;
 use warnings;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Prints a web server's log of so many lines, always the same.
 use strict;
 use warnings;

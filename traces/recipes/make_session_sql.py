@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prints SQL for a session with postgres, in two halves; always the same. Usage: make_session_sql.py 1|2"""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prints SQL for a shop: a schema, orders one by one, then reports; always the same."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 . "$FILES/recipe.sh"
 cp "$FILES/document_server.js" .
 record node document_server.js "$PORT" &

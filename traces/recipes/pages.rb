@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A site's application server in small: four threads take requests from a queue, read JSON, render ERB templates and a little Markdown, cache what
 # they made and log it. A burst of requests, an idle time, and a smaller burst.
 require "erb"

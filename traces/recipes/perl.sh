@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A web server's log, read into hashes and told as a report.
 . "$FILES/recipe.sh"
 cp "$FILES/log_report.pl" .

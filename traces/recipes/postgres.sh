@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # One session's process of a postgres server: tables, joins, sorts, functions, JSON; the client thinks in between. Not as root, which it refuses to run as.
 . "$FILES/recipe.sh"
 programs=$(pg_config --bindir 2>/dev/null || ls -d /usr/lib/postgresql/*/bin | tail -n 1)

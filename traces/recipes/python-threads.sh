@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 . "$FILES/recipe.sh"
 cp "$FILES/threaded_server.py" .
 PYTHONMALLOC=malloc PYTHONHASHSEED=0 record python3 threaded_server.py "$PORT" &

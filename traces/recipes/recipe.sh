@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What all recipes share; record_traces.py runs each as `bash -eu NAME.sh` in an empty folder, with
 # $FILES (this folder's copy), $BIN (heaptape and its shims), $LOGS and $PORT (a free one) set.
 server=

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A cache that fills, is thinned out, sleeps, and is used again, with two threads for input and output.
 . "$FILES/recipe.sh"
 record redis-server --port 0 --unixsocket s --save '' --dir . --hz 10 --io-threads 2 --io-threads-do-reads yes --daemonize no >server.log &

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A shop's back end in small: what a Python web application does between its socket and its database, in one thread.
 
 Requests come in two bursts with a pause between them, before which it drops what can be had again: JSON is read and checked, pages are rendered and parsed again,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A shop's database from statements as an application would send them, each parsed anew; the client thinks in between.
 . "$FILES/recipe.sh"
 python3 "$FILES/make_shop_sql.py" >shop.sql

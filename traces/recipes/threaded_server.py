@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """http.server with a thread for each connection: documents are posted, changed, searched and rendered.
 
 Threads start and end with their clients; what one thread stores, another changes and drops.

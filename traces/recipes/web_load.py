@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clients of a small document server, each in a thread with connections of its own.
 
 Usage: web_load.py PORT CLIENTS REQUESTS    or: web_load.py PORT quit

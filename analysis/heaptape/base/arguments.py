@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Types of arguments that several verbs take."""
 
 from __future__ import annotations

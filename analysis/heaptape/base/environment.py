@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the Python verbs find around them: packages that may be missing, and terminals that know ASCII only. Needs neither."""
 
 from __future__ import annotations

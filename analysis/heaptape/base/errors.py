@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The errors that a user sees as one line. Each carries the exit status of the command that it ends."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writing a file whole or not at all, never over what it is made from. What may be named as an output, and what happens to
 it, is as with the C verbs (base/output_file.c)."""
 

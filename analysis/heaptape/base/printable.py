@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What comes from outside, made fit to be read by people: names of programs, threads, files and allocators may hold anything,
 and must not move a terminal's cursor, set its title, begin a line or turn the direction of the text."""
 

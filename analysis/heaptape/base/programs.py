@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The programs that verbs start: where `replay` is, and a program run to its end."""
 
 from __future__ import annotations

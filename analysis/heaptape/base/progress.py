@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A line on stderr that is redrawn."""
 
 from __future__ import annotations

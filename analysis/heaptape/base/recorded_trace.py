@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The trace of a recorded process, and what `info` says of it."""
 
 from __future__ import annotations

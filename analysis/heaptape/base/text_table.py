@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A table for people: columns as wide as their widest cells, aligned; the last one is folded where the terminal ends."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures as people read them. Decimal prefixes throughout: 1 MB is 10^6 bytes, as in the terminal output."""
 
 from __future__ import annotations

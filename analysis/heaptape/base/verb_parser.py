@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a verb says of itself: its option table, and all that --help prints besides, in the same words and columns as
 base/verb_page.c does for the verbs in C. Man pages, completion and the reference are made from the same tables
 (`heaptape help --json`, cli/pages.py). Needs Python's library alone."""

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verb `bisect`: the commit that made an allocator worse."""

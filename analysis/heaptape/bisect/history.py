@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The repository: a work tree of its own, in which git bisect chooses the commits."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One commit: built, and replayed beside the good one."""
 
 from __future__ import annotations

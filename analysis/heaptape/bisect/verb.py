@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """heaptape bisect: the first commit at which a condition holds, with the figures on both sides."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why RSS is above the live bytes, and which blocks hold it there: from snapshots of a replayed heap."""

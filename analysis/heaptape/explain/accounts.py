@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What resident memory consists of: each byte of each resident page has one account, so that their sum is RSS."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a file of snapshots to the answer about its allocator."""
 
 from __future__ import annotations

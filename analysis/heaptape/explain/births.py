@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where live blocks come from: the event of the trace that made each of them."""
 
 from __future__ import annotations

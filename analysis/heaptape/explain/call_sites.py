@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which call sites cause what is above the live bytes, or make these grow: who holds the holes, who leaks, who churns."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What would help, tried: the trace replayed with other settings and under other allocators."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Maps of a heap: its pages in order of address, gathered to cells, at each moment that a snapshot was taken of."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who holds the empty parts of pages: live blocks grouped by size, thread and time of birth."""
 
 from __future__ import annotations

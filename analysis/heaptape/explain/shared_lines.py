@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cache lines that hold live blocks of several threads: where both write, each write costs the other a miss ("false sharing").
 
 A count of places, not of time: which blocks are written to at once is not recorded.

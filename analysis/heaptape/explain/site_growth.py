@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which call sites hold ever more, told from bursts and from caches that have filled."""
 
 from __future__ import annotations

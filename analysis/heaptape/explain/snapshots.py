@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files of snapshots, as `heaptape replay --snapshots` writes them (docs/reference/snapshots.md)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The accounts along the trace, what calls cost there, and where RSS came apart from the live bytes."""
 
 from __future__ import annotations

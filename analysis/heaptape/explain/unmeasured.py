@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Large live blocks of which the recording does not say how much of them the program wrote to."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One word for why RSS is what it is, and what live bytes and RSS do along the trace."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Results in the formats of other programs (`compare --to`)."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Perfetto's own format: curves along the trace as counter tracks, a group for each allocator."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Feeds that are JSON: of Bencher, github-action-benchmark and hyperfine. A figure that was not measured is in none of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What all feeds have in common: a name for each allocator of each experiment, and its figures with their intervals."""
 
 from __future__ import annotations

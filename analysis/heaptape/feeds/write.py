@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`compare --to`: writes a feed in place of tables."""
 
 from __future__ import annotations

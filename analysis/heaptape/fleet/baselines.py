@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Baseline files of a plan: the figures of an earlier run of each trace, by which conditions are judged (docs/reference/baseline-format.md).
 
 `replay` itself checks in each round that a file is of the same trace, settings and machine.

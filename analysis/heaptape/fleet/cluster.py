@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Units of work on Dask's workers: one measured replay per worker at a time, begun again where a worker dies."""
 
 from __future__ import annotations

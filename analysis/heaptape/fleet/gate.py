@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conditions over a fleet: for each trace, and for the geometric mean over the traces (docs/reference/fleet.md)."""
 
 from __future__ import annotations

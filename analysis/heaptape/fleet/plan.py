@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The plan of a fleet: which traces, allocators and configurations, how many rounds (docs/reference/fleet.md)."""
 
 from __future__ import annotations

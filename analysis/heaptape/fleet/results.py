@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A fleet's results: whole rounds in one file, which only the process that runs the verb writes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a fleet found: ratios to the baseline for each trace, and their geometric means over all traces."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A unit of a fleet's work: one round of one trace in one configuration, over all allocators. A worker runs it.
 
 All allocators of a round run in one launch of `replay`, on one machine and one after the other in random order, so that

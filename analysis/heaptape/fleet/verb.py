@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verb `fleet`: traces, allocators and configurations in rounds over machines (docs/reference/fleet.md)."""
 
 from __future__ import annotations

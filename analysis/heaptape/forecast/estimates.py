@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From replays of several extensions to RSS at a time, and its slope, with intervals."""
 
 from __future__ import annotations

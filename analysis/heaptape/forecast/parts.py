@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The replays behind a forecast: parts of the steady stretch, each extended, under each allocator on each machine."""
 
 from __future__ import annotations

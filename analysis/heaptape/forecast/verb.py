@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """heaptape forecast: what RSS is at a later time, under each allocator."""
 
 from __future__ import annotations

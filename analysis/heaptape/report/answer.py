@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the report's first screen answers: what is gained by each measure, and how sure that is."""
 
 from __future__ import annotations

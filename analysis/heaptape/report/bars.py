@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bars: what resident memory is made of, and how a trace's blocks are distributed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report's figures: each a drawing that fits any width, with the table of the figures that it shows."""
 
 from __future__ import annotations

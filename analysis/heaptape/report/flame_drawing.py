@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The drawing of a flame graph: a cell for each function below its caller. The script zooms and searches."""
 
 from __future__ import annotations

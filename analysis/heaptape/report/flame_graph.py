@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flame graphs of call sites: callers above their callees, as wide as what is allocated below them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What resident memory consists of: at the moment that is asked for, and along the trace."""
 
 from __future__ import annotations

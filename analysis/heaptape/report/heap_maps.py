@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Maps of heaps as pictures: a pixel for each cell, which the page enlarges."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page of `explain`: what RSS consists of, since when, where it lies in the address space, who holds it, what helps."""
 
 from __future__ import annotations

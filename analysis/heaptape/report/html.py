@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report: one HTML file that answers first and explains afterwards, and opens without a network."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long single calls take: percentiles of each function, one curve per allocator."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What opens a report on several traces: each trace's ratios in one table, and their geometric means."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pages: one HTML file each, which needs no other and opens without a network. They share a frame, a style and a script."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Time against memory: the allocators that no other one beats in both."""
 
 from __future__ import annotations

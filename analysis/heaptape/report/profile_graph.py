@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flame graphs of an allocator's own functions, and of the difference between two: what costs more is red, what costs less is green."""
 
 from __future__ import annotations

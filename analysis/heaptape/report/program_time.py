@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program's modelled time in the report: what is gained, its causes, and whose placement it is."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the figures come from, and their cautions: the last two parts of the report."""
 
 from __future__ import annotations

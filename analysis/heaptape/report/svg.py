@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The few drawing primitives that the figures share. Colours come from CSS classes, so one drawing serves light and dark."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Comparisons for the terminal, as Markdown, as CSV and as JSON."""
 
 from __future__ import annotations

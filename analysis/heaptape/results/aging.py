@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One trace replayed on a fresh heap and on used ones (`replay --age`): verdicts that depend on it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The first sentence of all output where malloc explains little of a program's memory."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which allocator is better, and how sure are we: paired ratios to a baseline, with intervals and a verdict in words.
 
 In every round each allocator runs once, so what disturbs a round disturbs all of it. Ratios are therefore taken within

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conditions for scripts: `--fail-if 'time>1.05'`, in the grammar and with the meaning of `heaptape replay --fail-if`.
 
 A condition holds where all of the interval that verdicts go by is beyond its limit, for any allocator but the baseline; it is

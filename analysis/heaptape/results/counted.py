@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the simulation counted under each allocator: exact, so that one run says it (`replay --instructions`, `--pass count`)."""
 
 from __future__ import annotations

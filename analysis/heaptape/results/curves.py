@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory along the trace: one replayed curve per allocator, the recorded program's own beside them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where an allocator's figures differ from the baseline's: instructions by function and size class, time by function, rounding and
 memory; the largest differences first within each."""
 

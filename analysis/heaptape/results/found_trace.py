@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The trace that an experiment replayed, found again."""
 
 from __future__ import annotations

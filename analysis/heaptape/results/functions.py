@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Time by function, in the shape of `ltrace -c`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The geometric mean of ratios over traces.
 
 It gives each program the same say, whatever its size. Its interval is a bootstrap that draws rounds anew within each trace

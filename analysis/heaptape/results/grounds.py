@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an experiment's figures rest on: what was measured, what is extrapolated from that, and what is not known."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What replays under a limit of memory showed (`replay --memory-max`), in sentences."""
 
 from __future__ import annotations

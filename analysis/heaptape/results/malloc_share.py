@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Malloc's share of the recorded program: of its CPU time, and of its memory."""
 
 from __future__ import annotations

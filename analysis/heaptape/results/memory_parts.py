@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What resident memory is made of, and how much more of it there is than the program asked for."""
 
 from __future__ import annotations

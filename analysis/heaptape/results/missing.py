@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is missing from a comparison: runs that failed, allocators that did not do what they promise, and names under which
 several builds were measured."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether ratios rise or fall over the rounds: then rounds do not repeat one thing, and intervals are too narrow."""
 
 from __future__ import annotations

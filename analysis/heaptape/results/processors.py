@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One trace replayed as on machines with several numbers of processors (`replay --cpus`): memory by allocator and number."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where in an allocator its instructions are: trees of its functions, from sampled stacks (`replay --profile`)."""
 
 from __future__ import annotations

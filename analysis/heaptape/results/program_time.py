@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program's modelled time under each allocator, from the counts of replay --pass count --splice.
 
 Counts are exact, or of sampled accesses. The interval is of some 90 %: by the intervals of the measured costs, by what the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """results.jsonl as a table: one row per run of the replayer, in file order."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a line of results must be like: results.schema.json, beside this file, has the keys that `replay` writes and readers
 count on. All but a few may be null or missing, and there may be unknown ones, as versions differ."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All sentences about one experiment, in whatever form they are printed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What to do next: how a program is made to use an allocator that was shown to be better."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The answer in words, for the first line of the report and the last of the terminal table."""
 
 from __future__ import annotations

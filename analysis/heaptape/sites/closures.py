@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Closures, which the debug information gives one name in a file: they are told apart by their lines, and known in another recording,
 where lines have moved, by their order."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verb `diff`: what changed between two recordings, by call site."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stacks with their figures, as other programs read them. Each function returns the bytes of a file."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each call site allocates, how long its blocks live, and which are live at the peak and at the end."""
 
 from __future__ import annotations

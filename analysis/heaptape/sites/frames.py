@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames of stacks, as people know them: which are left out, which belong to wrappers of malloc, how they are written."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is different between two recordings at a call site: what is more than chance would make, and large enough to matter."""
 
 from __future__ import annotations

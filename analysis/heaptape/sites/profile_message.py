@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages of protobuf, made of the fields that are written here, by number; and pprof's message Profile (profile.proto)."""
 
 from __future__ import annotations

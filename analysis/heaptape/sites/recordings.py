@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A recording as `diff` compares it: figures by call sites, which have the same keys in another recording of the program."""
 
 from __future__ import annotations

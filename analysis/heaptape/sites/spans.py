@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls, lives and live blocks of each call site by spans of time: what becomes of it along a trace, and how far its figures vary."""
 
 from __future__ import annotations

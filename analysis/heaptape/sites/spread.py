@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How far the figures of a call site vary along its own trace: so much, at least, differs between two runs of one program. Calls
 that come in batches, and blocks that wait in one queue, vary far more than as many independent ones."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The answer of `sites`: a row for each call site, or a tree of callers, as text and as JSON."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which threads of two recordings of a program are the same: by their names, and by what they call, since numbers follow the order
 in which they began to allocate, which differs from run to run."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What says how much a program did: a call site whose calls are equally many in both recordings, such as one for each request."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Work done ahead of the one who asks for it, on the other processors, in order and bounded."""
 
 from __future__ import annotations

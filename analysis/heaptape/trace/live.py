@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Live bytes along a trace: what the program had asked for and not yet given back, after every event."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The functions of a trace and which values their events carry (docs/reference/trace-format.md, "Events sections").
 
 An op byte holds the function in its low five bits and the variant in its high three. The lookup tables below are indexed

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A trace as Parquet tables, for DuckDB, Polars, Spark and whatever else reads them (docs/reference/exporting.md).
 
 Five files in one folder: events, threads, samples, residency and sites. Every column says its unit in its metadata; the events'

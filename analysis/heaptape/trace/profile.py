@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a program does with its heap: sizes and lifetimes of its blocks, and live bytes, in one pass over the trace."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traces as tables: `read_trace` opens one, `Trace.events` walks through its calls in chunks.
 
 Units: times are ns since the recording's start, sizes are bytes, residency is in pages of `context["page_bytes"]`.

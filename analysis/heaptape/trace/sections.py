@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bytes of a trace: header, section headers, columns, footer (docs/reference/trace-format.md). No meaning of events here.
 
 Written from the specification alone, so that it checks the C reader. Every length is checked before it is believed, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which slot each event of a section names (docs/reference/trace-format.md, "Slots"), by array operations.
 
 The specification describes a machine that walks through the events with one stack per thread. Here the same is found by

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tokens of an events section say of its events (docs/reference/trace-format.md, "Tokens")."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verb `try`: from a command to the answer."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which allocators a trial compares."""
 
 from __future__ import annotations

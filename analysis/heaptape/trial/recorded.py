@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The recording of a trial: the program under `heaptape record`, and the trace of its main process."""
 
 from __future__ import annotations

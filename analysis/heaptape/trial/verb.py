@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verb `try`: records a program, replays what it did under other allocators, and says what would change."""
 
 from __future__ import annotations

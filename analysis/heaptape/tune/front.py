@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pareto fronts, all objectives being ratios of which less is better."""
 
 from __future__ import annotations

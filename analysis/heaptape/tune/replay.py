@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The measurements of a search: `replay` is asked what there is to set, and runs configurations beside the default."""
 
 from __future__ import annotations

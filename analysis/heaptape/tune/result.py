@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a search came to."""
 
 from __future__ import annotations

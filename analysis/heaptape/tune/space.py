@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What there is to search: the values that are tried of each knob, made from its type, range and value in force."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The search itself: which configuration is tried next, and a study in SQLite that outlives its process."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `heaptape tune` prints: the front with its ratios, and the lines to paste."""
 
 from __future__ import annotations

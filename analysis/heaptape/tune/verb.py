@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verb `tune`: searches an allocator's knobs for a trace, measures the best again, and prints what to paste."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The allocators that take part in a validation, and how the real program is made to use them."""
 
 from __future__ import annotations

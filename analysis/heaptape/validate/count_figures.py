@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What counts say of a prediction: differences to the baseline of what the real program did, start-up taken off, and of the
 replays. Sums and differences alone: each is exact. The result is part of what --json prints."""
 

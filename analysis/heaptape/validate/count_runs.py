@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Everything under simulation, each once: the real program and one that does nothing under each allocator, and the replays."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Counts for the terminal: instructions, predicted beside real, then what was missed and where."""
 
 from __future__ import annotations

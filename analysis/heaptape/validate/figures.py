@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Predicted beside real: errors, intervals, whether signs and ranks agree. The result is what --json prints."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a real program and watches the processes of one executable: anonymous memory along time, its peak, CPU time.
 
 Memory is RssAnon of /proc/PID/status, read every 0.2 ms at first, then every thousandth of the time that the program has run,

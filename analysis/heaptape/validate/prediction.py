@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a replay predicts of the real program. Nothing here is fitted to any program.
 
 Memory is what the recorded program had mapped for itself, as measured in the recording, plus what the allocator holds in

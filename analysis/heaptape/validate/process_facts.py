@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the kernel reports of another process while it runs. A process that has ended meanwhile is no error."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program that is validated, as the user named it: a command, or a server with its load."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one recording that a validation predicts from: the program under `heaptape record`, and the trace of one of its
 processes."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Request latencies from what a load generator prints: redis-benchmark, wrk, ab, pgbench, or p50=... p99=... of any other."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The real program under each allocator, round by round in random order."""
 
 from __future__ import annotations

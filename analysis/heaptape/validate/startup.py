@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What starting a program costs under each allocator: loading the library and what it depends on, and its first steps."""
 
 from __future__ import annotations

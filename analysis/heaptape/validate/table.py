@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A validation for the terminal: memory, CPU, requests, and how far the order of the allocators is the same."""
 
 from __future__ import annotations

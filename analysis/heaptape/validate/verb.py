@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verb `validate`: what a replay predicts of a program, beside what the real program does under each allocator."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is seen of a process that is watched: readings of its anonymous memory, and what the kernel's marks add to them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Why this cannot deadlock.
 // - Who advances the clock waits for an awake background thread until that has worked for PATIENCE_NS, or was
 // found waiting for something that nobody here can see at PATIENCE_NS / POLL_NS polls. It is not waited for

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The allocator's own threads under trace time. One that sleeps until a moment sleeps until the trace has
 // come there: before the clock is set past a sleeper's deadline, it is set to the deadline, the sleeper is
 // woken, and who advances the clock waits until it sleeps again. So what it does in a pause of the program,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cycle_trap.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who reads the cycle counter goes past every clock of the C library's. On x86 the kernel can make the
 // reading a fault, which this answers with ticks that pass as trace time does, and so finds out who it is. It
 // costs microseconds a reading: for passes that do not take time. Elsewhere there is no such trap.

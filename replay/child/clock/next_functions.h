@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions that names of ours hide: the next ones of these names, usually the C library's. They are
 // searched before any library's constructor runs, not when they are first called: that may be with an
 // allocator's lock held, while another thread holds the loader's and wants memory.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // By system calls and in buffers on the stack: opendir would call malloc, which is the allocator's.
 #include "ready_threads.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which threads of this process could go on: they run, or wait for nothing but a processor. On a machine that
 // does other things besides, the real clock does not separate these from those that wait for something.
 #ifndef HEAPTAPE_READY_THREADS_H

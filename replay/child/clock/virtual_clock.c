@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The executable exports these names, so that every library in the process that reads a clock reads this
 // one. Interposition has no argument to carry state in: hence the globals here.
 #include "virtual_clock.h"

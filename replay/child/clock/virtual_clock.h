@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trace time for the allocator: allocators that give memory back by the clock need the program's pauses, and
 // this lets them pass without waiting. Every way of asking for the time leads here: clock_gettime,
 // gettimeofday, time, timespec_get. Clocks that count CPU stay what they are.

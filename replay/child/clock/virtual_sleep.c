@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions that wait until a moment, as every library in the process calls them. A background thread of
 // the allocator waits for trace time (background_threads.h). A replay thread that waits, for instance between
 // attempts to get a lock, waits in real time, because what it waits for happens in real time; its clock shows

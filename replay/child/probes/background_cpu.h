@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CPU time of the threads that are not ours: what an allocator does in the background is not in the replay
 // threads' time, and must be known all the same.
 #ifndef HEAPTAPE_BACKGROUND_CPU_H

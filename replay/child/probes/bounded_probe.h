@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When to take a reading that can cost a lot: never so often that readings take more than a twentieth of the
 // run and a little more, and by one thread at a time.
 #ifndef HEAPTAPE_BOUNDED_PROBE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a control group holds, by the file in which the kernel lists it.
 #ifndef HEAPTAPE_GROUP_MEMORY_H
 #define HEAPTAPE_GROUP_MEMORY_H

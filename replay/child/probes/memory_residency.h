@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What of the process's anonymous memory the kernel could take back at once, holds in huge pages, or has
 // swapped out.
 #ifndef HEAPTAPE_MEMORY_RESIDENCY_H

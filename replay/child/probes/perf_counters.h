@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counters of the kernel and the processor over what all threads of this process do.
 #ifndef HEAPTAPE_PERF_COUNTERS_H
 #define HEAPTAPE_PERF_COUNTERS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The process's anonymous resident memory, read often and cheaply.
 #ifndef HEAPTAPE_RSS_PROBE_H
 #define HEAPTAPE_RSS_PROBE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Has the kernel report to the launcher each system call by which an allocator gets, changes or gives back
 // memory (syscall_count.h). The others run at full speed.
 #ifndef HEAPTAPE_SYSCALL_FILTER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the accounting and the snapshot pass know of a slot's block.
 #ifndef HEAPTAPE_ACCOUNT_SLOT_H
 #define HEAPTAPE_ACCOUNT_SLOT_H

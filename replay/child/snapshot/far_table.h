@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Zeroed memory that is nobody's heap, far from where the kernel puts what is mapped: everything else has the addresses
 // that it has without it.
 #ifndef HEAPTAPE_FAR_TABLE_H

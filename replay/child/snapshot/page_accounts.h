@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What resident memory consists of, as explain/accounts.py takes a snapshot apart, but without its rows: the sums alone.
 #ifndef HEAPTAPE_PAGE_ACCOUNTS_H
 #define HEAPTAPE_PAGE_ACCOUNTS_H

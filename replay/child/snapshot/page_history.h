@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which pages ever held a block: a bit for each page of the address space.
 #ifndef HEAPTAPE_PAGE_HISTORY_H
 #define HEAPTAPE_PAGE_HISTORY_H

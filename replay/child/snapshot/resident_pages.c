@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "resident_pages.h"
 
 #include <errno.h>

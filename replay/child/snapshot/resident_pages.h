@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which pages of this process's own memory are resident, as the kernel shows them: its own anonymous pages, those of
 // files' private mappings that were written to included, as RssAnon counts them.
 #ifndef HEAPTAPE_RESIDENT_PAGES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Snapshots of the heap in the snapshot pass: the address of each live block, and which pages are resident. They are
 // written straight into the launcher's file; along the trace their accounts alone are kept. Nothing here allocates, and
 // what it keeps is shared memory, so that RSS is that of the memory pass.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "dependency_word.h"
 
 #include "raw_clock.h"

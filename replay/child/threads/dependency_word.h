@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The word of a slot by which threads keep its dependencies (slot_dependency.h).
 #ifndef HEAPTAPE_DEPENDENCY_WORD_H
 #define HEAPTAPE_DEPENDENCY_WORD_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lanes by a time, the earliest first (of equal times the lower number): a binary heap in the caller's
 // memory.
 #ifndef HEAPTAPE_LANE_HEAP_H

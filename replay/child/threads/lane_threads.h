@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The threads on which lanes run, and the stacks of those threads.
 #ifndef HEAPTAPE_LANE_THREADS_H
 #define HEAPTAPE_LANE_THREADS_H

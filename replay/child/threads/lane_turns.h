@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Threads by turns, under simulation: one at a time executes its ops, from one TIME word to the next, and hands on to
 // the one that is earliest in trace time (of equal ones the lower number). So the order does not depend on the kernel,
 // and counts repeat. With accesses, TIME words also lie wherever the trace goes on with another thread, and no two are of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "lane_wait.h"
 
 #include <sched.h>

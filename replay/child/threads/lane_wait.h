@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What waiting costs, so that it can be taken off a lane's CPU time: a lane's time is what its calls take.
 //
 // A short wait spins, and is counted in turns: two readings of the clock would take longer than most of these

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Why a streamed form cannot deadlock. It has n streams (one for each thread, one for what is inherited)
 // and a pool of P segments, at least 4n + 16.
 // - The launcher writes events in trace order, each into its stream's open segment, and links a full one.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The words of a stream, segment by segment, as the engine asks for them.
 #ifndef HEAPTAPE_REPLAY_FEED_H
 #define HEAPTAPE_REPLAY_FEED_H

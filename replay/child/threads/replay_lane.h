@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One replay thread: its stream, its tallies, and what it shares with the others.
 #ifndef HEAPTAPE_REPLAY_LANE_H
 #define HEAPTAPE_REPLAY_LANE_H

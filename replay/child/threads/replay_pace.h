@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a replay thread and the clock go through trace time when more is to be done than to set a number.
 #ifndef HEAPTAPE_REPLAY_PACE_H
 #define HEAPTAPE_REPLAY_PACE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Why this cannot deadlock. Let e be the first op in trace order that has not been executed, and t its thread.
 // - Every op before e has been executed, so t does not wait for a slot.
 // - Let T be e's time. Every other thread u has a pending op f that is later in the trace, so f's time is T

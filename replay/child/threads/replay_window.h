@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keeps replay threads together in trace time, and starts and ends them where the recorded ones did.
 #ifndef HEAPTAPE_REPLAY_WINDOW_H
 #define HEAPTAPE_REPLAY_WINDOW_H

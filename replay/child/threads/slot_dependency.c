@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "slot_dependency.h"
 
 #include "lane_turns.h"

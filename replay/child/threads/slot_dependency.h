@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Order between threads, slot by slot: an op waits only for the op on the same slot that precedes it in the
 // trace, and only where another thread did that one. The launcher numbers these dependencies per slot;
 // the thread of the earlier op publishes the number, the one of the later op waits for it. Several threads

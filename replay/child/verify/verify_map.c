@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A treap: a search tree by address and a heap by a hash of the slot, which keeps it shallow whatever order
 // the addresses come in. Blocks with the same address are distinguished by slot.
 #include "verify_map.h"

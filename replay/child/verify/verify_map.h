@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which addresses are live blocks: a tree of them ordered by address, to see at once that a new one overlaps
 // another. Its nodes are the slots' own, so it needs no memory but the table of slots. The caller holds
 // the lock.

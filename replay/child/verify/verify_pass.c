@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is asked of an allocator is what C, POSIX and every real one promise:
 // - posix_memalign's address is a multiple of the alignment.
 // - malloc's, calloc's and realloc's is fit for any object of the standard types that is no larger than what

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pass that checks the allocator instead of measuring it: every block is filled with a pattern of its
 // own, which is checked again when the block is freed, reallocated, and at the end.
 #ifndef HEAPTAPE_VERIFY_PASS_H

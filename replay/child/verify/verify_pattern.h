@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pattern that verification writes into blocks: every 8 bytes differ with the block's seed and with their
 // place in it, so that bytes of another block, of an earlier one in the same place, or moved bytes are wrong.
 #ifndef HEAPTAPE_VERIFY_PATTERN_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Hands each call of the program's global allocator to heaptape's recorder, if that is preloaded.
 //!
 //! ```ignore

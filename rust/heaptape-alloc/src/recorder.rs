@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The recorder's interface, as shim/hooks/heaptape_recorder.h has it, and how it is found.
 
 use core::ffi::c_char;

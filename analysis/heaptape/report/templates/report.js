@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Readable without it: this adds values under the pointer, zoom on the time axis, and switches for what is drawn.
 "use strict";
 const PLOT = 10000;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 declare -A count
 words=()
 for i in {1..30000}; do

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Builds heaptape's own sources, which are always there: build_self.sh GENERATOR BUILD-COMMAND...
 generator=$1
 shift

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 export GIT_AUTHOR_DATE='2020-01-01T00:00:00Z' GIT_COMMITTER_DATE='2020-01-01T00:00:00Z'
 git config --global user.name Nobody
 git config --global user.email nobody@invalid

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 openssl speed -seconds 1 -bytes 1024 sha256 aes-128-cbc >speed.txt 2>&1
 grep -c 1024 speed.txt
 openssl genrsa -out key.pem 2048 2>/dev/null

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 for type in ed25519 ecdsa rsa; do
     ssh-keygen -q -t "$type" -N secret -C nobody -f "key_$type"
     ssh-keygen -y -P secret -f "key_$type" | cut -d ' ' -f 1

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 . "$FILES/servers/server.sh"
 cp "$INPUT/figures" figures
 python3 -u -m http.server --bind 127.0.0.1 "$PORT" >server.log 2>&1 &

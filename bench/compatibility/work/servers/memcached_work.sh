@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 . "$FILES/servers/server.sh"
 memcached -l 127.0.0.1 -p "$PORT" -U 0 -t 4 -m 32 -u nobody 2>server.log &
 server=$!

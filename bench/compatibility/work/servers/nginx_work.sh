@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 . "$FILES/servers/server.sh"
 mkdir html
 chmod 755 . html

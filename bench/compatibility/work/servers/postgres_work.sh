@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 . "$FILES/servers/server.sh"
 initdb -D db -A trust -U me --no-sync --locale=C -E UTF8 >initdb.log
 postgres -D db -k "$PWD" -c listen_addresses= -c fsync=off >server.log 2>&1 &

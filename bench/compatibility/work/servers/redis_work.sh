@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 . "$FILES/servers/server.sh"
 redis-server --port 0 --unixsocket "$PWD/s" --save '' --dir . --io-threads 2 \
     --io-threads-do-reads yes >server.log &

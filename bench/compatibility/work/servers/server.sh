@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 server=
 trap '[ -z "$server" ] || kill -KILL "$server" 2>/dev/null || true' EXIT
 until_ok() {

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 . "$FILES/servers/server.sh"
 mux() { tmux -S socket -f /dev/null "$@"; }
 mux new-session -d -x 100 -y 30 'env PS1=ready\$ bash --norc --noprofile'

@@ -1,3 +1,4 @@
+" SPDX-License-Identifier: Apache-2.0
 set nocompatible viminfo= nomore
 edit $INPUT/figures
 syntax on

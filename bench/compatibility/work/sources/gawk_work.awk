@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 { sum[$2] += $1; text[$2] = text[$2] substr($3, 1, 3); n[length($0)]++ }
 END {
     for (k in sum) {

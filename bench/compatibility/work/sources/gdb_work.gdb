@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 set pagination off
 set print address off
 break work

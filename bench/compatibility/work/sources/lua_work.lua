@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 local words, text = {}, {}
 for i = 1, 300000 do
     local w = "w" .. (i * 7919 % 5003)

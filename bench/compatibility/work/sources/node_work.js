@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 const { Worker, isMainThread, parentPort, workerData } = require('worker_threads');
 const crypto = require('crypto'), zlib = require('zlib'), child = require('child_process');
 function work(seed) {

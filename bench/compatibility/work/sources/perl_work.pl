@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 use strict; use warnings;
 my (%h, @a);
 for my $i (1 .. 150_000) { $h{"k" . $i * 7919 % 50_021} .= chr(65 + $i % 26); push @a, $i ^ 0x55; }

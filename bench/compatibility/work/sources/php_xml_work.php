@@ -1,4 +1,5 @@
 <?php
+// SPDX-License-Identifier: Apache-2.0
 $rows = [];
 for ($i = 0; $i < 150000; $i++) $rows[] = ['id' => $i, 'name' => 'n' . ($i * 7919 % 1013), 'v' => $i / 3];
 $groups = [];

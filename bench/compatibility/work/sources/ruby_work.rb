@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 rows = (1..40_000).map { |i| { "id" => i, "name" => "n" * (i % 40), "tags" => [i.to_s, (i * 7).to_s] } }
 groups = rows.group_by { |r| r["id"] % 97 }.transform_values { |l| l.map { |r| r["name"] + r["tags"].join }.join(",") }
 puts groups.values.map(&:length).sum, groups.values.join.sum

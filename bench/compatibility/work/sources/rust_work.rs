@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 use std::collections::{BTreeMap, HashMap};
 use std::thread;
 

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT, value REAL);
 CREATE INDEX by_name ON t(name);
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000)
