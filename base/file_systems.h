@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/vfs.h>
 
 // Where logs go unless the user names a folder: in memory if they must not lie in the first.
@@ -53,6 +54,46 @@ static inline const char *file_system_unfit(const struct statfs *status) {
     // files is btrfs.
     if (magic == HT_OVERLAY && !status->f_files) return "an overlay over btrfs, which copies on write";
     return NULL;
+}
+
+// ---- what lies under an overlay ----
+
+// What an overlay writes to is another folder's file system, which statfs does not name. A line of /proc/self/mountinfo has
+// the overlay's device, as stat() of a folder on it gives it, and among its options that folder: `36 35 0:52 / /mnt rw -
+// overlay overlay rw,lowerdir=...,upperdir=/a\040b,workdir=...`.
+
+// A character of mountinfo, and how long it is there: blanks, backslashes and the like are octal numbers.
+static inline unsigned mountinfo_char(const char *at, char *decoded) {
+    *decoded = *at;
+    for (unsigned i = 1; i <= 3; i++)
+        if (*at != '\\' || at[i] < '0' || at[i] > '7') return 1;
+    *decoded = (char)((at[1] - '0') << 6 | (at[2] - '0') << 3 | (at[3] - '0'));
+    return 4;
+}
+
+// Puts the folder that is written to into `folder`, if the line is the overlay's of that device. False if it is not, or the
+// folder's name is too long.
+static inline bool overlay_upper_folder(const char *line, unsigned major_number, unsigned minor_number,
+                                        char *folder, size_t room) {
+    static const char key[] = ",upperdir=";
+    unsigned numbers[4] = {0};  // mount, its parent, major, minor
+    for (unsigned i = 0; i < 4; i++, line++) {
+        for (; *line >= '0' && *line <= '9'; line++) numbers[i] = numbers[i] * 10 + (unsigned)(*line - '0');
+        if (*line != (i == 2 ? ':' : ' ')) return false;
+    }
+    const char *at = strstr(line, " - overlay ");
+    at = at ? strstr(at, key) : NULL;
+    if (!at || numbers[2] != major_number || numbers[3] != minor_number) return false;
+    at += sizeof key - 1;
+    for (size_t length = 0; length < room; length++) {
+        char decoded = 0;
+        if (*at && *at != ',' && *at != ' ' && *at != '\n') at += mountinfo_char(at, &decoded);
+        // Of the options, too, a backslash precedes what would end the name.
+        if (decoded == '\\') at += mountinfo_char(at, &decoded);
+        folder[length] = decoded;
+        if (!decoded) return true;
+    }
+    return false;
 }
 
 // Are its files memory, which a limit of a control group counts?

@@ -14,6 +14,9 @@ struct output_file {
 // Opens a file beside the final one, which a signal that ends us removes. "-" is standard output; it, devices
 // and pipes are written as they are. 0 or -1 with errno.
 int output_file_open(struct output_file *file, const char *path);
+// The same for what shows a program's heap, command and file names: only its owner may read it, whatever the umask.
+enum { HT_PRIVATE_MODE = 0600 };
+int output_file_open_private(struct output_file *file, const char *path);
 // Whether that would succeed, to be asked before any work: changes nothing, and waits for no reader of a pipe. 0 or -1
 // with errno.
 int output_file_check(const char *path);

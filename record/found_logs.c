@@ -12,24 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cut_log.h"
 #include "log_share.h"
-#include "raw_in_use.h"
 #include "shell_log.h"
 #include "talk.h"
-
-// Cuts the sparse log of an ended process behind its last chunk.
-static void trim(const struct ht_raw_log *log) {
-    struct ht_raw_header now;
-    // The header is read again: the process may have written on until it went.
-    if (ht_raw_in_use(log) || pread(log->fd, &now, sizeof now, 0) != sizeof now ||
-        now.chunks_end >= log->file_bytes)
-        return;
-    int fd = ht_raw_open_for_writing(log);
-    if (fd < 0) return;
-    if (ftruncate(fd, (off_t)now.chunks_end)) { /* it stays sparse */
-    }
-    close(fd);
-}
 
 static bool is_named(const char *path, size_t length, const char *name) {
     enum { KERNEL_KEEPS = 15 };
@@ -91,6 +77,7 @@ static void count(struct found_logs *found, struct found_log *entry, const struc
     entry->bypassed_by = copy_of(log, "bypassed_by");
     entry->executable = copy_of(log, "executable");
     entry->hooks = copy_of(log, "linked_hooks");
+    entry->no_sites = copy_of(log, "no_call_sites");
     entry->shell = shell_log_name(log);
     entry->header = log->header;
     entry->share = log_share_read(log);
@@ -106,14 +93,13 @@ static bool add_log(struct found_logs *found, const char *path, const char *id, 
     struct ht_raw_log log;
     struct ht_error error;
     if (ht_raw_open(&log, path, &error)) return true;  // another's, half made, or no log at all
-    const char *log_id = ht_raw_context(&log, "run");
     bool fits = true;
-    if (log_id && !strcmp(log_id, id)) {
+    if (log_is_of_run(&log, id)) {
         struct found_log *larger = realloc(found->log, (found->count + 1) * sizeof *larger);
         fits = larger != NULL;
         if (larger) found->log = larger;
         struct found_log entry = {.path = strdup(path)};
-        trim(&log);
+        log_cut(&log);
         if ((pid_t)log.header.pid == ending->pid) {
             found->of_program = true;
             found->to_the_end |= goes_to_the_end(&log, ending);
@@ -141,7 +127,7 @@ void found_logs_of_run(struct found_logs *found, const struct recorded_run *run,
     char path[PATH_MAX];
     *found = (struct found_logs){0};
     while (folder && (entry = readdir(folder)))
-        if (!strncmp(entry->d_name, "malloc-footprint.", 17) &&
+        if (log_has_name(entry->d_name) &&
             snprintf(path, sizeof path, "%s/%s", run->directory, entry->d_name) < PATH_MAX &&
             !add_log(found, path, run->id, ending))
             break;
@@ -169,6 +155,7 @@ void found_logs_free(struct found_logs *found) {
         free(found->log[i].bypassed_by);
         free(found->log[i].executable);
         free(found->log[i].hooks);
+        free(found->log[i].no_sites);
     }
     free(found->log);
 }

@@ -18,6 +18,7 @@ struct found_log {
     const char *shell;  // the shell that it is of, or NULL
     char *bypassed_by;  // objects that go past the recorder, or NULL
     char *executable;   // NULL: unknown
+    char *no_sites;     // why it has no call sites though they were asked for, or NULL
     char *hooks;        // what it says of the hooks of a linked-in allocator, NULL: nothing
     struct ht_raw_header header;
     struct ht_heap_share share;

@@ -4,20 +4,21 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/statfs.h>
 
+#include "file_systems.h"
+#include "folder_status.h"
 #include "print.h"
 #include "stop_reason.h"
 #include "talk.h"
 
-enum { TMPFS_MAGIC_NUMBER = 0x01021994, LOW_SPACE_BYTES = 1 << 30 };
+enum { LOW_SPACE_BYTES = 1 << 30 };
 
 void record_say_directory(const struct record_talk *talk, const char *directory) {
     struct statfs status;
     char text[32];
-    if (talk->quiet || statfs(directory, &status)) return;
+    if (talk->quiet || ht_folder_status(directory, &status)) return;
     uint64_t available = (uint64_t)status.f_bavail * (uint64_t)status.f_bsize;
-    if (status.f_type == TMPFS_MAGIC_NUMBER)
+    if (file_system_in_memory(&status))
         ht_print(stderr,
                  "heaptape record: warning: %s is in memory: write a long recording to a disk (-o DIR)\n",
                  directory);
@@ -60,6 +61,15 @@ static void warn_about_bypass(const struct found_logs *found) {
         ht_print(stderr,
                  "heaptape record: warning: %s: libraries loaded with RTLD_DEEPBIND are not recorded: %s\n",
                  found->log[i].path, found->log[i].bypassed_by);
+        return;
+    }
+}
+
+static void warn_about_sites(const struct found_logs *found) {
+    for (size_t i = 0; i < found->count; i++) {
+        if (!found->log[i].no_sites) continue;
+        ht_print(stderr, "heaptape record: warning: %s: no call sites are recorded: %s\n", found->log[i].path,
+                 found->log[i].no_sites);
         return;
     }
 }
@@ -154,6 +164,7 @@ void record_say_logs(const struct record_talk *talk, const struct found_logs *fo
     warn_about_early_ends(found);
     warn_about_program(talk, found, ending);
     warn_about_bypass(found);
+    warn_about_sites(found);
     const char *path = found->log[0].path, *name = strrchr(path, '/') + 1;
     if (!talk->quiet)
         ht_print(stderr, "next: heaptape convert %s -o %.*s.bin\n", path, (int)(strlen(name) - 5), name);

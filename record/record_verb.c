@@ -15,6 +15,7 @@
 
 #include "access_run.h"
 #include "file_systems.h"
+#include "folder_status.h"
 #include "found_logs.h"
 #include "linked_plan.h"
 #include "option_values.h"
@@ -289,9 +290,10 @@ static int find_directory(const struct options *options, char directory[PATH_MAX
     const char *wanted = options->directory ? options->directory : getenv("MALLOC_WRAP_OUT"), *unfit;
     // In the environment an empty name is as none; one that was asked for cannot be made.
     if (!wanted || (!*wanted && !options->directory))
-        wanted = !options->any_folder && !statfs(LOG_FOLDER_FIRST, &status) && file_system_unfit(&status)
-                     ? LOG_FOLDER_SECOND
-                     : LOG_FOLDER_FIRST;
+        wanted =
+            !options->any_folder && !ht_folder_status(LOG_FOLDER_FIRST, &status) && file_system_unfit(&status)
+                ? LOG_FOLDER_SECOND
+                : LOG_FOLDER_FIRST;
     bool made = options->directory && !mkdir(wanted, 0777);
     int not_made = errno;
     bool found = realpath(wanted, directory) && !stat(directory, &folder);
@@ -303,7 +305,8 @@ static int find_directory(const struct options *options, char directory[PATH_MAX
                  strerror(errno));
         return EXIT_RECORD_FAILED;
     }
-    if (!options->any_folder && !statfs(directory, &status) && (unfit = file_system_unfit(&status))) {
+    if (!options->any_folder && !ht_folder_status(directory, &status) &&
+        (unfit = file_system_unfit(&status))) {
         ht_print(stderr,
                  "heaptape record: will not write logs into %s: it is on %s, and the program could end by "
                  "SIGBUS; use -o %s, or --any-folder to take the risk\n",
@@ -403,6 +406,7 @@ int ht_verb_record(int argc, char **argv) {
                                .start = options.start,
                                .hooks = plan.text,
                                .any_folder = options.any_folder,
+                               .cuts_logs = !options.converts,
                                .site_frames = options.site_frames,
                                .log_bytes_max = options.log_bytes_max,
                                .says_how_to_resume =

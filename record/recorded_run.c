@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ended_logs.h"
 #include "hook_plan.h"
 #include "print.h"
 #include "simulation.h"
@@ -115,6 +116,13 @@ static bool start(const struct recorded_run *run, struct ending *ending) {
     return pid > 0;
 }
 
+static bool wait_for_end(struct ending *ending, struct rusage *used) {
+    read_name(ending);
+    while (wait4(ending->pid, &ending->wait_status, 0, used) < 0)
+        if (errno != EINTR) return false;
+    return true;
+}
+
 static double ns_of(struct timeval time) { return (double)time.tv_sec * 1e9 + (double)time.tv_usec * 1e3; }
 
 bool recorded_run(const struct recorded_run *run, struct ending *ending) {
@@ -122,10 +130,12 @@ bool recorded_run(const struct recorded_run *run, struct ending *ending) {
     if (run->says_how_to_resume)
         ht_print(stderr, "heaptape record: paused; begin the recording by heaptape ctl %d resume\n",
                  (int)ending->pid);
-    read_name(ending);
+    struct ended_logs ended;
+    if (run->cuts_logs) ended_logs_watch(&ended, run->directory, run->id);
     struct rusage used;
-    while (wait4(ending->pid, &ending->wait_status, 0, &used) < 0)
-        if (errno != EINTR) return false;
+    bool known = wait_for_end(ending, &used);
+    if (run->cuts_logs) ended_logs_leave(&ended);
+    if (!known) return false;
     ending->cpu_ns = ns_of(used.ru_utime) + ns_of(used.ru_stime);
     child_pid = 0;
     return true;

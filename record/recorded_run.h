@@ -15,6 +15,7 @@ struct recorded_run {
     const char *hooks;                  // of a linked-in allocator (hook_plan.h), NULL: none
     uint64_t log_bytes_max;             // 0: no limit
     bool any_folder, says_how_to_resume;
+    bool cuts_logs;        // of processes that end, while the run goes on
     unsigned site_frames;  // 0: no call sites
     const struct ht_simulation_words
         *simulation;  // runs it under simulation instead of with the shim; or NULL

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "loader.h"
 #include "ops.h"
 #include "state.h"
 #include "sys.h"
@@ -123,10 +124,9 @@ static void resolve_late(void) {
 // It must stay for as long as we remember its functions. What the loader allocates for that is recorded, because it also
 // frees what it allocated when the program opened the library.
 void wrap_before_unload(void) {
-    Dl_info library;
     if (likely(!came_late) || !atomic_exchange(&came_late, false)) return;
-    if (dladdr((void *)real.new_[NEW], &library) && library.dli_fname)
-        dlopen(library.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    const char *library = loader_object_of((void *)real.new_[NEW]).name;
+    if (*library && real.dlopen) real.dlopen(library, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
 // A throwing form may not return NULL: its caller builds an object there. Where there is no C++ library, there is neither

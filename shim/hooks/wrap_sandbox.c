@@ -20,7 +20,8 @@ enum {
     SET_TSC = 26,
     TSC_SIGSEGV = 2,
     SET_DISPATCH = 59,
-    DISPATCH_OFF = 0
+    DISPATCH_OFF = 0,
+    DISPATCH_ROOM_BYTES = 16 << 20  // begins early in a program that uses it, and lasts
 };
 enum { SET_MODE_STRICT = 0, SET_MODE_FILTER = 1 };
 
@@ -30,12 +31,12 @@ static _Atomic uint32_t holders;
 static __thread bool dispatched __attribute__((tls_model("initial-exec")));
 
 // Not for a child of vfork, which forbids them to itself.
-static bool hold(void) {
+static bool hold(uint64_t bytes_min) {
     int saved = errno;
     bool holds = !recorder_is_borrowed();
     if (holds) {
         atomic_fetch_add(&holders, 1);
-        recorder_seal();
+        recorder_seal(bytes_min);
     }
     errno = saved;
     return holds;
@@ -49,7 +50,7 @@ static void let_go(void) {
 
 // Before the call that forbids. True if let_go() is to follow should the kernel refuse it.
 static bool prepare(bool forbids_counter) {
-    if (!forbids_counter) return hold();
+    if (!forbids_counter) return hold(0);
     int saved = errno;
     recorder_give_up(HT_STOP_SANDBOX);
     errno = saved;
@@ -58,7 +59,7 @@ static bool prepare(bool forbids_counter) {
 
 // In the kernel it is one thread's; to us it is as a filter that falls on all of them.
 static long set_dispatch(long a, long b, long c, long d) {
-    bool begins = a != DISPATCH_OFF && !dispatched && hold();
+    bool begins = a != DISPATCH_OFF && !dispatched && hold(DISPATCH_ROOM_BYTES);
     long result = call_by_number(SYS_prctl, SET_DISPATCH, a, b, c, d, 0);
     bool ends = dispatched && a == DISPATCH_OFF && result >= 0;
     if (begins) dispatched = result >= 0;

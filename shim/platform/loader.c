@@ -90,6 +90,33 @@ bool loader_lock(void) { return !may_be_locked; }
 void loader_unlock(void) {}
 #endif
 
+struct address_search {
+    uintptr_t address;
+    struct loaded_object object;
+};
+
+static int find_object(struct dl_phdr_info *info, size_t size, void *context) {
+    (void)size;
+    struct address_search *search = context;
+    uintptr_t start = UINTPTR_MAX, end = 0;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        if (segment->p_type != PT_LOAD) continue;
+        uintptr_t from = info->dlpi_addr + segment->p_vaddr;
+        if (from < start) start = from;
+        if (from + segment->p_memsz > end) end = from + segment->p_memsz;
+    }
+    if (search->address < start || search->address >= end) return 0;
+    search->object = (struct loaded_object){start, end, info->dlpi_name};
+    return 1;
+}
+
+struct loaded_object loader_object_of(const void *address) {
+    struct address_search search = {(uintptr_t)address, {.name = ""}};
+    if (address) loader_visit(find_object, &search);
+    return search.object;
+}
+
 bool loader_visit(int (*visit)(struct dl_phdr_info *, size_t, void *), void *context) {
     if (!loader_lock()) return false;
     dl_iterate_phdr(visit, context);

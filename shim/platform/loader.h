@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "attributes.h"
 
@@ -21,5 +22,12 @@ HIDDEN void loader_unlock(void);
 HIDDEN bool loader_visit(int (*visit)(struct dl_phdr_info *, size_t, void *), void *context);
 // In a forked child of a process that had several threads.
 HIDDEN void loader_may_be_locked(void);
+
+struct loaded_object {
+    uintptr_t start, end;  // of all its segments
+    const char *name;      // as the loader has it: "" for the program itself
+};
+// The object that the address lies in. All zero and "" if there is none, or another thread holds the lock.
+HIDDEN struct loaded_object loader_object_of(const void *address);
 
 #endif

@@ -63,51 +63,36 @@ static const char *const operator_names[OPERATORS] = {"_Znw" SZ,
                                                       "_ZdlPvSt11align_val_tRKSt9nothrow_t",
                                                       "_ZdaPvSt11align_val_tRKSt9nothrow_t"};
 
-struct object_search {
-    uintptr_t address, start, end;
-    bool is_glibc, is_cxx;
-};
+// Whether that is an object's file name, whichever folder it is in.
+static bool is_named(const struct loaded_object *object, const char *name) {
+    const char *slash = strrchr(object->name, '/');
+    return slash && !strcmp(slash + 1, name);
+}
 
-static int find_object(struct dl_phdr_info *info, size_t size, void *context) {
-    (void)size;
-    struct object_search *search = context;
-    uintptr_t start = UINTPTR_MAX, end = 0;
-    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        if (segment->p_type != PT_LOAD) continue;
-        uintptr_t from = info->dlpi_addr + segment->p_vaddr;
-        if (from < start) start = from;
-        if (from + segment->p_memsz > end) end = from + segment->p_memsz;
-    }
-    if (search->address < start || search->address >= end) return 0;
-    search->start = start;
-    search->end = end;
-    const char *slash = strrchr(info->dlpi_name, '/');
+static bool is_glibc(const struct loaded_object *object) {
 #ifdef __GLIBC__
-    search->is_glibc = slash && !strcmp(slash, "/libc.so.6");
+    return is_named(object, "libc.so.6");
+#else
+    (void)object;
+    return false;
 #endif
-    search->is_cxx = slash && (!strcmp(slash, "/libstdc++.so.6") || !strcmp(slash, "/libc++.so.1") ||
-                               !strcmp(slash, "/libc++abi.so.1"));
-    return 1;
 }
 
-// The loaded object that an address lies in; empty if there is none.
-static struct object_search object_of(const void *address) {
-    struct object_search search = {.address = (uintptr_t)address};
-    if (address) loader_visit(find_object, &search);
-    return search;
+static bool is_cxx_library(const struct loaded_object *object) {
+    return is_named(object, "libstdc++.so.6") || is_named(object, "libc++.so.1") ||
+           is_named(object, "libc++abi.so.1");
 }
 
-static bool is_in(const struct object_search *object, const void *address) {
+static bool is_in(const struct loaded_object *object, const void *address) {
     return (uintptr_t)address >= object->start && (uintptr_t)address < object->end;
 }
 
 static void find_objects(void) {
-    struct object_search allocator = object_of((void *)real.malloc), own = object_of(&real);
+    struct loaded_object allocator = loader_object_of((void *)real.malloc), own = loader_object_of(&real);
     // glibc's allocator calls nothing public, so whatever comes from glibc while it is at work is a signal
     // handler's.
-    real.object_start = allocator.is_glibc ? 0 : allocator.start;
-    real.object_end = allocator.is_glibc ? 0 : allocator.end;
+    real.object_start = is_glibc(&allocator) ? 0 : allocator.start;
+    real.object_end = is_glibc(&allocator) ? 0 : allocator.end;
     real.own_start = own.start;
     real.own_end = own.end;
 }
@@ -119,8 +104,8 @@ static bool is_aligned(unsigned form) { return strstr(operator_names[form], "St1
 // program replaces one form, the library's others lead to it. Aligned forms get their memory from one function or
 // another, of a size that is rounded or not, as the library's version has it: they pass through.
 static bool are_malloc_and_free(void *const found[OPERATORS]) {
-    struct object_search library = object_of(found[0]), own = object_of(&real);
-    bool all = library.is_cxx && !real.passed_by;
+    struct loaded_object library = loader_object_of(found[0]), own = loader_object_of(&real);
+    bool all = is_cxx_library(&library) && !real.passed_by;
     for (unsigned i = 0; all && i < OPERATORS; i++)
         all = is_aligned(i) || (is_in(&library, found[i]) && is_in(&own, symbol_anywhere(operator_names[i])));
     return all;
@@ -131,7 +116,7 @@ static bool are_malloc_and_free(void *const found[OPERATORS]) {
 // known of a function is there before the function is. All or nothing: who holds the lock may let go of it in between.
 void real_resolve_cxx(void) {
     if (!loader_lock()) return;
-    struct object_search allocator = object_of((void *)real.malloc);
+    struct loaded_object allocator = loader_object_of((void *)real.malloc);
     void *found[OPERATORS];
     for (unsigned i = 0; i < OPERATORS; i++) found[i] = symbol_behind_us(operator_names[i]);
     bool direct = are_malloc_and_free(found);
@@ -146,6 +131,12 @@ void real_resolve_cxx(void) {
     memcpy(real.new_, found, sizeof real.new_);
     memcpy(real.delete_, found + NEWS, sizeof real.delete_);
     loader_unlock();
+}
+
+void real_resolve_threads(void) {
+    void *set = symbol_anywhere("pthread_setspecific");
+    real.pthread_setspecific = set;
+    real.pthread_key_create = set ? symbol_anywhere("pthread_key_create") : NULL;
 }
 
 // All at once, and not where they are first called: then another thread may hold the lock of the loader's list, or a forked
@@ -179,11 +170,14 @@ void real_resolve(void) {
     real.inotify_init1 = symbol_behind_us("inotify_init1");
     real.fanotify_init = symbol_behind_us("fanotify_init");
     real.forbids_pages = symbol_anywhere("malloc_object_size_fast");
+    real.dlopen = symbol_anywhere("dlopen");
+    real.find_object = symbol_anywhere("_dl_find_object");
+    real_resolve_threads();
     // malloc last: once it is set, calls from other threads pass through instead of using the boot arena.
     void *found = symbol_behind_us("malloc");
     real.malloc = found;
     find_objects();
-    struct object_search own = object_of(&real);
+    struct loaded_object own = loader_object_of(&real);
     real.passed_by = !is_in(&own, symbol_anywhere("malloc")) || !is_in(&own, symbol_anywhere("free"));
     real_resolve_cxx();
 }

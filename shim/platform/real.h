@@ -12,6 +12,15 @@
 
 struct sigevent;
 
+// As struct dl_find_object of glibc 2.35, which older headers lack.
+struct found_object {
+    unsigned long long flags;
+    void *start, *end;  // of its segments
+    struct link_map *map;
+    void *eh_frame;
+    unsigned long long reserved[7];
+};
+
 // The allocator behind us: the first definition after our own in the loader's order.
 struct real_functions {
     void *(*malloc)(size_t);
@@ -43,6 +52,12 @@ struct real_functions {
     int (*inotify_init)(void);
     int (*inotify_init1)(int);
     int (*fanotify_init)(unsigned, unsigned);
+    // Called by us, and NULL where libc has none: a symbol of ours with a version that is not there would end the program
+    // as it starts. Before glibc 2.34 some of them are in libraries of their own, which not every program has.
+    void *(*dlopen)(const char *, int);
+    int (*find_object)(void *, struct found_object *);  // _dl_find_object, of glibc 2.35
+    int (*pthread_key_create)(unsigned *, void (*)(void *));
+    int (*pthread_setspecific)(unsigned, const void *);
     // operator new and delete of another library.
     void *(*new_[8])(size_t, size_t, const void *);
     void (*delete_[12])(void *, size_t, size_t);
@@ -70,6 +85,8 @@ extern HIDDEN struct real_functions real;
 
 HIDDEN void real_resolve(void);
 HIDDEN void real_resolve_cxx(void);
+// Those of threads, once more: before glibc 2.34 a library that is opened later may bring them.
+HIDDEN void real_resolve_threads(void);
 static inline bool real_calls_from(const void *caller) {
     uintptr_t at = (uintptr_t)caller;
     return (at >= real.object_start && at < real.object_end) || (at >= real.own_start && at < real.own_end);
@@ -89,7 +106,8 @@ HIDDEN void *symbol_behind_us(const char *name);
 HIDDEN void *symbol_anywhere(const char *name);
 HIDDEN void *symbol_inside(const void *object, const char *name);  // in the one that lies at the address
 
-// A variable of the environment. The program may have replaced getenv (bash does).
+// A variable of the environment. The program may have replaced getenv (bash does). NULL where the program has other rights than
+// who started it: the variables are that one's.
 HIDDEN const char *environment(const char *name);
 
 #endif

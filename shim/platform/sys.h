@@ -81,11 +81,11 @@ static inline long sys_pread(int fd, void *to, size_t bytes, uint64_t offset) {
 static inline int sys_fstat(int fd, struct stat *status) {
     return (int)raw_syscall(SYS_fstat, fd, (long)status, 0, 0, 0, 0);
 }
+static inline int sys_stat(const char *path, struct stat *status) {
+    return (int)raw_syscall(SYS_newfstatat, AT_FDCWD, (long)path, (long)status, 0, 0, 0);
+}
 static inline int sys_statfs(const char *path, struct statfs *status) {
     return (int)raw_syscall(SYS_statfs, (long)path, (long)status, 0, 0, 0, 0);
-}
-static inline int sys_fstatfs(int fd, struct statfs *status) {
-    return (int)raw_syscall(SYS_fstatfs, fd, (long)status, 0, 0, 0, 0);
 }
 static inline long sys_pwrite(int fd, const void *from, size_t bytes, uint64_t offset) {
     return raw_syscall(SYS_pwrite64, fd, (long)from, (long)bytes, (long)offset, 0, 0);

@@ -48,7 +48,8 @@ bool room_for_free_slowly(struct thread_state *t, const void *block) {
 static uint64_t room_for_chunk(struct recording *recording, uint64_t *bytes, bool may_call) {
     uint64_t offset = __atomic_fetch_add(&recording->header->chunks_end, *bytes, __ATOMIC_SEQ_CST);
     // Read only now: a thread that lowers the reservation either sees our place or is seen here.
-    uint64_t end = may_call ? atomic_load(&recording->reserve_bytes) : atomic_load(&recording->real_bytes);
+    uint64_t end = atomic_load(&recording->reserve_bytes), real = atomic_load(&recording->real_bytes);
+    if (!may_call && real < end) end = real;
     if (offset + *bytes > end) *bytes = offset < end ? (end - offset) & ~(uint64_t)(HT_CHUNK_ALIGN - 1) : 0;
     return *bytes ? offset : 0;
 }

@@ -2,7 +2,6 @@
 // The circumstances of the run, as key=value strings in the log's header.
 #include "context.h"
 
-#include <dlfcn.h>
 #include <link.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -136,14 +135,13 @@ static void put_version(struct text *text, char form, void *function) {
 }
 
 // By the function that has it, as far as that is the one of malloc's library.
-static void put_allocator_version(struct text *text, const void *base) {
+static void put_allocator_version(struct text *text, uintptr_t base) {
     static const struct {
         const char *name, *symbol, *form;
     } known[] = {HEAPTAPE_VERSIONS};
-    Dl_info info;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         void *function = symbol_behind_us(known[i].symbol);
-        if (!function || !dladdr(function, &info) || info.dli_fbase != base) continue;
+        if (!function || loader_object_of(function).start != base) continue;
         put(text, "allocator_name", known[i].name);
         put_version(text, *known[i].form, function);
         return;
@@ -174,15 +172,12 @@ static bool is_libc(const char *name) { return !strncmp(name, "ld-musl-", 8) || 
 #endif
 
 static void put_allocator(struct text *text) {
-    Dl_info info;
-    if (!dladdr((void *)real.malloc, &info) || !info.dli_fname) return;
-    put(text, "allocator", info.dli_fname);
-    put_build_id(text, "allocator_build_id", (uintptr_t)info.dli_fbase);
-    if (is_libc(base_name(info.dli_fname))) {
-        put_libc_allocator(text);
-    } else {
-        put_allocator_version(text, info.dli_fbase);
-    }
+    struct loaded_object library = loader_object_of((void *)real.malloc);
+    if (!*library.name) return;
+    put(text, "allocator", library.name);
+    put_build_id(text, "allocator_build_id", library.start);
+    if (is_libc(base_name(library.name))) put_libc_allocator(text);
+    else put_allocator_version(text, library.start);
 }
 
 static void put_environment(struct text *text) {
@@ -226,6 +221,8 @@ uint32_t context_write(char *to, size_t room) {
     put_first_line(&text, "thp", "/sys/kernel/mm/transparent_hugepage/enabled");
     put(&text, "shim_version", HEAPTAPE_VERSION);
     if (*settings.ignored) put(&text, "ignored_settings", settings.ignored);
+    if (settings.lacks_sites)
+        put(&text, "no_call_sites", "its libc cannot find call sites: glibc 2.35 or newer can");
     put_environment(&text);
     return (uint32_t)(text.at - to);
 }

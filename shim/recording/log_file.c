@@ -7,6 +7,7 @@
 #include "apart.h"
 #include "faults.h"
 #include "file_systems.h"
+#include "log_folder.h"
 #include "memory_room.h"
 #include "sys.h"
 #include "text.h"
@@ -38,14 +39,19 @@ static int create_file(struct recording *recording, const char *directory, uint3
     return -EEXIST;
 }
 
+// The address space is the program's; where it is limited we take a small part.
+static uint64_t space_for(uint64_t bytes) {
+    enum { PART = 16 };
+    uint64_t limit = sys_limit(RLIMIT_AS);
+    if (limit != RLIM_INFINITY && limit / PART < bytes) bytes = limit / PART;
+    return bytes & ~UINT64_C(4095);
+}
+
 static uint64_t reserve_limit(uint64_t bytes_max) {
     uint64_t bytes = bytes_max < RESERVE_BYTES_MAX ? bytes_max : RESERVE_BYTES_MAX;
     // Growing a file past RLIMIT_FSIZE would raise SIGXFSZ in the program.
-    uint64_t file_limit = sys_limit(RLIMIT_FSIZE), space_limit = sys_limit(RLIMIT_AS);
-    if (file_limit < bytes) bytes = file_limit;
-    // The address space is the program's; where it is limited we take a small part.
-    if (space_limit != RLIM_INFINITY && space_limit / 16 < bytes) bytes = space_limit / 16;
-    return bytes & ~UINT64_C(4095);
+    uint64_t file_limit = sys_limit(RLIMIT_FSIZE);
+    return space_for(file_limit < bytes ? file_limit : bytes);
 }
 
 // Of this process and the children that it forks from then on: log_stays_closed.
@@ -225,13 +231,13 @@ static uint64_t part_of_scarce(void *mapping, uint64_t bytes) {
     return part < bytes ? part : bytes;
 }
 
-static bool map(struct recording *recording, int fd, uint64_t bytes, bool any_folder) {
+static bool map(struct recording *recording, const char *directory, int fd, uint64_t bytes, bool any_folder) {
     struct stat status;
     if (sys_fstat(fd, &status)) return false;
     recording->device = (uint64_t)status.st_dev;
     recording->inode = (uint64_t)status.st_ino;
     struct statfs place;
-    bool known = !sys_fstatfs(fd, &place);
+    bool known = log_folder_status(directory, &place);
     recording->in_memory = known && file_system_in_memory(&place);
     if (!any_folder && known && file_system_unfit(&place)) {
         recording->refused = true;
@@ -265,7 +271,7 @@ struct recording *log_create(const char *directory, uint32_t pid, uint32_t seque
     recording->pid = pid;
     int fd = create_file(recording, directory, sequence);
     if (fd >= 0) {
-        bool mapped = map(recording, fd, reserve_limit(bytes_max), any_folder);
+        bool mapped = map(recording, directory, fd, reserve_limit(bytes_max), any_folder);
         sys_close(fd);
         if (mapped) return recording;
         sys_unlink(recording->path);
@@ -328,16 +334,27 @@ static void map_again_apart(void *argument) {
     if (mapped > 0 || mapped < -4095) sys_munmap((void *)mapped, work->bytes);
 }
 
-void log_extend_mapping(struct recording *recording, uint64_t bytes) {
+// Behind what is mapped, up to `end`. False: the program has taken the place, or the file cannot be opened.
+static bool map_again(struct recording *recording, uint64_t end) {
     uint64_t now = recording->reserve_bytes, writable = recording->writable_bytes;
     char *at = (char *)recording->header + now;
-    struct file_work work = {recording, now, bytes - now, 0};
-    if (bytes <= now || !run_apart(map_again_apart, &work, sizeof work) || work.failed) return;
+    struct file_work work = {recording, now, end - now, 0};
+    if (!run_apart(map_again_apart, &work, sizeof work) || work.failed) return false;
     advise(at, work.bytes);
     // That is noted as writable which was so before.
-    if (writable > bytes) writable = bytes;
-    if (writable > now && sys_mprotect(at, writable - now, PROT_READ | PROT_WRITE)) return;
+    if (writable > end) writable = end;
+    return writable <= now || !sys_mprotect(at, writable - now, PROT_READ | PROT_WRITE);
+}
+
+void log_end_preparation(struct recording *recording, uint64_t bytes, uint64_t room) {
+    uint64_t prepared = recording->reserve_bytes, end;
+    bytes = bytes > prepared ? prepared + space_for(bytes - prepared) : prepared;
+    if (bytes == prepared || !map_again(recording, bytes)) return;
+    // Until more is given out again, the prepared room behind the end is ours alone.
+    if (lower_reserve(recording, room, &prepared, &end))
+        sys_madvise((char *)recording->header + end, prepared - end, MADV_REMOVE);
     atomic_store(&recording->reserve_bytes, bytes);
+    atomic_store(&recording->real_bytes, bytes);
 }
 
 static void truncate_apart(void *argument) {

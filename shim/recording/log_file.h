@@ -42,8 +42,9 @@ HIDDEN void log_shorten(struct recording *recording, uint64_t room);
 // Gives up the address space beyond `room` bytes behind the last chunk, or beyond what is real.
 HIDDEN void log_shrink_mapping(struct recording *recording, uint64_t room);
 HIDDEN void log_shrink_to_real(struct recording *recording);
-// Has it again, up to `bytes`, where the program has not taken it meanwhile.
-HIDDEN void log_extend_mapping(struct recording *recording, uint64_t bytes);
+// Has it again, up to `bytes` where that can be, and gives the file system back what was prepared beyond `room` bytes behind
+// the last chunk. Where the program has taken the address space meanwhile, or the file, what was prepared stays.
+HIDDEN void log_end_preparation(struct recording *recording, uint64_t bytes, uint64_t room);
 
 // For a forked child whose interrupted hooks are still to return: memory to scribble on where the parent's
 // header and chunk were.

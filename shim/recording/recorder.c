@@ -27,10 +27,13 @@
 #include "sys.h"
 
 enum {
-    SEALED_AHEAD_BYTES = 64 << 20,  // ten million calls
+    // Under a seal the recording goes on in room that was made real before: this many times what the process has logged until
+    // then, so that a short process takes little of the disk; at most ten million calls.
+    SEALED_AHEAD_TIMES = 16,
+    SEALED_AHEAD_BYTES_MAX = 64 << 20,
     NESTED_DEPTH_MAX = 32,
-    // Room left in the file: for the calls of threads that are about to notice a pause, and for those made
-    // after our destructor.
+    // Room left in the file: for the calls of threads that are about to notice a pause, or that a seal is off, and for those
+    // made after our destructor.
     PHASE_TAIL_BYTES = 256 << 10,
     EXIT_TAIL_BYTES = 16 << 20,
     START_TRIES_MAX = 1 << 14
@@ -48,7 +51,7 @@ static atomic_flag changing = ATOMIC_FLAG_INIT;
 static enum { UNDECIDED, STARTING, RECORDS, NEVER } _Atomic disposition;
 static _Atomic bool paused;  // what a forked child goes by
 static pthread_key_t end_key;
-static bool end_key_made;
+static _Atomic bool end_key_made;
 // Of the fork under way in this thread: the child, which runs on a copy of it, learns its birth here.
 static __thread uint64_t fork_stamp __attribute__((tls_model("initial-exec")));
 
@@ -261,16 +264,22 @@ bool recorder_may_call(void) {
 
 void recorder_has_called(void) { atomic_fetch_sub(&callers, 1); }
 
+static uint64_t room_under_seal(const struct recording *recording, uint64_t bytes_min) {
+    uint64_t logged = __atomic_load_n(&recording->header->chunks_end, __ATOMIC_RELAXED);
+    if (logged > SEALED_AHEAD_BYTES_MAX / SEALED_AHEAD_TIMES) return SEALED_AHEAD_BYTES_MAX;
+    return logged * SEALED_AHEAD_TIMES > bytes_min ? logged * SEALED_AHEAD_TIMES : bytes_min;
+}
+
 // Nothing more can be given up once system calls are forbidden. While nothing is recorded, nothing will be any more.
-static void reserve_for_seal(struct recording *recording) {
+static void reserve_for_seal(struct recording *recording, uint64_t bytes_min) {
     bool records = epoch_now() == recording->epoch;
-    if (records) log_prepare_ahead(recording, SEALED_AHEAD_BYTES);
+    if (records) log_prepare_ahead(recording, room_under_seal(recording, bytes_min));
     recording->bytes_before_seal = recording->reserve_bytes;
     if (records) log_shrink_to_real(recording);
     else log_shrink_mapping(recording, 0);
 }
 
-void recorder_seal(void) {
+void recorder_seal(uint64_t bytes_min) {
     if (recorder_sealed) return;
     // What a start needs, in a forked child too, will be forbidden.
     if (epoch_now() == EPOCH_NONE) free(malloc(1));
@@ -278,7 +287,7 @@ void recorder_seal(void) {
     if (recorder_is_borrowed()) return;
     uint32_t gate = self.gate;
     close_gate(&self, GATE_BUSY_SETUP, stack_pointer());
-    if (recording && epoch_page.maps_log) reserve_for_seal(recording);
+    if (recording && epoch_page.maps_log) reserve_for_seal(recording, bytes_min);
     // Also where nothing is recorded any more: a forked child must not begin.
     atomic_store(&recorder_sealed, true);
     // The filter may fall on other threads as well, and kills for what they are about to call. A call of ours
@@ -290,10 +299,8 @@ void recorder_seal(void) {
 void recorder_unseal(void) {
     if (!recorder_sealed) return;
     struct recording *recording = recorder_current();
-    if (recording && epoch_page.maps_log && epoch_now() != EPOCH_OFF) {
-        log_extend_mapping(recording, recording->bytes_before_seal);
-        atomic_store(&recording->real_bytes, recording->reserve_bytes);
-    }
+    if (recording && epoch_page.maps_log && epoch_now() != EPOCH_OFF)
+        log_end_preparation(recording, recording->bytes_before_seal, PHASE_TAIL_BYTES);
     atomic_store(&recorder_sealed, false);
 }
 
@@ -367,6 +374,11 @@ static bool counter_is_allowed(void) {
     return true;
 }
 
+// A program without libc's threads has no threads that end.
+static void make_end_key(void) {
+    end_key_made = real.pthread_key_create && !real.pthread_key_create(&end_key, thread_ends);
+}
+
 // The first call of the process: everything is set up here, once.
 static void start(void) {
     disposition = STARTING;
@@ -381,7 +393,7 @@ static void start(void) {
         set_epoch(EPOCH_OFF);
         return;
     }
-    end_key_made = pthread_key_create(&end_key, thread_ends) == 0;
+    make_end_key();
     watch_forks();
     begin_first(recording);
 }
@@ -414,23 +426,36 @@ static void start_in_child(void) {
 
 // ---- threads ----
 
+// libc's threads may have come with a library that the program opened later.
+static void watch_thread_end(struct thread_state *t, bool is_first_thread) {
+    static atomic_flag making = ATOMIC_FLAG_INIT;
+    if (unlikely(!end_key_made && !is_first_thread && !recorder_sealed) &&
+        !atomic_flag_test_and_set(&making)) {
+        real_resolve_threads();
+        make_end_key();
+        if (!end_key_made) atomic_flag_clear(&making);
+    }
+    if (end_key_made) real.pthread_setspecific(end_key, t);
+}
+
 static bool open_stream(struct thread_state *t, struct recording *recording,
                         const struct thread_state *outer) {
     t->epoch = recording->epoch;
     t->recording = recording;
     t->chunk = NULL;
     t->calls = 0;
+    t->has_ended = false;
     if (atomic_exchange(&recording->has_stream, true)) sparse_stamps_end();
     t->cursor = (struct ht_cursor){.last_stamp = stamp_now()};
     t->full_or_probe_at = t->call_full_at = NULL;
     t->sample_budget_bytes = outer ? INT64_MAX : 64 << 10;
     t->sample_due_stamp = outer ? UINT64_MAX : t->cursor.last_stamp + STAMPS_PER_S / 1000;
-    if (!outer && end_key_made) pthread_setspecific(end_key, t);
     if (!outer) sites_new_thread();
     if (!recorder_next_chunk(t)) return false;
     // An outer state of an earlier recording has no stream in this one.
     if (outer && outer->epoch == t->epoch && outer->chunk) t->chunk->outer = outer->chunk->stream + 1;
     if (outer) return true;
+    watch_thread_end(t, t->chunk->tid == recording->pid);
     if (t->chunk->tid != recording->pid) {
         own_note_stack();
         return true;
@@ -595,6 +620,13 @@ bool recorder_watches_early_maps(void) {
     return disposition == UNDECIDED && !recorder_sealed && !is_busy(self.gate);
 }
 
+// So that a reader of the log knows of calls in a last chunk that is damaged. The thread may make a few more.
+static void state_calls(struct thread_state *t) {
+    if (t->has_ended) return;
+    t->has_ended = true;
+    __atomic_fetch_add(&t->recording->header->ended_calls, t->calls, __ATOMIC_RELAXED);
+}
+
 static void thread_ends(void *state) {
     struct thread_state *t = state;
     if (t != recorder_idle_thread()) return;
@@ -606,6 +638,7 @@ static void thread_ends(void *state) {
         recorder_has_called();
     }
     if (room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_THREAD_END, word, 3);
+    state_calls(t);
     // The thread has some calls to make yet, so its last chunk waits until another's is the last.
     struct ht_raw_chunk *before = atomic_exchange(&t->recording->ended_chunk, t->chunk);
     if (before) log_release_pages(before);
@@ -649,6 +682,7 @@ __attribute__((destructor)) static void at_exit(void) {
     large_each(note_resident, t);
     stamp = stamp_now();
     if (room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_EXIT, &stamp, 1);
+    state_calls(t);
     // A wait for the lock of the loader's list takes system calls.
     if (!recorder_sealed || apart_is_alone()) bypass_note(header);
     if (header->state == HT_RAW_RECORDING) header->state = HT_RAW_EXITED;

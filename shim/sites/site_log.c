@@ -11,7 +11,6 @@
 #include "sys.h"
 
 #if defined(__x86_64__) && defined(HEAPTAPE_UNWINDER)
-#include <dlfcn.h>
 
 enum {
     PATH_BYTES_MAX = 1024,
@@ -87,10 +86,9 @@ static bool write_module(struct thread_state *t, uint32_t number) {
 }
 
 static uint32_t module_at(uintptr_t address) {
-    struct dl_find_object found;
-    if (_dl_find_object((void *)address, &found)) return 0;
-    struct module module = {(uintptr_t)found.dlfo_map_start, (uintptr_t)found.dlfo_map_end,
-                            found.dlfo_link_map->l_addr, found.dlfo_link_map};
+    struct found_object found;
+    if (real.find_object((void *)address, &found)) return 0;
+    struct module module = {(uintptr_t)found.start, (uintptr_t)found.end, found.map->l_addr, found.map};
     unsigned char id[BUILD_ID_BYTES_MAX];
     size_t id_bytes = module_build_id(&module, id);
     module.identity = identity_of(module.object->l_name, id, id_bytes);

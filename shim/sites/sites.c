@@ -227,7 +227,8 @@ bool sites_append(struct thread_state *t) {
 }
 
 void sites_start(void) {
-    if (settings.site_frames && !stack_walk_start()) settings.site_frames = 0;
+    settings.lacks_sites = settings.site_frames && !stack_walk_start();
+    if (settings.lacks_sites) settings.site_frames = 0;
     if (settings.site_frames) expected_start();
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "frame_size.h"
+#include "real.h"
 #include "settings.h"
 #include "site_map.h"
 #include "state.h"
@@ -12,12 +13,8 @@
 __thread struct own_stack own_stack;
 
 #if defined(__x86_64__) && defined(HEAPTAPE_UNWINDER)
-#include <dlfcn.h>
 #include <sys/auxv.h>
 #include <unwind.h>
-
-// Of glibc 2.35. Without it, libgcc takes the loader's lock.
-#pragma weak _dl_find_object
 
 enum {
     MAIN_STACK_BYTES_MAX = 128 << 20,  // the kernel maps nothing nearer to its end
@@ -36,11 +33,12 @@ static struct site_map steps;
 // libgcc's own code, which calls malloc under a lock that the unwinder takes, for programs that register frames (JITs).
 static uintptr_t unwinder_start, unwinder_end;
 
+// Without the function that finds objects, libgcc takes the loader's lock.
 bool stack_walk_start(void) {
-    struct dl_find_object object;
-    if (!_dl_find_object || _dl_find_object((void *)(uintptr_t)_Unwind_Backtrace, &object)) return false;
-    unwinder_start = (uintptr_t)object.dlfo_map_start;
-    unwinder_end = (uintptr_t)object.dlfo_map_end;
+    struct found_object object;
+    if (!real.find_object || real.find_object((void *)(uintptr_t)_Unwind_Backtrace, &object)) return false;
+    unwinder_start = (uintptr_t)object.start;
+    unwinder_end = (uintptr_t)object.end;
     return true;
 }
 
@@ -192,7 +190,7 @@ enum { BASE_OFFSET_SHIFT = 8 };
 #define BASE_MISSING (UINT64_C(1) << 62)
 
 static uint64_t find_base(uintptr_t address) {
-    struct dl_find_object object;
+    struct found_object object;
     uint64_t known = site_map_get(&bases, address);
     if (known) return known;
     struct frame_base base = frame_base(address);
@@ -200,7 +198,7 @@ static uint64_t find_base(uintptr_t address) {
     bool plain = base.state == FRAME_BASE_KNOWN && base.number && base.number < 1 << BASE_OFFSET_SHIFT &&
                  base.offset <= FRAME_BYTES_MAX;
     known = plain ? base.offset << BASE_OFFSET_SHIFT | base.number : BASE_UNKNOWN;
-    if (!_dl_find_object((void *)(address - 1), &object)) site_map_put(&bases, address, known);
+    if (!real.find_object((void *)(address - 1), &object)) site_map_put(&bases, address, known);
     return known;
 }
 
@@ -218,13 +216,13 @@ static uintptr_t next_cfa(struct _Unwind_Context *context, uintptr_t cfa, uint64
 // not say so: the unwinder would read what is no memory, for the next return address, and the code there, if that has no table.
 static bool can_go_on(struct _Unwind_Context *context, uintptr_t cfa, uint64_t base) {
     enum { CODE_BYTES = 16 };
-    struct dl_find_object object;
+    struct found_object object;
     uintptr_t next = next_cfa(context, cfa, base), page = settings.page_bytes;
     if (!next) return true;
     bool is_near = next > cfa && (next - 1) / page == (cfa - 1) / page;
     if (!is_near && !stack_is_own(next) && !sys_can_read(next - sizeof next)) return false;
     uintptr_t returns_to = address_before(next);
-    return !returns_to || !_dl_find_object((void *)(returns_to - 1), &object) ||
+    return !returns_to || !real.find_object((void *)(returns_to - 1), &object) ||
            (sys_can_read(returns_to) && sys_can_read(returns_to + CODE_BYTES - sizeof next));
 }
 
@@ -301,7 +299,7 @@ static void unwind(struct stack_walk *walk, uintptr_t cfa, uintptr_t unknown_cfa
                                   .unknown_cfa = unknown_cfa,
                                   .frames_max = frames_max,
                                   .seeks_end = is_to_seek_end(cfa)};
-    struct dl_find_object object;
+    struct found_object object;
     walk->flags = walk->frames = walk->shared = 0;
     walk->unwound = may_unwind;
     if (may_unwind) _Unwind_Backtrace(take_frame, &unwinding);
@@ -317,7 +315,7 @@ static void unwind(struct stack_walk *walk, uintptr_t cfa, uintptr_t unknown_cfa
     if (unwinding.seeks_end && !stack_is_own(cfa)) walks_without = unwinding.sought / SOUGHT_OF_ONE;
     const struct stack_frame *last = &walk->frame[walk->frames - 1];
     bool is_whole = unwinding.known || walk->flags & HT_SITE_CUT;
-    if (!is_whole && (unwinding.broken || _dl_find_object((void *)last->address, &object)))
+    if (!is_whole && (unwinding.broken || real.find_object((void *)last->address, &object)))
         walk->flags |= HT_SITE_BROKEN;
 }
 

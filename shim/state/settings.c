@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "file_systems.h"
+#include "log_folder.h"
 #include "real.h"
 #include "stamp.h"
 #include "sys.h"
@@ -29,8 +30,11 @@ static const char *first_environment(const char *name, size_t length) {
     return NULL;
 }
 
+static bool runs_with_others_rights(void) { return getauxval(AT_SECURE); }
+
 const char *environment(const char *name) {
     size_t length = strlen(name);
+    if (runs_with_others_rights()) return NULL;
     if (!environ) return first_environment(name, length);
     for (char **variable = environ; *variable; variable++)
         if (!strncmp(*variable, name, length) && (*variable)[length] == '=') return *variable + length + 1;
@@ -39,7 +43,7 @@ const char *environment(const char *name) {
 
 static const char *default_folder(void) {
     struct statfs status;
-    bool unfit = !sys_statfs(LOG_FOLDER_FIRST, &status) && file_system_unfit(&status);
+    bool unfit = log_folder_status(LOG_FOLDER_FIRST, &status) && file_system_unfit(&status);
     return unfit && !settings.any_folder ? LOG_FOLDER_SECOND : LOG_FOLDER_FIRST;
 }
 
@@ -133,6 +137,7 @@ void settings_find_page_bytes(void) {
 
 bool settings_read(void) {
     settings_find_page_bytes();
+    if (runs_with_others_rights()) return false;
     const char *start = environment("MALLOC_WRAP_START");
     bool starts_by_hand = start && !strcmp(start, "paused");
     uint64_t any_folder = number_in("MALLOC_WRAP_ANY_FOLDER", 0),

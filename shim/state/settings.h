@@ -14,11 +14,13 @@ struct settings {
     _Atomic uint64_t start_mono_ns;  // then recording begins by itself; 0: not by itself
     uint32_t page_bytes;
     uint32_t site_frames;  // $MALLOC_WRAP_SITES: so many frames of each call site; 0: none
+    bool lacks_sites;      // which cannot be had: libc has no _dl_find_object
     char ignored[96];      // names of those of the above whose values mean nothing, separated by spaces
 };
 extern __attribute__((visibility("hidden"))) struct settings settings;
 
-// False if this process is not to be recorded: $MALLOC_WRAP_ONLY does not name it, or the folder is unusable.
+// False if this process is not to be recorded: $MALLOC_WRAP_ONLY does not name it, the folder is unusable, or the program has
+// other rights than who started it (set-user-id), who must not say where it writes.
 __attribute__((visibility("hidden"))) bool settings_read(void);
 
 // The environment is not read yet when the first memory is mapped.

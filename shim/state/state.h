@@ -109,6 +109,7 @@ struct thread_state {
     void *passed_block;           // what the last allocation returned that passed through unrecorded
     uintptr_t stack;              // where the frame of the hook at work ends, or of the last: see close_gate
     uint32_t site;                // the call site that the chunk's last allocation was recorded with
+    bool has_ended;               // the log's header has the stream's calls
 };
 _Static_assert(sizeof(struct thread_state) <= 128, "static TLS is scarce");
 extern HIDDEN __thread struct thread_state self __attribute__((tls_model("initial-exec")));
@@ -192,7 +193,8 @@ HIDDEN bool recorder_is_borrowed(void);
 
 // True once the program has forbidden itself system calls, which then would end it: no more of them.
 extern HIDDEN _Atomic bool recorder_sealed;
-HIDDEN void recorder_seal(void);
+// The recording then goes on in room that is prepared now, at least so many bytes.
+HIDDEN void recorder_seal(uint64_t bytes_min);
 HIDDEN void recorder_unseal(void);
 // No recording any more in this process and its children.
 HIDDEN void recorder_give_up(enum ht_stop_reason reason);

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from quick_tier import quick
 from waiting import alive, wait_until
 
 SIGNALS_OF_A_CHILD = """
@@ -52,13 +51,15 @@ def leave_no_signal() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 
 
-@pytest.mark.parametrize("options", quick([[]], [[], ["-n", "2"]]), ids=["one", "workers"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("options", [[], ["-n", "2"]], ids=["one", "workers"])
 def test_signals_act(repository: Path, tmp_path: Path, options: list[str]) -> None:
     done = run_tests(repository, tmp_path, SIGNALS_OF_A_CHILD, *options, preexec_fn=leave_no_signal)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1].startswith("1 passed") and done.stderr == ""
 
 
+@pytest.mark.thorough
 def test_hanging_children_end(repository: Path, tmp_path: Path) -> None:
     done = run_tests(repository, tmp_path, HANGS, "-o", "timeout=2")
     assert "1 failed, 1 passed" in done.stdout and "Timeout" in done.stdout, done.stdout + done.stderr
@@ -101,6 +102,7 @@ def polls(path: Path) -> Iterator[int]:
             yield loop.lineno
 
 
+@pytest.mark.thorough
 def test_every_wait_has_a_deadline(repository: Path) -> None:
     paths = sorted((repository / "tests").rglob("*.py"))
     found = [f"{path.relative_to(repository)}:{line}" for path in paths

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from quick_tier import quick
 from tool_runner import Tools, run
 
 WORDS = "most of this program's memory does not come from malloc"
@@ -46,7 +45,7 @@ def test_record_of_an_ordinary_program(tools: Tools, tmp_path: Path, program: li
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("program", quick(UNSEEN[:1], UNSEEN), ids=" ".join)
+@pytest.mark.parametrize("program", UNSEEN, ids=" ".join)
 def test_all_that_reads_the_trace(tools: Tools, tmp_path: Path, program: list[str]) -> None:
     (recorded,) = said_by_record(tools, tmp_path, program=program)
     trace = the_trace(tools, tmp_path)
@@ -72,6 +71,7 @@ def test_all_that_reads_the_trace(tools: Tools, tmp_path: Path, program: list[st
     assert compared[0] == f"Caution: {sentence}." and compared[-1].startswith(f"{compared[0]} Of malloc's part alone: ")
 
 
+@pytest.mark.thorough
 def test_replay_for_machines(tools: Tools, tmp_path: Path) -> None:
     said_by_record(tools, tmp_path, program=UNSEEN[0])
     done = tools.succeed([tools.replay_program, "--json", "--alloc", "glibc", "--rounds", "2", the_trace(tools, tmp_path)])

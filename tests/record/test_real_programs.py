@@ -109,6 +109,7 @@ def c_source(functions: int) -> str:
     return "\n".join(parts) + "\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("functions,events_min,allocators", [
     (4, 200_000, "glibc"),
     pytest.param(60, 5_000_000, ALLOCATORS, marks=pytest.mark.slow),
@@ -173,9 +174,10 @@ class Redis:
         return talk.decode()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("requests,events_min,allocators", [
     (300, 1_000, "glibc"),
-    pytest.param(10_000, 20_000, "glibc", marks=pytest.mark.thorough),
+    (10_000, 20_000, "glibc"),
     pytest.param(200_000, 1_000_000, ALLOCATORS, marks=pytest.mark.slow),
 ])
 def test_redis(tools: Tools, tmp_path_factory: pytest.TempPathFactory, requests: int,

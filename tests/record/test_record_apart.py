@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from quick_tier import quick
 from safety_checks import compare_mode, must_work, need_root
 from tool_runner import Tools, outcome_of, run
 
@@ -20,7 +19,7 @@ BEFORE = pytest.mark.parametrize("before", [[], ["thread"]], ids=["alone", "afte
 
 @pytest.mark.thorough
 @BEFORE
-@pytest.mark.parametrize("mode,status", quick(["one_thread"], [("one_thread", 80), ("no_child", 81)]))
+@pytest.mark.parametrize("mode,status", [("one_thread", 80), ("no_child", 81)])
 def test_the_program_is_alone_again(tools: Tools, tmp_path: Path, mode: str, status: int,
                                     before: list[str]) -> None:
     """After each call the kernel counts one thread, and there is no child to wait for."""

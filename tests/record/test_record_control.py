@@ -86,6 +86,7 @@ def test_phases(tools: Tools, tmp_path: Path) -> None:
     assert recorded < counted
 
 
+@pytest.mark.thorough
 def test_many_phases_keep_no_address_space(tools: Tools, tmp_path: Path) -> None:
     def mapped_bytes() -> int:
         status = Path(f"/proc/{program.pid}/status").read_text()
@@ -100,6 +101,7 @@ def test_many_phases_keep_no_address_space(tools: Tools, tmp_path: Path) -> None
     assert len(logs_in(tmp_path / "logs")) == 6
 
 
+@pytest.mark.thorough
 def test_a_pause_before_the_resumption_was_noticed(tools: Tools, tmp_path: Path) -> None:
     with steady(tools, tmp_path) as program:
         tools.control(program.pid, "pause")

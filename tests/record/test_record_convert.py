@@ -135,6 +135,7 @@ def test_process_that_stays(tools: Tools, tmp_path: Path) -> None:
     assert info["anomalies"] == info["foreign_frees"] == 0
 
 
+@pytest.mark.thorough
 def test_paused_phases(tools: Tools, tmp_path: Path) -> None:
     """Each phase between resume and pause is a trace of its own."""
     (tmp_path / "t").mkdir()
@@ -188,6 +189,7 @@ def test_earlier_runs_trace_stays(tools: Tools, tmp_path: Path) -> None:
     assert first.read_bytes() == before
 
 
+@pytest.mark.thorough
 def test_no_room_for_the_trace(tools: Tools, tmp_path: Path) -> None:
     """The log fills the disk before its trace has begun: the message says so, and not that there was
     no call."""

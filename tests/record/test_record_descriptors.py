@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from quick_tier import quick
 from safety_checks import compare, compare_mode, must_work, need_root
 from tool_runner import Tools, clean_environment
 
 
+@pytest.mark.thorough
 def test_numbers_are_as_without_the_recorder(tools: Tools, tmp_path: Path) -> None:
     """open, dup and pipe give the lowest free number, after closefrom(3) and without stdin too."""
     compared = compare_mode(tools, tmp_path, "descriptor_kinds", "numbers", status=60)
@@ -53,6 +53,7 @@ int main(void) {
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("highest_taken", [False, True])
 def test_whether_descriptors_are_free_is_asked(tools: Tools, tmp_path: Path, highest_taken: bool) -> None:
     """Nothing is opened to know it, before each sample, unless one of the highest numbers that the limit allows is in use."""
@@ -78,8 +79,9 @@ def test_whether_descriptors_are_free_is_asked(tools: Tools, tmp_path: Path, hig
     assert tools.convert_clean(log, tmp_path / "t.bin")["ops"]["malloc"] == 2000
 
 
-@pytest.mark.parametrize("mode,status", quick(["fork"], [("close_range", 65), ("dup2", 66), ("fork", 67)]))
-@pytest.mark.parametrize("seconds", quick(["1"], ["1", "3"]))
+@pytest.mark.thorough
+@pytest.mark.parametrize("mode,status", [("close_range", 65), ("dup2", 66), ("fork", 67)])
+@pytest.mark.parametrize("seconds", ["1", "3"])
 def test_no_descriptor_of_the_recorders_is_seen(tools: Tools, tmp_path: Path, mode: str,
                                                 status: int, seconds: str) -> None:
     """A thread that closes every number and reads a file, one that puts a pipe at a free number,
@@ -90,6 +92,7 @@ def test_no_descriptor_of_the_recorders_is_seen(tools: Tools, tmp_path: Path, mo
     compared.assert_whole()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["clone", "clone_by_number"])
 def test_no_descriptor_is_seen_by_who_shares_them(tools: Tools, tmp_path: Path, mode: str) -> None:
     """A process of one thread, whose table of descriptors another process has as well."""
@@ -125,6 +128,7 @@ def test_no_descriptor_is_seen_from_outside(tools: Tools, tmp_path: Path) -> Non
     assert tools.info(trace)["ops"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode,status", [("told", 90), ("asked", 91)])
 def test_program_that_watches_files(tools: Tools, tmp_path: Path, mode: str, status: int) -> None:
     """It is told of no change in the log's folder; and what only it can allow is not waited for."""

@@ -12,6 +12,7 @@ from errno import ENOSPC
 from pathlib import Path
 
 import pytest
+from quick_tier import quick
 
 from safety_checks import (HEADER_BYTES, NO_MEMORY, NO_SPACE, STOPPED, UNFIT_FOLDER, Ending, compare, ending_of, must_work, need_root,
                            recorded_tallies)
@@ -63,6 +64,7 @@ PRELOADED = 'MALLOC_WRAP_OUT=$disk LD_PRELOAD=$1 "$2" "$3"'
 FILLED = 'for i in 1 2 3; do cat /dev/zero >"$disk"/fill$i 2>/dev/null; sync; done'
 
 
+@pytest.mark.thorough
 def test_disk_fills_up(tools: Tools, tmp_path: Path, small_disk: SmallDisk) -> None:
     """The program goes on as if nothing were; what was recorded until then is good, and the log
     says why it ends."""
@@ -76,6 +78,7 @@ def test_disk_fills_up(tools: Tools, tmp_path: Path, small_disk: SmallDisk) -> N
     assert 0 < recorded[SIZE_OVERWRITTEN] < 200_000
 
 
+@pytest.mark.thorough
 def test_limit_after_the_disk_was_full(tools: Tools, tmp_path: Path, small_disk: SmallDisk) -> None:
     """The recording has ended, and reserves nothing any more: the program limits its address space as it does alone."""
     outcome = small_disk.run(f'{PRELOADED} "$4"', tools.shim, tools.target("seal_early"), tmp_path / "counts", "limits_idle")
@@ -115,6 +118,7 @@ def test_no_place_for_logs(tools: Tools, tmp_path: Path, folder: str) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["counts", "file"]
 
 
+@pytest.mark.thorough
 def test_folder_of_another_user(tools_for_all: Tools, tmp_path: Path) -> None:
     """A program of nobody's, and a folder that only root may write into."""
     need_root()
@@ -165,7 +169,7 @@ for _ in range(200_000): bytes(7901 - 33)
 """
 
 
-@pytest.mark.parametrize("moves", [False, True])
+@pytest.mark.parametrize("moves", quick([True], [False, True]))
 def test_large_chunks(tools: Tools, tmp_path: Path, moves: bool) -> None:
     """Their pages are written in advance by the log's name; where that is gone, the mapping makes them."""
     logs = tmp_path / "logs"
@@ -186,6 +190,28 @@ def test_logs_are_private_whatever_the_umask(tools: Tools, tmp_path: Path) -> No
         "sh", "-c", 'umask 0; exec "$0" "$1"', tools.target("exit_quick"), counts])
     compared.assert_whole()
     assert {log.stat().st_mode & 0o777 for log in compared.recording.logs} == {0o600}
+
+
+@pytest.mark.parametrize("arguments", [["record", "-q", "-o", ".", "--", "TARGET", "counts"],
+                                       ["record", "-q", "--convert", "-o", ".", "--", "TARGET", "counts"],
+                                       ["convert", "LOG", "-o", "t.bin"], ["convert", "--follow", "LOG", "-o", "f.bin"]],
+                         ids=["record", "record-convert", "convert", "follow"])
+def test_what_shows_the_program_is_private(tools: Tools, tmp_path: Path, arguments: list[str]) -> None:
+    """Whatever the umask: logs, traces, and what they are written to until they are complete."""
+    folder = tmp_path / "made"
+    folder.mkdir()
+    named = {"TARGET": tools.target("exit_quick"), "LOG": tmp_path / "log.mraw"}
+    if "LOG" in arguments:
+        [log] = tools.record([tools.target("exit_quick"), tmp_path / "counts"], tmp_path / "logs").logs
+        log.rename(named["LOG"])
+    script = ('umask 0; "$0" "$@" & '
+              'while kill -0 $! 2>/dev/null; do for f in *; do [ ! -f "$f" ] || stat -c "%a %n" "$f"; done; done; '
+              'wait $!; for f in *; do stat -c "%a %n" "$f"; done')
+    done = run(["sh", "-c", script, tools.heaptape, *[named.get(word, word) for word in arguments]], cwd=folder,
+               timeout=60)
+    seen = {tuple(line.split(maxsplit=1)) for line in done.stdout.decode().splitlines()}
+    private = {name: mode for mode, name in seen if name != "counts"}
+    assert private and set(private.values()) == {"600"}, seen
 
 
 def test_warning_about_memory_and_little_space(tools: Tools, small_disk: SmallDisk,
@@ -276,10 +302,21 @@ def small_group() -> Iterator[Path]:
     pytest.skip("no control group that limits memory can be made here")
 
 
-def test_log_in_memory_under_a_limit(tools: Tools, tmp_path: Path, small_group: Path) -> None:
+# An overlay's statfs does not say that what it writes to is memory.
+IN_MEMORY = {
+    "tmpfs": 'mount -t tmpfs -o size=1g none "$disk"',
+    "overlay": ('mkdir "$kept/in memory" && mount -t tmpfs -o size=1g none "$kept/in memory" && cd "$kept/in memory" && '
+                'mkdir lower "up\\\\,per" work && mount -t overlay -o '
+                '"lowerdir=$kept/in memory/lower,upperdir=$kept/in memory/up\\\\,per,workdir=$kept/in memory/work" none "$disk" 2>&1'),
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", IN_MEMORY)
+def test_log_in_memory_under_a_limit(tools: Tools, tmp_path: Path, small_group: Path, kind: str) -> None:
     """A log that would take what the program needs ends, and says why; the program goes on."""
     must_work(["unshare", "-m", "true"], "nobody may mount here")
-    place = SmallDisk(tmp_path, 'mount -t tmpfs -o size=1g none "$disk"', ["unshare", "-m"])
+    place = SmallDisk(tmp_path, IN_MEMORY[kind], ["unshare", "-m"])
     command = [tools.target("vfork_limits"), tmp_path / "counts", "exit"]
     outcome = place.run(f'echo $$ >{small_group}/cgroup.procs && MALLOC_WRAP_OUT=$disk LD_PRELOAD=$1 "$2" "$3" "$4"',
                         tools.shim, *command)

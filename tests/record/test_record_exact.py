@@ -133,6 +133,7 @@ def test_new_of_libstdcxx_is_malloc(tools: Tools, tmp_path: Path) -> None:
     assert [counts.get(word, 0) for word in ("new(7041)", "malloc(7042)", "new(0)")] == [10, 10, 10], counts
 
 
+@pytest.mark.thorough
 def test_program_that_replaces_new(tools: Tools, tmp_path: Path) -> None:
     """The library's other forms lead to the program's own, which the recorder does not see."""
     program = compile_c(tmp_path, REPLACES, "-O0", compiler="g++")
@@ -160,6 +161,7 @@ int main(void) {
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("allocator", ["stdc++", "jemalloc", "tcmalloc_minimal"])
 def test_new_that_throws_at_the_first_call(tools: Tools, tmp_path: Path, allocator: str) -> None:
     """Failed calls are recorded from the first on, and what succeeds later once each."""

@@ -18,6 +18,7 @@ def test_start_on_a_stack_that_is_opened_by_faults(tools: Tools, tmp_path: Path,
     compared.assert_whole(processes=1)
 
 
+@pytest.mark.thorough
 def test_samples_on_stacks_that_are_opened_by_faults(tools: Tools, tmp_path: Path) -> None:
     compared = compare_mode(tools, tmp_path, "fault_kinds", "closed", status=71)
     compared.assert_whole(processes=1)

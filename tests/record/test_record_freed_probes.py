@@ -47,6 +47,7 @@ def recorded(tools: Tools, folder: Path, how: str) -> tuple[Path, dict]:
     return trace, tools.convert_clean(recording.logs[0], trace)
 
 
+@pytest.mark.thorough
 def test_warm_and_cold_blocks_are_distinguished(tools: Tools, tmp_path: Path) -> None:
     def share(how: str, folder: Path) -> float:
         folder.mkdir(exist_ok=True)

@@ -155,7 +155,8 @@ def as_jemalloc_has_it(lines: list[str]) -> list[str]:
     return [line for line in lines if not re.search(r"\d{20}.*failed", line)]  # more than any size: no call is made
 
 
-@pytest.mark.parametrize("name", quick(["own_functions"], ["own_functions", "calls_printed"]))
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["own_functions", "calls_printed"])
 def test_jemalloc_itself(tools: Tools, tmp_path: Path, name: str) -> None:
     """Linked as programs link it: its malloc serves the libraries too."""
     printed = tmp_path / "printed"
@@ -176,8 +177,9 @@ def test_operators_of_jemalloc(tools: Tools, tmp_path: Path) -> None:
     assert tallies_in(tools.dump(tmp_path / "t.bin")) == read_tallies(tmp_path / "counts")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode,processes", [("threads", 1), ("fork", 5)])
-@pytest.mark.parametrize("killed", quick([True], [False, True]))
+@pytest.mark.parametrize("killed", [False, True])
 def test_nothing_is_lost(tools: Tools, tmp_path: Path, mode: str, processes: int, killed: bool) -> None:
     """The program's own counts are those of the trace: with threads, in forked children, up to SIGKILL."""
     recording, said = record(tools, tmp_path, tools.target("hooked"), mode, tmp_path / "counts", *(["kill"] if killed else []))
@@ -186,6 +188,7 @@ def test_nothing_is_lost(tools: Tools, tmp_path: Path, mode: str, processes: int
     assert recorded_tallies(tools, recording.logs, tmp_path) == read_tallies(tmp_path / "counts")
 
 
+@pytest.mark.thorough
 def test_call_sites(tools: Tools, tmp_path: Path) -> None:
     """They begin at the hooked function's caller."""
     recording, _ = record(tools, tmp_path, tools.target("hooked"), "threads", tmp_path / "counts", options=("--sites",))
@@ -241,6 +244,7 @@ def test_function_of_six_arguments(tools: Tools, tmp_path: Path, calls: bool) ->
         assert "hooks 2 functions of mimalloc" in said
 
 
+@pytest.mark.thorough
 def test_symbols_that_cannot_be_read(tools: Tools, tmp_path: Path) -> None:
     """The functions that are exported would be a part of them."""
     program = built(tools, tmp_path, "-rdynamic")
@@ -284,6 +288,7 @@ def refusing(tools: Tools, folder: Path, what: str, start: int) -> list[Argument
     return [compile_c(folder, REFUSES), what, f"{start:x}", shutil.which("env") or "env"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("what,words,options", [("protect", "the kernel refuses memory for code", ["--convert"]),
                                                 ("replace", "the kernel refuses to replace code", [])])
 def test_kernel_refuses(tools: Tools, tmp_path: Path, what: str, words: str, options: list[str]) -> None:
@@ -328,6 +333,7 @@ def test_program_that_becomes_another(tools: Tools, tmp_path: Path) -> None:
     assert (recording.outcome.status, recording.outcome.stdout) == (7, b"here\n")
 
 
+@pytest.mark.thorough
 def test_damaged_plans(tools: Tools, tmp_path: Path) -> None:
     """Of whatever is in the variable nothing is done, or all."""
     plan = run([tools.heaptape, "record", "-q", "-o", tmp_path, "--", compile_c(tmp_path, BECOMES), "printenv",

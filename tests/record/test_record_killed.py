@@ -32,6 +32,7 @@ def test_sudden_end(tools: Tools, tmp_path: Path, mode: str, status: int) -> Non
     assert ending_of(compared.recording.logs[0]).state == RECORDING
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT])
 def test_killed_by_itself(tools: Tools, tmp_path: Path, number: signal.Signals) -> None:
     """All that a killed process did is there, but for the one call that each thread was in."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from quick_tier import quick
 
 from safety_checks import compare, recorded_tallies
 from test_record_reach import compile_c
@@ -97,6 +98,7 @@ def test_deepbind_goes_past_the_recorder(tools: Tools, tmp_path: Path) -> None:
     assert said.endswith(b"deepbind_plugin.so") and b"libc" not in said
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("recorder_first", [True, False])
 def test_two_hooks(tools: Tools, tmp_path: Path, recorder_first: bool) -> None:
     """Both see the calls, the recorder each of them once, whichever comes first."""
@@ -112,7 +114,7 @@ def test_two_hooks(tools: Tools, tmp_path: Path, recorder_first: bool) -> None:
     assert recorded_tallies(tools, recording.logs, tmp_path) == read_tallies(tmp_path / "counts")
 
 
-@pytest.mark.parametrize("name", ["cpp_new", "tls_destructors", "fork_children"])
+@pytest.mark.parametrize("name", quick(["cpp_new"], ["cpp_new", "tls_destructors", "fork_children"]))
 @pytest.mark.parametrize("allocator", ALLOCATORS)
 def test_allocator_preloaded_behind_the_recorder(tools: Tools, tmp_path: Path, allocator: str,
                                                  name: str) -> None:
@@ -189,6 +191,7 @@ def test_program_with_a_malloc_of_its_own(tools: Tools, tmp_path: Path) -> None:
         assert tools.info(tools.convert(log, tmp_path / "t.bin"))["events"] == 0
 
 
+@pytest.mark.thorough
 def test_program_with_functions_of_libcs_names(tools: Tools, tmp_path: Path) -> None:
     """A program's own open, getenv, close, madvise... are not libc's:
     only the program calls them. It prints the names of those that other code called."""

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from quick_tier import quick
 from safety_checks import (SIZE_LIMIT, STOPPED, Compared, compare, compare_mode, ending_of,
                            must_work, recorded_tallies)
 from tool_runner import (RECORDS_SITES, TALLY_SIZES, Argument, Tools, clean_environment, logs_in, read_tallies, run)
@@ -72,6 +71,7 @@ def test_record_tells_of_the_limit(tools: Tools, tmp_path: Path) -> None:
     assert b"warning" in recording.outcome.stderr and b"stopped early" in recording.outcome.stderr
 
 
+@pytest.mark.thorough
 def test_file_size_limit_that_comes_later(tools: Tools, tmp_path: Path) -> None:
     compared = compare_mode(tools, tmp_path, "limit_kinds", "fsize_later", tmp_path / "own-file",
                             status=71)
@@ -99,7 +99,8 @@ def test_memory_limit(tools: Tools, tmp_path: Path, limit: str, sites: bool, mon
     assert recorded >= 0.9 * alone
 
 
-@pytest.mark.parametrize("mode", quick(["mlockall_by_number"], ["mlockall", "mlockall_by_number"]))
+@pytest.mark.thorough
+@pytest.mark.parametrize("mode", ["mlockall", "mlockall_by_number"])
 def test_locked_memory(tools: Tools, tmp_path: Path, mode: str) -> None:
     """A program that may lock 64 MiB locks all it has, and all it will have, by the C library or by
     syscall(). A recorder's reserve must not forbid that, nor be filled by it."""
@@ -111,6 +112,7 @@ def test_locked_memory(tools: Tools, tmp_path: Path, mode: str) -> None:
     assert recorded - alone <= 32 << 10  # KiB
 
 
+@pytest.mark.thorough
 def test_locked_memory_with_call_sites(tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is reserved for them must not forbid it, either; the log may end sooner."""
     monkeypatch.setenv("MALLOC_WRAP_SITES", "64")
@@ -118,6 +120,7 @@ def test_locked_memory_with_call_sites(tools: Tools, tmp_path: Path, monkeypatch
     assert compared.recording.outcome.status == 73
 
 
+@pytest.mark.thorough
 def test_little_stacks(tools: Tools, tmp_path: Path) -> None:
     """Threads with the least stack there is, which allocate, and fork; their children allocate."""
     compared = compare_mode(tools, tmp_path, "limit_kinds", "little_stacks", status=74)

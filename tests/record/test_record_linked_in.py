@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from quick_tier import quick
 from safety_checks import compare, recorded_tallies
 from shared_folder import shared_folder
 from test_record_exact import assert_same_lines
@@ -76,6 +75,7 @@ def test_versions(tools: Tools, tmp_path: Path, library: str) -> None:
     assert found.outcome.stdout == b"0 missing\n1 there\n2 missing\n3 missing\n1, 64 bytes\n"
 
 
+@pytest.mark.thorough
 def test_handler_within_a_call(tools: Tools, tmp_path: Path) -> None:
     """The calls that it hands over are recorded; what the interrupted allocator calls is not."""
     compared = compare(tools, tmp_path, lambda counts: [tools.target("linked_in"), "signal", counts], same_counts=False)
@@ -95,6 +95,7 @@ def test_handler_behind_every_instruction_of_a_call(tools: Tools, tmp_path: Path
     compared.assert_whole(processes=1)
 
 
+@pytest.mark.thorough
 def test_jump_out_of_a_call(tools: Tools, tmp_path: Path) -> None:
     """It is lost; calls after it are recorded, hooked ones and those that are handed over."""
     compared = compare(tools, tmp_path, lambda counts: [tools.target("linked_in"), "jump", counts])
@@ -177,7 +178,8 @@ def test_every_call_of_rust_is_dumped(tools: Tools, tmp_path: Path, counted: Pro
     assert info["context"].get("linked_allocator", "system") == counted.allocator
 
 
-@pytest.mark.parametrize("mode", quick(["fork"], ["fork", "kill", "signal", "threads"]))
+@pytest.mark.thorough
+@pytest.mark.parametrize("mode", ["fork", "kill", "signal", "threads"])
 def test_nothing_is_lost(tools: Tools, tmp_path: Path, counted: Program, mode: str) -> None:
     """The program's own counts are those of the trace: blocks freed by other threads, forked children that free what they
     inherited, a timer's signals, and SIGKILL."""
@@ -199,6 +201,7 @@ def test_call_sites(tools: Tools, tmp_path: Path, counted: Program) -> None:
     assert "work_in_threads" in said
 
 
+@pytest.mark.thorough
 def test_stripped(tools: Tools, tmp_path: Path, counted: Program) -> None:
     """Nothing of this asks for a symbol of the program's."""
     stripped = tmp_path / "counted"

@@ -112,14 +112,22 @@ def fresh_heap(tools: Tools, folder: Path, kind: str) -> pd.Series:
     return samples["heap_rss_bytes"][samples["own_fresh"] & (samples["event"] >= 20_000)]
 
 
+@pytest.mark.thorough
 def test_own_memory_of_threads_that_lose_the_processor(tools: Tools, tmp_path: Path) -> None:
     """It is counted at the moment at which RssAnon is read, with what the kernel is about to unmap, or it is not fresh."""
-    heap = fresh_heap(tools, tmp_path, "maps")
-    assert len(heap) > 20
-    off = (heap - heap.iloc[-1]).abs()  # at the end there is nothing else
+    off = pd.Series(dtype=float)
+    for run_number in range(4):  # a sample waits for a multiple of what the last one took: few where page faults are dear
+        (folder := tmp_path / str(run_number)).mkdir()
+        heap = fresh_heap(tools, folder, "maps")
+        off = pd.concat([off, (heap - heap.iloc[-1]).abs()])  # at the end there is nothing else
+        if len(off) > 20:
+            break
+    else:
+        pytest.skip(f"this machine takes {len(off)} samples in four runs: too few to judge by")
     assert (off < 1 << 20).mean() > 0.75, off.describe()
 
 
+@pytest.mark.thorough
 def test_own_memory_that_the_kernel_is_at_work_on(tools: Tools, tmp_path: Path) -> None:
     """While another thread moves its memory, or has it filled by mmap, no count can find it: then none is fresh."""
     heap = fresh_heap(tools, tmp_path, "moves")
@@ -139,6 +147,7 @@ def test_blocks_of_some_pages_that_are_not_used_take_none_in_replay(tools: Tools
     assert peaks and all(0.95 * heap < peak < 1.1 * heap for peak in peaks)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["comes_and_goes", "between_calls"])
 def test_the_process_peaks_where_its_own_memory_does(tools: Tools, tmp_path: Path, kind: str) -> None:
     """Between two events, too: RSS is read at the recorder's samples."""
@@ -162,6 +171,7 @@ def test_memory_that_was_mapped_before_the_first_call(tools: Tools, tmp_path: Pa
     assert last["own_rss_bytes"] < BLOCK_BYTES and last["heap_rss_bytes"] >= HEAP_BYTES - BLOCK_BYTES
 
 
+@pytest.mark.thorough
 def test_own_memory_of_a_process_that_changes_its_user(tools: Tools, tmp_path: Path) -> None:
     """The kernel shows it its page tables no more; what it maps is still told from its heap."""
     if os.geteuid():

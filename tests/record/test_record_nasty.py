@@ -51,7 +51,7 @@ def test_preload(tools: Tools, tmp_path: Path, name: str) -> None:
     assert counted == read_tallies(tmp_path / "alone")
 
 
-@pytest.mark.parametrize("name", quick(set(TARGETS) - {"close_all_fds", "thread_churn"}, TARGETS))
+@pytest.mark.parametrize("name", quick(["exec_self", "fork_children", "exit_quick"], TARGETS))
 def test_record_verb(tools: Tools, tmp_path: Path, name: str) -> None:
     """record passes on stdout and exit status; its own talk is on stderr, after the program's."""
     alone = outcome_of(run(command_of(tools, name, tmp_path / "alone")))
@@ -64,6 +64,7 @@ def test_record_verb(tools: Tools, tmp_path: Path, name: str) -> None:
     assert recorded_tallies(tools, recording.logs, tmp_path) == read_tallies(tmp_path / "counts")
 
 
+@pytest.mark.thorough
 def test_blocks_inherited_over_fork(tools: Tools, tmp_path: Path) -> None:
     """The child frees 400 blocks that it inherited, the grandchild 100 of them, nothing else:
     foreign without the parent's log. With it both are born with all that was live."""
@@ -88,6 +89,7 @@ def test_blocks_inherited_over_fork(tools: Tools, tmp_path: Path) -> None:
     assert sorted(zip(foreign, inherited, strict=True)) == [(0, 0), (100, 300), (400, 400)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("more", [[], ["--threads", "1"]])
 def test_replay_of_inherited_blocks(tools: Tools, tmp_path: Path, more: list[str]) -> None:
     recording = tools.preload(command_of(tools, "fork_children", tmp_path / "counts"),
@@ -101,8 +103,27 @@ def test_replay_of_inherited_blocks(tools: Tools, tmp_path: Path, more: list[str
             assert not row["failures"], row["allocator"]["name"]
             assert row["trace"]["events"] == info["events"]
             assert row["trace"]["inherited_objects"] == info["inherited_objects"] > 0
+            assert row["trace"]["forked"] is info["forked"] is True
 
 
+@pytest.mark.thorough
+def test_advice_about_one_of_several_processes(tools: Tools, tmp_path: Path) -> None:
+    """A forked process, also without its parent's log; a slice alone is not one, though it has blocks of before."""
+    words = b"(one of several processes; shared pages are not counted)"
+    recording = tools.preload(command_of(tools, "fork_children", tmp_path / "counts"), tmp_path / "logs")
+    for log in recording.logs:
+        trace, alone, cut = (tmp_path / f"{log.stem}{name}.bin" for name in ("", "-alone", "-cut"))
+        tools.convert_clean(log, trace)
+        tools.convert(log, alone, "--no-parent")
+        tools.succeed([tools.heaptape, "slice", "--from-event", "200", trace, "-o", cut])
+        for path in (trace, alone, cut):
+            assert tools.info(path)["forked"] == is_forked(log)
+            done = tools.succeed([tools.replay_program, "--alloc", "glibc,bump", "--rounds", "1", "--pass", "memory", path])
+            assert (words in done.stdout) == is_forked(log), done.stdout
+    assert tools.info(cut)["inherited_objects"] > 0
+
+
+@pytest.mark.thorough
 def test_parent_log_elsewhere(tools: Tools, tmp_path: Path) -> None:
     """A parent's log that is not beside its child's is missed aloud, and can be named."""
     recording = tools.preload(command_of(tools, "fork_children", tmp_path / "counts"),
@@ -251,6 +272,7 @@ def test_full_disk(tools: Tools, tmp_path: Path) -> None:
     assert list(by_birth(lines[start:start + 20_000])) == first_lines
 
 
+@pytest.mark.thorough
 def test_own_tools_do_not_record_themselves(tools: Tools, tmp_path: Path) -> None:
     """LD_PRELOAD set in a shell reaches the tools that come next; they must leave no logs."""
     logs = tmp_path / "logs"

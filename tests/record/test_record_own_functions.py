@@ -94,6 +94,7 @@ def installed(name: str) -> Path:
     return path
 
 
+@pytest.mark.thorough
 def test_which_library_has_the_names(tools: Tools) -> None:
     """The plain one must not have them: a program takes such a name for a sign of the allocator."""
     plain, full = exported(tools.shim), exported(full_shim(tools))
@@ -146,6 +147,7 @@ def asks(tools: Tools, folder: Path, environment: dict[str, str], by_record: boo
     return recording
 
 
+@pytest.mark.thorough
 def test_program_that_asks_whether_jemalloc_is_there(tools: Tools, tmp_path: Path) -> None:
     """It gets the same answer with and without a recorder."""
     alone = run([tools.target("asks_for_jemalloc")])
@@ -165,6 +167,7 @@ def test_full_library_without_the_allocator(tools: Tools, tmp_path: Path) -> Non
     assert found.outcome.stdout == b"jemalloc\n"
 
 
+@pytest.mark.thorough
 def test_library_that_calls_them(tools: Tools, tmp_path: Path) -> None:
     """The program itself need not: the libraries that it is linked with are searched too, by its RUNPATH."""
     installed("libjemalloc.so")
@@ -191,6 +194,7 @@ def test_who_gets_which_library(tools: Tools, tmp_path: Path, call: str, library
     assert recording.outcome.stdout.decode() == os.path.realpath(tools.build / library)
 
 
+@pytest.mark.thorough
 def test_allocator_that_is_loaded(tools: Tools, tmp_path: Path) -> None:
     """It is not linked in. Its own functions are missed only where the full library is missing."""
     installed("libjemalloc.so")
@@ -214,6 +218,7 @@ def test_cpp_new_under_the_full_library(tools: Tools, tmp_path: Path, allocator:
     assert recorded_tallies(tools, recording.logs, tmp_path) == read_tallies(counts)
 
 
+@pytest.mark.thorough
 def test_new_that_throws(tools: Tools, tmp_path: Path) -> None:
     """A mi_new that is left by an exception has failed; later calls are recorded."""
     compile_c(tmp_path, THROWS, "-shared", "-fPIC", compiler="g++", name="libthrows.so")

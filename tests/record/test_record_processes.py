@@ -20,7 +20,7 @@ MODES = {
 }
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", quick(set(MODES) - {"fifty"}, MODES))
 def test_process(tools: Tools, tmp_path: Path, mode: str) -> None:
     status, processes = MODES[mode]
     if mode == "bare_fork" and run([tools.target("process_kinds"), tmp_path / "tried", mode]).returncode == 77:
@@ -49,6 +49,7 @@ LINGER = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", LINGER)
 def test_record_ends_before_the_program(tools: Tools, tmp_path: Path, kind: str) -> None:
     """`record` tidies up the logs of processes that are gone. One that is not gone writes on; had
@@ -79,7 +80,7 @@ def test_loader_is_locked(tools: Tools, tmp_path: Path, options: list[str], wher
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("mode,status", quick(["limit"], [("limit", 45), ("exit", 46), ("no_counter", 47)]))
+@pytest.mark.parametrize("mode,status", [("limit", 45), ("exit", 46), ("no_counter", 47)])
 def test_child_of_vfork_limits_itself(tools: Tools, tmp_path: Path, mode: str, status: int) -> None:
     """What it does to itself is not done to its parent, whose memory and recording it runs on."""
     compared = compare_mode(tools, tmp_path, "vfork_limits", mode, status=status)

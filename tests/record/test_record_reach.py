@@ -298,6 +298,7 @@ def test_script_of_a_sanitized_interpreter(tools: Tools, tmp_path: Path) -> None
     assert f"{outer} is run by {program}, which is built with the address sanitizer" in said
 
 
+@pytest.mark.thorough
 def test_script_of_a_static_interpreter(tools: Tools, tmp_path: Path) -> None:
     """The interpreter hands LD_PRELOAD on to what it starts."""
     starts = ("#include <unistd.h>\n"
@@ -314,6 +315,7 @@ def test_no_call_at_all(tools: Tools, tmp_path: Path) -> None:
     assert "made no call that could be recorded" in said and "next:" not in said
 
 
+@pytest.mark.thorough
 def test_static_program_behind_a_wrapper(tools: Tools, tmp_path: Path) -> None:
     """What came before the exec is recorded; that the rest is missing is said."""
     program = compile_c(tmp_path, CALLS, "-static")
@@ -324,6 +326,7 @@ def test_static_program_behind_a_wrapper(tools: Tools, tmp_path: Path) -> None:
         assert "the program became 'program', which was not recorded" in said
 
 
+@pytest.mark.thorough
 def test_wrapper_that_is_recorded_to_the_end(tools: Tools, tmp_path: Path) -> None:
     """No such warning after an exec into what is recorded, an end by _exit, or by a signal."""
     program = compile_c(tmp_path, CALLS)
@@ -377,6 +380,35 @@ def test_rights(tools_for_all: Tools, open_folder: Path, name: str, no_new_privi
     assert ("runs with other rights than yours" in said) == secure
     assert (done.returncode == 125) == secure
     assert (list(logs.iterdir()) == []) == secure, said
+
+
+def test_other_rights_by_the_loaders_own_file(tools: Tools, open_folder: Path) -> None:
+    """/etc/ld.so.preload holds for set-user-id programs, too. Who starts one says in the environment where logs go: it is not
+    recorded, and its functions are not hooked, whatever the environment asks."""
+    if os.geteuid() != 0 or run(["unshare", "-m", "true"]).returncode:
+        pytest.skip("only root may put a file of the loader's there")
+    shim = Path(shutil.copy(tools.shim, open_folder))
+    program = Path(shutil.copy(tools.target("exit_quick"), open_folder))
+    logs = open_folder / "logs"
+    logs.mkdir()
+    logs.chmod(0o777)
+    script = ('mount -t tmpfs none "$1" && mkdir "$1/upper" "$1/work" && '
+              'mount -t overlay -o lowerdir=/etc,upperdir="$1/upper",workdir="$1/work" none /etc && '
+              'echo "$2" >/etc/ld.so.preload && export MALLOC_WRAP_OUT="$4" MALLOC_WRAP_HOOKS=damaged MALLOC_WRAP_ONLY=exit_quick || exit 88; '
+              'exec setpriv --reuid=65534 --regid=65534 --clear-groups "$3" "$4/../counts"')
+    hidden = open_folder / "mount"
+    hidden.mkdir()
+    open_folder.chmod(0o777)
+    for mode, recorded in ((0o755, True), (0o4755, False)):
+        program.chmod(mode)
+        done = run(["unshare", "-m", "sh", "-c", script, "sh", hidden, shim, program, logs])
+        if done.returncode == 88:
+            pytest.skip(f"cannot mount over /etc here: {done.stderr.decode().strip()}")
+        assert done.returncode == 14, done
+        (open_folder / "counts").unlink()
+        assert [log.stat().st_uid for log in logs.iterdir()] == [NOBODY] * recorded
+        for log in logs.iterdir():
+            log.unlink()
 
 
 SANITIZED = """

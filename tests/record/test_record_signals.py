@@ -33,6 +33,7 @@ def test_handler_in_ordinary_code(tools: Tools, tmp_path: Path, mode: str, statu
     compared.assert_whole(processes=1)
 
 
+@pytest.mark.thorough
 def test_fork_in_a_handler_within_malloc(tools: Tools, tmp_path: Path) -> None:
     """Sixty children of handlers that interrupted a call; half of them return into that call. What it does there is not recorded."""
     compared = compare_mode(tools, tmp_path, "signal_inside", "fork", status=41, same_counts=False,
@@ -46,13 +47,14 @@ def test_fork_in_a_handler_within_malloc(tools: Tools, tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("mode", quick(["jump_first"], ["jump", "jump_first"]))
+@pytest.mark.parametrize("mode", ["jump", "jump_first"])
 def test_jump_out_of_a_handler_within_malloc(tools: Tools, tmp_path: Path, mode: str) -> None:
     """The calls that were left are not recorded; later ones are."""
     compared = compare_mode(tools, tmp_path, "signal_inside", mode, status=42, same_counts=False)
     assert compared.recorded[SIZE_AFTER] == compared.counted[SIZE_AFTER] == 1000
 
 
+@pytest.mark.thorough
 def test_jump_out_of_every_part_of_a_call(tools: Tools, tmp_path: Path) -> None:
     """Wherever in a call the jump came, the records after it are whole, and none is lost."""
     if platform.machine() != "x86_64":
@@ -73,6 +75,7 @@ def test_handler_behind_every_instruction_of_a_call(tools: Tools, tmp_path: Path
     compared.assert_whole(processes=1)
 
 
+@pytest.mark.thorough
 def test_memory_of_interrupted_threads(tools: Tools, tmp_path: Path) -> None:
     """What the recorder keeps for a thread that was interrupted within malloc serves the next: two
     thousand threads do not take a kilobyte each."""

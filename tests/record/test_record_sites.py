@@ -122,6 +122,7 @@ def test_memory_for_call_sites_is_not_the_programs(tools: Tools, needs_unwinder:
         assert abs(peaks[0][figure] - peaks[1][figure]) < 512 << 10, (figure, peaks[0][figure], peaks[1][figure])
 
 
+@pytest.mark.thorough
 def test_beside_a_thread_that_registers_frames(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
     """libgcc calls malloc under the lock that a walk takes: such a call never waits for the walk. What libgcc allocates within a
     walk is no call of the program's."""
@@ -133,6 +134,7 @@ def test_beside_a_thread_that_registers_frames(tools: Tools, needs_unwinder: Non
     assert own.size == 20_000 and (own == 0).sum() < 1000
 
 
+@pytest.mark.thorough
 def test_children_that_are_forked_beside_a_walk(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
     """No walk of another thread's holds libgcc's lock while a process forks: it would stay held in the child."""
     done = run([tools.heaptape, "record", "-q", "--sites", "-o", tmp_path, "--", tools.target("forks_beside_walks")])
@@ -165,6 +167,7 @@ def test_child_forked_within_malloc(tools: Tools, needs_unwinder: None, tmp_path
             require_known(trace)
 
 
+@pytest.mark.thorough
 def test_no_memory_for_more(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
     """New stacks have no site then, and leave nothing in the log. The others keep theirs, in a child's log, too."""
     done = run([tools.heaptape, "record", "-q", "--sites", "-o", tmp_path, "--", *site_kinds(tools, "no_memory")])
@@ -178,6 +181,7 @@ def test_no_memory_for_more(tools: Tools, needs_unwinder: None, tmp_path: Path) 
     assert known[0][:100].all() and known[0][-100:].all() and known[1].all()
 
 
+@pytest.mark.thorough
 def test_handler_at_each_instruction(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
     """A signal handler that allocates may change all that a thread knows of its stacks while a call uses it. One frame, so that
     the handler's stacks are regular."""
@@ -203,6 +207,7 @@ def logs_of_phases(tools: Tools, folder: Path, command: list[str | Path], began_
     return logs_in(logs)
 
 
+@pytest.mark.thorough
 def test_resumed_log(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
     """A log of the same process that begins later, too."""
     for log in logs_of_phases(tools, tmp_path, [tools.target("steady"), tmp_path / "counts"], 0.05, 0.05, 1):
@@ -210,6 +215,7 @@ def test_resumed_log(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None
             require_known(trace)
 
 
+@pytest.mark.thorough
 def test_log_that_begins_beside_a_fork(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
     """A fork may take long. A log that began meanwhile had no stack of all the sites that were known before."""
     for log in logs_of_phases(tools, tmp_path, [tools.target("held_forks")], 0.1, 0.07, 4):
@@ -217,6 +223,7 @@ def test_log_that_begins_beside_a_fork(tools: Tools, needs_unwinder: None, tmp_p
             assert trace.sites.sites["caller"].size and (trace.sites.sites["caller"] > 0).all(), log
 
 
+@pytest.mark.thorough
 def test_a_handler_behind_each_instruction_of_a_fork(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
     """It never waits for a lock of its own thread's, for a second and more: no later stack had a site then."""
     done = run([tools.heaptape, "record", "-q", "--sites", "-o", tmp_path, "--", tools.target("stepped_fork")])
@@ -243,6 +250,7 @@ def test_fewer_frames(tools: Tools, needs_unwinder: None, tmp_path: Path) -> Non
         assert ((sites["flags"] & 1 == 1) == (depth[sites["caller"]] == 3)).all()
 
 
+@pytest.mark.thorough
 def test_small_stack_of_a_handler(tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the unwinder has no room, the call is recorded without its site."""
     monkeypatch.setenv("MALLOC_WRAP_SITES", FRAMES)

@@ -85,6 +85,7 @@ def least_room(tools: Tools, counts: Path, start: int, environment: dict[str, st
                 if survives(tools, counts, room, environment))
 
 
+@pytest.mark.thorough
 def test_least_room_on_an_alternate_stack(tools: Tools, tmp_path: Path) -> None:
     """A handler makes the first call of the process, and has as little of its stack left as the
     program alone survives with; how large a signal's frame is differs from machine to machine."""

@@ -65,6 +65,7 @@ def test_exchange_24_million(tools: Tools, tmp_path: Path, allocator: str, repet
         path.unlink()  # pytest keeps folders; 80 of these would fill a disk
 
 
+@pytest.mark.thorough
 def test_slots_stay_near_the_peak(tools: Tools, tmp_path: Path) -> None:
     info = record_and_compare(tools, tmp_path, "threads_exchange", 400_000, 3)
     assert info["slots"] <= 1.25 * info["peak_live_objects"] + 64 * info["threads"]

@@ -9,8 +9,10 @@
 //     dirty          calloc's last byte is not 0
 //     realloc_tail   realloc loses the second half of what it had to keep
 //     short_usable   malloc_usable_size tells 32 bytes less than there are
+//     long_usable    malloc_usable_size tells 64 bytes more than there are
 //     scribble       free writes into the block that was given last
 //     fails          malloc returns NULL
+//     refuses        always: aligned_alloc of a size that is no multiple of the alignment returns NULL
 //     crash          free ends in a segmentation fault
 //     abort          free aborts
 //     hang           free never returns, asleep
@@ -66,16 +68,23 @@ static void remember(void *block, size_t size) {
 }
 
 // A block that is nobody's to free: what is given wrongly is forgotten when it comes back.
+enum { ARENA_UNIT = 16 };
 static char arena[64 << 20];
+static uint32_t arena_bytes[sizeof arena / ARENA_UNIT];  // of the block that begins in a unit
 static atomic_size_t arena_used;
 
 static bool in_arena(const void *block) {
     return (const char *)block >= arena && (const char *)block < arena + sizeof arena;
 }
 
+static void *sized(void *block, size_t size) {
+    arena_bytes[(size_t)((char *)block - arena) / ARENA_UNIT] = (uint32_t)size;
+    return block;
+}
+
 static char *from_arena(size_t size) {
     size_t bytes = (size + 31) / 16 * 16, at = atomic_fetch_add(&arena_used, bytes);
-    return at + bytes <= sizeof arena ? arena + at : NULL;
+    return at + bytes <= sizeof arena ? sized(arena + at, size) : NULL;
 }
 
 // What a bump allocator without a lock does, with the moment in between made longer.
@@ -83,7 +92,7 @@ static void *give_racing(size_t size) {
     size_t at = atomic_load(&arena_used);
     sched_yield();
     atomic_store(&arena_used, at + (size + 31) / 16 * 16);
-    return at + size <= sizeof arena ? arena + at : NULL;
+    return at + size <= sizeof arena ? sized(arena + at, size) : NULL;
 }
 
 // Both blocks come from the arena, so that the C library's own heap stays whole.
@@ -91,11 +100,11 @@ static void *give_overlapping(size_t size) {
     char *first = given_again, *fresh;
     if (first) {
         atomic_store(&given_again, NULL);
-        return first + 16;
+        return sized(first + 16, size);
     }
     fresh = from_arena(2 * size + SIZE_MAX_FAULTY);
     atomic_store(&given_again, fresh);
-    return fresh;
+    return sized(fresh, size);
 }
 
 __attribute__((constructor)) static void damage_descriptors(void) {
@@ -165,6 +174,7 @@ void *malloc(size_t size) {
         return NULL;
     }
     if (fitting(size) && due("misaligned_malloc")) return from_arena(size) + 8;
+    if (fitting(size) && faulty("long_usable")) return from_arena(size);
     char *block = __libc_malloc(size);
     if (block && fitting(size)) remember(block, size);
     return block;
@@ -222,6 +232,7 @@ int posix_memalign(void **block, size_t alignment, size_t size) {
     if (given && alignment > 16 && faulty("misaligned")) {
         *block = from_arena(size + 2 * alignment);
         while ((uintptr_t)*block % alignment == 0) *block = (char *)*block + 16;
+        sized(*block, size);
         __libc_free(given);
         return 0;
     }
@@ -229,7 +240,11 @@ int posix_memalign(void **block, size_t alignment, size_t size) {
     return given ? 0 : ENOMEM;
 }
 
-void *aligned_alloc(size_t alignment, size_t size) { return __libc_memalign(alignment, size); }
+void *aligned_alloc(size_t alignment, size_t size) {
+    if (!faulty("refuses") || size % alignment == 0) return __libc_memalign(alignment, size);
+    errno = EINVAL;
+    return NULL;
+}
 void *memalign(size_t alignment, size_t size) { return __libc_memalign(alignment, size); }
 
 static size_t usable(const void *block) {
@@ -239,6 +254,8 @@ static size_t usable(const void *block) {
 
 size_t malloc_usable_size(void *block) {
     if (!block) return 0;
-    if (in_arena(block)) return (size_t)(arena + sizeof arena - (char *)block);
-    return usable(block) - (faulty("short_usable") ? 32 : 0);
+    if (in_arena(block))
+        return arena_bytes[(size_t)((char *)block - arena) / ARENA_UNIT] + (faulty("long_usable") ? 64 : 0);
+    size_t there = usable(block), less = faulty("short_usable") ? 32 : 0;
+    return there > less ? there - less : 0;
 }

@@ -108,6 +108,17 @@ static int limits_idle(char *locks) {
     return 116;
 }
 
+// A short process that forbids itself nothing in fact, or asks in vain.
+static int is_short(char *in_vain) {
+    struct sock_fprog refused = {0, NULL};
+    tally_churn(SIZE_BEFORE, 10);
+    filter_nothing(&filter);
+    if (!in_vain) filter_install_by_prctl(&filter);
+    else if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &refused, 0, 0) != -1) target_fail("not refused");
+    tally_churn(SIZE_AFTER, 10);
+    _exit(120);
+}
+
 // The recorder may call nothing when the limit comes.
 static int limits_sealed(char *unused) {
     (void)unused;
@@ -193,6 +204,7 @@ int main(int argc, char **argv) {
                                                {"limits_sealed", limits_sealed},
                                                {"is_refused", is_refused},
                                                {"dispatches", dispatches},
+                                               {"is_short", is_short},
                                                {NULL, NULL}};
     return run_target_mode(modes, argc, argv);
 }

@@ -40,6 +40,7 @@ static void step(int number, siginfo_t *information, void *context) {
         stop_steps_of(context);
         return;
     }
+    keep_steps_of(context);
     uint64_t before = now_us();
     descend(DEPTH, handled++);
     uint64_t took = now_us() - before;
@@ -51,8 +52,12 @@ int main(void) {
     parent = getpid();
     descend(DEPTH, 0xffff);
     sigaction(SIGTRAP, &action, NULL);
+    sigset_t all, before;
+    sigfillset(&all);
     begin_steps();
+    sigprocmask(SIG_SETMASK, &all, &before);  // as fork() itself does since glibc 2.41
     pid_t pid = fork();
+    sigprocmask(SIG_SETMASK, &before, NULL);
     end_steps();
     if (!pid) _exit(0);
     if (child_status(pid)) target_fail("the child did not end as it should");

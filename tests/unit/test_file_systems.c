@@ -34,8 +34,34 @@ static void pages_that_may_go(void **state) {
     assert_non_null(strstr(kind_of(0x65735546, 1000), "FUSE"));
 }
 
+static const char *upper_of(const char *line, unsigned major_number, unsigned minor_number) {
+    static char folder[16];
+    return overlay_upper_folder(line, major_number, minor_number, folder, sizeof folder) ? folder : NULL;
+}
+
+static void what_an_overlay_writes_to(void **state) {
+    (void)state;
+    static const char plain[] =
+        "36 35 0:52 / / rw shared:1 - overlay none rw,lowerdir=/l:/m,upperdir=/u,workdir=/w";
+    assert_string_equal(upper_of(plain, 0, 52), "/u");
+    assert_null(upper_of(plain, 0, 53));
+    assert_null(upper_of(plain, 1, 52));
+    assert_string_equal(upper_of("1 2 3:4 / / rw - overlay a rw,upperdir=/u\n", 3, 4), "/u");
+    assert_string_equal(upper_of("1 2 3:4 / / rw - overlay a rw,upperdir=/a\\040b\\134,c,index=off", 3, 4),
+                        "/a b,c");
+    assert_string_equal(upper_of("1 2 3:4 / / rw - overlay a rw,upperdir=/a\\134\\134b", 3, 4), "/a\\b");
+    assert_string_equal(upper_of("1 2 3:4 / / rw - overlay a rw,upperdir=/23456789abcdef", 3, 4),
+                        "/23456789abcdef");
+    assert_null(upper_of("1 2 3:4 / / rw - overlay a rw,upperdir=/23456789abcdef0", 3, 4));
+    assert_null(upper_of("1 2 3:4 / / ro - overlay a ro,lowerdir=/l", 3, 4));
+    assert_null(upper_of("1 2 3:4 / / rw - ext4 /dev/sda1 rw,upperdir=/u", 3, 4));
+    assert_null(upper_of("1 2 3:", 3, 4));
+    assert_null(upper_of("", 0, 0));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(pages_that_stay_real),
+                                       cmocka_unit_test(what_an_overlay_writes_to),
                                        cmocka_unit_test(pages_that_may_go)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
