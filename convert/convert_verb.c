@@ -178,7 +178,8 @@ static const struct argp parser = {
     .doc =
         "Convert each raw log RAW, or another recorder's trace (compressed or in a zip too), to a trace. - is "
         "standard input."
-        "\vThe trace of a forked process begins with the blocks that it inherited, if its parent's log is there."};
+        "\vThe trace of a forked process begins with the blocks that it inherited, if its parent's log is there.\n"
+        "Of a raw log that is damaged, the trace has what can be read, and a warning says how many calls are lost."};
 
 const struct ht_page ht_page_convert = {
     .name = "convert",

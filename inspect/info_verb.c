@@ -104,7 +104,8 @@ static void print_source(const json_t *info, const json_t *context) {
 static void print_for_people(const json_t *info) {
     const json_t *context = json_object_get(info, "context");
     struct ht_heap_share share = trace_json_heap_share(info);
-    char words[HT_HEAP_SHARE_TEXT_BYTES], part[EXTENDED_WORDS_BYTES], left[SHARED_WORDS_BYTES];
+    char words[HT_HEAP_SHARE_TEXT_BYTES], part[EXTENDED_WORDS_BYTES], left[SHARED_WORDS_BYTES],
+        lost[TRACE_DAMAGE_BYTES];
     struct coarsening coarsening;
     if (ht_heap_share_is_small(&share)) printf("caution: %s\n", ht_heap_share_words(words, &share));
     ht_print(stdout, "%-24s %s\n", "command", text_of(info, "command"));
@@ -116,6 +117,7 @@ static void print_for_people(const json_t *info) {
         ht_print(stdout, "%-24s process %" PRIu64 "\n", "forked from", number(info, "parent_pid"));
     if (json_string_value(json_object_get(context, "stopped")))
         ht_print(stdout, "%-24s %s\n", "recording stopped", text_of(context, "stopped"));
+    if (trace_json_damage(info, lost)) ht_print(stdout, "%-24s %s\n", "log was damaged", lost);
     const json_t *cut = json_object_get(context, "sliced_from");
     if (json_is_object(cut)) ht_print(stdout, "%-24s %s\n", "sliced from", text_of(cut, "trace"));
     if (extended_words(context, part)) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops.h"
+#include "odd_calls.h"
 
 const struct lint_kind_text lint_kind_texts[LINT_KINDS] = {
     [LINT_DOUBLE_FREE] = {"double_free", "freed twice", "freed twice"},
@@ -19,14 +19,19 @@ const struct lint_kind_text lint_kind_texts[LINT_KINDS] = {
                    "sized frees of another size than was requested"},
     [LINT_OTHER_ALIGNMENT] = {"alignment_mismatch", "free with another alignment than was requested",
                               "frees with another alignment than was requested"},
-    [LINT_BAD_ALIGNMENT] = {"bad_alignment", "alignment that is no power of two",
-                            "alignments that are no power of two"},
+    [LINT_BAD_ALIGNMENT] = {"bad_alignment",
+                            "alignment that is no power of two, or too small for the function",
+                            "alignments that are no power of two, or too small for the function"},
     [LINT_FOREIGN] = {"foreign", "free or realloc of a block whose allocation is not recorded",
                       "frees and reallocs of blocks whose allocation is not recorded"},
     [LINT_FAILED] = {"failed_call", "failed call", "failed calls"},
     [LINT_REALLOC_ZERO] = {"realloc_zero", "realloc to size 0, whose result depends on the allocator",
                            "reallocs to size 0, whose result depends on the allocator"},
     [LINT_ZERO_SIZED] = {"zero_sized", "request of size 0", "requests of size 0"},
+    [LINT_ODD_SIZE] =
+        {"odd_size",
+         "aligned_alloc of a size that is no multiple of the alignment, which some allocators refuse",
+         "aligned_alloc of sizes that are no multiple of the alignment, which some allocators refuse"},
 };
 
 bool lint_init(struct lint *lint, bool raw, size_t limit) {
@@ -73,8 +78,11 @@ void lint_check_call(struct lint *lint, const struct lint_call *call) {
     lint->calls++;
     if (call->variant == HT_FAILED) lint_found(lint, LINT_FAILED, call, NULL, 0);
     if (call->variant == HT_FOREIGN) lint_found(lint, LINT_FOREIGN, call, NULL, 0);
-    if (has_alignment(call->function) && call->variant != HT_NULL && !power_of_two(call->extra))
+    enum ht_oddity oddity = ht_oddity_of(call->function, call->extra, call->size);
+    if (oddity == HT_ODD_ALIGNMENT ||
+        (has_alignment(call->function) && call->variant != HT_NULL && !power_of_two(call->extra)))
         lint_found(lint, LINT_BAD_ALIGNMENT, call, NULL, 0);
+    if (oddity == HT_ODD_SIZE && call->variant != HT_FAILED) lint_found(lint, LINT_ODD_SIZE, call, NULL, 0);
     if (info->kind == HT_KIND_FREE || info->kind == HT_KIND_QUERY || call->variant == HT_FAILED ||
         bytes_of(call))
         return;

@@ -18,12 +18,13 @@ enum lint_kind {
     LINT_PAIR,             // malloc's block to delete, new's to free or realloc, new[]'s to delete ...
     LINT_SIZE,             // a sized free gives another size than was asked for
     LINT_OTHER_ALIGNMENT,  // a free gives another alignment than was asked for
-    LINT_BAD_ALIGNMENT,    // an alignment that is no power of two
+    LINT_BAD_ALIGNMENT,    // an alignment that is no power of two, or too small for posix_memalign
     LINT_LAST_DEFECT = LINT_BAD_ALIGNMENT,
     LINT_FOREIGN,  // free or realloc of a block that was never seen allocated
     LINT_FAILED,
     LINT_REALLOC_ZERO,  // realloc(p, 0): what it does is up to the allocator
     LINT_ZERO_SIZED,
+    LINT_ODD_SIZE,  // aligned_alloc of a size that is no multiple of the alignment
     LINT_KINDS
 };
 

@@ -10,7 +10,7 @@
 // Return 0 or -1 with error.
 int lint_trace(struct lint *lint, struct ht_trace_reader *reader, const char *path, struct ht_error *error);
 // warning: as inheritance_find has it.
-int lint_raw(struct lint *lint, const struct ht_raw_log *log, char *warning,
+int lint_raw(struct lint *lint, const struct ht_raw_log *log, char *warning, struct ht_raw_damage *damage,
              const struct merge_progress *progress, struct ht_error *error);
 
 #endif

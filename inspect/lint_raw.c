@@ -243,7 +243,7 @@ static void take_leaks(struct raw_pass *pass) {
         if (!lint_leak(pass->lint, &range->block, range->address)) pass->no_memory = true;
 }
 
-int lint_raw(struct lint *lint, const struct ht_raw_log *log, char *warning,
+int lint_raw(struct lint *lint, const struct ht_raw_log *log, char *warning, struct ht_raw_damage *damage,
              const struct merge_progress *progress, struct ht_error *error) {
     struct raw_pass pass = {.lint = lint, .log = log};
     struct merge_observer observer = {take_record, drop_realloc, &pass};
@@ -255,7 +255,7 @@ int lint_raw(struct lint *lint, const struct ht_raw_log *log, char *warning,
     int status = inheritance_find(log, NULL, &inherited, warning, progress, error);
     if (!status && ready) {
         take_inherited(&pass, &inherited);
-        status = merge_observe(log, &inherited, &observer, progress, error);
+        status = merge_observe(log, &inherited, &observer, damage, progress, error);
     }
     if (!status) take_leaks(&pass);
     lint->locate = NULL;

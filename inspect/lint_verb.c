@@ -46,10 +46,10 @@ static const struct argp parser = {
         "Look for defects in FILE, a trace or a raw log (.mraw)."
         "\vDefects: live blocks whose address was returned again, blocks freed by another family than they were "
         "allocated by (malloc, new, new[]), sized and aligned frees of another size or alignment than was "
-        "requested, alignments that are no power of two; in raw logs, which have the addresses, also double "
-        "frees, frees inside a live block, and blocks that overlap.\n"
-        "For information: foreign frees, failed calls, realloc(p, 0), requests of size 0, and blocks live at the "
-        "end."};
+        "requested, alignments that are no power of two, or too small for posix_memalign; in raw logs, which have "
+        "the addresses, also double frees, frees inside a live block, and blocks that overlap.\n"
+        "For information: foreign frees, failed calls, realloc(p, 0), requests of size 0, calls of aligned_alloc "
+        "whose size is no multiple of the alignment, and blocks live at the end."};
 
 const struct ht_page ht_page_lint = {
     .name = "lint",
@@ -65,16 +65,20 @@ const struct ht_page ht_page_lint = {
                                          {0}},
     .see_also = "stats dump"};
 
-static int check_raw(struct lint *lint, const char *path, struct ht_error *error) {
+// *cut: the log is damaged, and error says where.
+static int check_raw(struct lint *lint, const char *path, bool *cut, struct ht_error *error) {
     struct ht_raw_log log;
     struct ht_progress shown;
+    struct ht_raw_damage damage = {0};
     struct merge_progress progress = {convert_show_progress, &shown};
     char warning[INHERITANCE_WARNING_BYTES] = "";
     if (ht_raw_open(&log, path, error)) return -1;
     ht_progress_start(&shown);
-    int status = lint_raw(lint, &log, warning, &progress, error);
+    int status = lint_raw(lint, &log, warning, &damage, &progress, error);
     ht_progress_end(&shown);
     if (!status && *warning) ht_print(stderr, "heaptape lint: warning: %s: %s\n", path, warning);
+    *cut = !status && damage.places;
+    if (*cut) ht_raw_report_damage(&damage, &log, error);
     ht_raw_close(&log);
     return status;
 }
@@ -111,7 +115,7 @@ int ht_verb_lint(int argc, char **argv) {
         return HT_EXIT_FAILED;
     }
     int status =
-        raw ? check_raw(&lint, options.file, &error) : check_trace(&lint, options.file, &cut, &error);
+        raw ? check_raw(&lint, options.file, &cut, &error) : check_trace(&lint, options.file, &cut, &error);
     if (status) {
         status = ht_complain("heaptape lint", &error);
     } else {

@@ -123,6 +123,8 @@ static void keep_samples(json_t *totals, const json_t *old) {
         json_t *value = json_object_get(old, keys[i]);
         if (json_is_integer(value)) json_object_set(totals, keys[i], value);
     }
+    json_t *damage = json_object_get(old, "damage");
+    if (json_is_object(damage)) json_object_set(totals, "damage", damage);
 }
 
 // The totals as the converter writes them; what the old trace does not have by event is unknown.

@@ -63,8 +63,8 @@ void coarsen_facts(const struct coarsening *coarsening, struct ht_trace_facts *f
         struct ht_sample *sample = &facts->samples[i];
         sample->time_ns = coarse_time(coarsening, sample->time_ns);
         sample->cpu_ns = coarse_time(coarsening, sample->cpu_ns);
-        sample->rss_anon_bytes = coarse_bytes(coarsening, sample->rss_anon_bytes);
-        sample->own_rss_bytes = coarse_bytes(coarsening, sample->own_rss_bytes);
+        // A rounded figure says nothing of the program, and an exact one would give sizes away.
+        if (coarsening->size_bits) sample->rss_anon_bytes = sample->own_rss_bytes = 0;
     }
     for (size_t i = 0; i < facts->steps_count; i++)
         facts->steps[i].time_ns = coarse_time(coarsening, facts->steps[i].time_ns);

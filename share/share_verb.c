@@ -135,8 +135,9 @@ static void say_rest(const struct shared_trace *shared) {
     snprintf(text, sizeof text, "%s, with the time of each one's end",
              ht_grouped(number, shared->totals.threads));
     say("threads", text);
-    snprintf(text, sizeof text, "RSS and CPU time of the process, at %s; touched pages of large blocks: %s",
-             ht_number_of(number, shared->samples, "moment"), ht_grouped(other, shared->large_blocks));
+    snprintf(text, sizeof text, "%sCPU time of the process, at %s; touched pages of large blocks: %s",
+             coarsening->size_bits ? "" : "RSS and ", ht_number_of(number, shared->samples, "moment"),
+             ht_grouped(other, shared->large_blocks));
     say("memory", text);
     say_context(shared->context);
 }

@@ -33,10 +33,10 @@ static void copy_count(json_t *to, const json_t *from, const char *key) {
     if (json_is_integer(value) || json_is_null(value)) json_object_set(to, key, value);
 }
 
-static void copy_bytes(json_t *to, const json_t *from, const char *key, const struct coarsening *coarsening) {
-    copy_count(to, from, key);
-    json_int_t bytes = json_integer_value(json_object_get(to, key));
-    if (bytes > 0) json_set_number(to, key, coarse_bytes(coarsening, (uint64_t)bytes));
+static void copy_memory(json_t *to, const json_t *from, const char *key,
+                        const struct coarsening *coarsening) {
+    if (coarsening->size_bits) json_object_set_new(to, key, json_null());
+    else copy_count(to, from, key);
 }
 
 static void copy_time(json_t *to, const json_t *from, const char *key, const struct coarsening *coarsening) {
@@ -113,15 +113,28 @@ json_t *shared_context(const json_t *context, const struct coarsening *coarsenin
     return kept;
 }
 
+// Without its place, which is a text.
+static void copy_damage(json_t *to, const json_t *from) {
+    const json_t *damage = json_object_get(from, "damage");
+    if (!json_is_object(damage)) return;
+    json_t *kept = json_object();
+    copy_count(kept, damage, "places");
+    copy_count(kept, damage, "lost_calls");
+    json_object_set_new(kept, "at_least", json_boolean(json_is_true(json_object_get(damage, "at_least"))));
+    json_object_set_new(to, "damage", kept);
+}
+
 json_t *shared_totals(const json_t *totals, const struct coarsening *coarsening) {
     static const char *const counts[] = {"repairs",    "anomalies", "foreign_queries", "unfinished",
                                          "lost_calls", "skipped",   "freed_looked_at", "freed_warm"};
-    static const char *const sizes[] = {"recorded_rss_peak_bytes", "recorded_own_peak_bytes",
-                                        "recorded_heap_rss_peak_bytes", "recorded_explained_bytes"};
+    static const char *const memory[] = {"recorded_rss_peak_bytes", "recorded_own_peak_bytes",
+                                         "recorded_heap_rss_peak_bytes", "recorded_explained_bytes"};
     static const char *const times[] = {"duration_ns", "recorded_cpu_ns"};
     json_t *kept = json_object();
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) copy_count(kept, totals, counts[i]);
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) copy_bytes(kept, totals, sizes[i], coarsening);
+    copy_damage(kept, totals);
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
+        copy_memory(kept, totals, memory[i], coarsening);
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) copy_time(kept, totals, times[i], coarsening);
     return kept;
 }

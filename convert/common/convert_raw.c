@@ -16,13 +16,17 @@
 
 void convert_warn_about(const struct ht_raw_log *log) {
     char words[HT_STOP_TEXT_BYTES];
-    const char *ignored = ht_raw_context(log, "ignored_settings");
+    const char *ignored = ht_raw_context(log, "ignored_settings"),
+               *no_sites = ht_raw_context(log, "no_call_sites");
     if (ignored)
         ht_print(
             stderr,
             "heaptape convert: warning: %s: the recorder ignored settings of its environment whose values "
             "mean nothing: %s\n",
             log->path, ignored);
+    if (no_sites)
+        ht_print(stderr, "heaptape convert: warning: %s: no call sites are recorded: %s\n", log->path,
+                 no_sites);
     if (ht_stopped_early(&log->header))
         ht_print(stderr,
                  "heaptape convert: warning: %s: the recording stopped early (%s), and so does the trace\n",
@@ -69,6 +73,13 @@ static bool put_sites(const struct convert_request *request, const struct ht_raw
     return done;
 }
 
+static void warn_of_damage(const struct ht_raw_log *log, const json_t *totals) {
+    char words[TRACE_DAMAGE_BYTES];
+    if (trace_json_damage(totals, words))
+        ht_print(stderr, "heaptape convert: warning: %s: damaged: %s; blocks whose free is lost stay live\n",
+                 log->path, words);
+}
+
 int convert_finish(const struct convert_request *request, const struct ht_raw_log *log,
                    struct ht_trace_writer *writer, struct merge_result *result, double started_s,
                    uint64_t *file_bytes, struct ht_error *error) {
@@ -76,7 +87,9 @@ int convert_finish(const struct convert_request *request, const struct ht_raw_lo
         ht_trace_abandon(writer);
         free(result->threads);
         ht_site_table_free(&result->sites);
-        return no_calls(log, error);
+        if (!result->totals.damage.places) return no_calls(log, error);
+        ht_raw_report_damage(&result->totals.damage, log, error);
+        return -1;
     }
     for (size_t i = 0; i < result->totals.threads && request->anonymous; i++)
         memset(result->threads[i].name, 0, sizeof result->threads[i].name);
@@ -87,8 +100,10 @@ int convert_finish(const struct convert_request *request, const struct ht_raw_lo
         free(result->threads);
         return ht_error_memory(error, log->path, "cannot list the call sites");
     }
-    int status = trace_json_finish(writer, result->threads, result->totals.threads,
-                                   trace_json_totals(&result->totals, log), file_bytes, error);
+    json_t *totals = trace_json_totals(&result->totals, log);
+    warn_of_damage(log, totals);
+    int status =
+        trace_json_finish(writer, result->threads, result->totals.threads, totals, file_bytes, error);
     free(result->threads);
     bool talks = !status && !request->in_record && !request->passing;
     if (talks) convert_warn_of_unseen(request->output, &result->totals);

@@ -78,10 +78,14 @@ struct ht_heap_share log_share_read(const struct ht_raw_log *log) {
     struct survey survey = {0};
     struct ht_heap_share share = {0};
     struct ht_raw_chunk chunk;
+    struct ht_raw_damage damage = {0};
     struct ht_error error;
     uint64_t at, offset = 0, passed_bytes = 0, one_in = log->chunks_end / READ_BYTES_MAX + 1;
     bool fits = true;
-    while (fits && ht_raw_next_chunk(log, offset, &chunk, &at, &error) > 0) {
+    int more;
+    while (fits && (more = ht_raw_next_chunk(log, offset, &chunk, &at, &error))) {
+        if (more < 0 && ht_raw_pass_page(&damage, log, at, &offset, &error)) continue;
+        if (more < 0) break;
         offset = at + chunk.bytes;
         // The first, and then each that brings what was passed over to one_in times its bytes.
         if (at == log->header.header_bytes || passed_bytes >= (one_in - 1) * chunk.bytes) {

@@ -7,6 +7,7 @@
 #include "json_values.h"
 #include "site_reader.h"
 #include "stop_reason.h"
+#include "talk.h"
 #include "totals_keys.h"
 
 // Strings of the recorded program may be any bytes; JSON wants UTF-8.
@@ -92,6 +93,35 @@ static void put_freed_probes(json_t *object, const struct ht_raw_log *log) {
     set_known(object, "freed_warm", probes > 0, warm);
 }
 
+static uint64_t known_number(const json_t *info, const char *key) {
+    const json_t *value = json_object_get(info, key);
+    return json_is_integer(value) && json_integer_value(value) > 0 ? (uint64_t)json_integer_value(value) : 0;
+}
+
+static void put_damage(json_t *object, const struct ht_raw_damage *damage) {
+    if (!damage->places) return;
+    json_t *put = json_object();
+    json_set_number(put, "places", damage->places);
+    json_set_number(put, "lost_calls", damage->lost_calls);
+    json_object_set_new(put, "at_least", json_boolean(damage->end_lost));
+    json_object_set_new(put, "first", trace_json_string(damage->first));
+    json_object_set_new(object, "damage", put);
+}
+
+bool trace_json_damage(const json_t *totals, char words[TRACE_DAMAGE_BYTES]) {
+    const json_t *damage = json_object_get(totals, "damage");
+    char lost[32], all[HT_NUMBER_OF_BYTES], more[64] = "";
+    if (!json_is_object(damage)) return false;
+    const char *first = json_string_value(json_object_get(damage, "first"));
+    uint64_t calls = known_number(damage, "lost_calls"), places = known_number(damage, "places");
+    if (places > 1) snprintf(more, sizeof more, ", the first of %s places", ht_grouped(all, places));
+    snprintf(words, TRACE_DAMAGE_BYTES, "%s%s of %s %s lost%s%s%s%s",
+             json_is_true(json_object_get(damage, "at_least")) ? "at least " : "", ht_grouped(lost, calls),
+             ht_number_of(all, known_number(totals, "events") + calls, "call"), calls == 1 ? "is" : "are",
+             first ? " (" : "", first ? first : "", first ? more : "", first ? ")" : "");
+    return true;
+}
+
 json_t *trace_json_totals(const struct merge_totals *totals, const struct ht_raw_log *log) {
     json_t *object = json_object(), *ops = json_object();
     json_set_number(object, "events", totals->events);
@@ -116,7 +146,7 @@ json_t *trace_json_totals(const struct merge_totals *totals, const struct ht_raw
         {"foreign_frees", totals->foreign_frees},
         {"unfinished", totals->unfinished},
         {"failed_calls", totals->failed_calls},
-        {"lost_calls", log->header.lost_calls},
+        {"lost_calls", log->header.lost_calls + totals->damage.lost_calls},
         {"duration_ns", totals->duration_ns},
         {"recorded_rss_peak_bytes", totals->rss_peak_bytes},
         {"recorded_own_peak_bytes", totals->own_peak_bytes},
@@ -128,6 +158,7 @@ json_t *trace_json_totals(const struct merge_totals *totals, const struct ht_raw
         json_set_number(object, numbers[i].key, numbers[i].value);
     if (totals->foreign_queries) json_set_number(object, "foreign_queries", totals->foreign_queries);
     put_freed_probes(object, log);
+    put_damage(object, &totals->damage);
     return object;
 }
 
@@ -241,9 +272,9 @@ int trace_json_drops_expected(struct ht_trace_reader *reader, bool *expected, st
     return 0;
 }
 
-static uint64_t known_number(const json_t *info, const char *key) {
-    const json_t *value = json_object_get(info, key);
-    return json_is_integer(value) && json_integer_value(value) > 0 ? (uint64_t)json_integer_value(value) : 0;
+bool trace_json_forked(const json_t *context, const json_t *totals) {
+    if (known_number(context, "parent_pid")) return true;
+    return known_number(totals, "inherited_objects") && !json_object_get(context, "sliced_from");
 }
 
 // Older traces without that count have only the part of RssAnon that is not the program's own.
@@ -294,6 +325,7 @@ json_t *trace_json_info(struct ht_trace_reader *reader, struct ht_error *error) 
     json_t *parent = json_object_get(context, "parent_pid");
     json_object_set(info, "command", command ? command : json_null());
     json_object_set(info, "parent_pid", parent ? parent : json_null());
+    json_object_set_new(info, "forked", json_boolean(trace_json_forked(context, info)));
     json_object_set(info, "recorded_allocator", allocator ? allocator : json_null());
     json_object_set_new(info, "context", context);
     return info;

@@ -27,8 +27,17 @@ void trace_json_put_context(struct ht_trace_writer *writer, json_t *context);
 int trace_json_finish(struct ht_trace_writer *writer, const struct ht_thread *threads, size_t threads_count,
                       json_t *totals, uint64_t *file_bytes, struct ht_error *error);
 
+// What the totals, or info's view of them, say of what was lost because the log was damaged: how many calls, and where. False
+// if it was not.
+enum { TRACE_DAMAGE_BYTES = 512 };
+bool trace_json_damage(const json_t *totals, char words[TRACE_DAMAGE_BYTES]);
+
 // What the totals, or info's view of them, say of the memory that is not from malloc.
 struct ht_heap_share trace_json_heap_share(const json_t *totals);
+
+// Was the recorded process forked from another one, so that it shares pages with it? A slice too begins with
+// blocks of before. (That a process forked children is in no trace.)
+bool trace_json_forked(const json_t *context, const json_t *totals);
 
 // Is it a slice by threads, or a slice of one? There blocks end by *drop* without anything being wrong.
 // Returns 0, or -1 with error for a damaged trace.

@@ -28,7 +28,7 @@ bool export_text_in_place(const char *path) {
 int export_text_open(struct export_text *text, const char *path, struct ht_error *error) {
     if (begin(text, path, error)) return -1;
     text->in_place = export_text_in_place(path);
-    if (!output_file_open(&text->file, path)) return 0;
+    if (!output_file_open_private(&text->file, path)) return 0;
     ht_error_system(error, path, "cannot create");
     export_text_abandon(text);
     return -1;

@@ -16,7 +16,7 @@
 #include "site_store.h"
 
 #define STATE_MAGIC "HTAPEFST"
-enum { VERSION = 8, NAME_BYTES = 16, BUFFER_BYTES = 1 << 20 };
+enum { VERSION = 9, NAME_BYTES = 16, BUFFER_BYTES = 1 << 20 };
 
 // The file is these structs one behind another, and a checksum of them all.
 struct head {
@@ -42,6 +42,7 @@ struct head {
     uint64_t op_count[256];
     // How many of what follows, in this order.
     uint64_t threads, slots, named, births, held_samples, streams;
+    struct ht_raw_damage damage;
     uint64_t slot_sites, site_bytes;  // numbers of call sites by slot, and what they mean; 0: none
 };
 
@@ -73,6 +74,7 @@ struct stream_state {
     uint64_t first_stamp;
     uint32_t index, chunk_bytes;
     uint64_t chunk, stamp, address;
+    uint64_t calls, lost_calls;
     struct ht_raw_spread spread;
     uint32_t at, thread;
     uint32_t site, zero;
@@ -183,6 +185,13 @@ static void put_samples(struct output *output, const struct sample_line *line) {
     }
 }
 
+// Those of the batch that are to come will be decoded again.
+static uint64_t calls_until_merge(const struct stream *stream) {
+    uint64_t calls = stream->calls;
+    for (uint32_t i = stream->batch_at; i < stream->batch_end; i++) calls -= ht_raw_counts(&stream->batch[i]);
+    return calls;
+}
+
 static int put_streams(struct output *output, const struct merge *m, const struct live_streams *live,
                        struct ht_error *error) {
     for (uint32_t i = 0; i < m->inputs; i++) {
@@ -206,6 +215,8 @@ static int put_streams(struct output *output, const struct merge *m, const struc
                                      .chunk = place.chunk,
                                      .stamp = place.stamp,
                                      .address = place.address,
+                                     .calls = calls_until_merge(input->stream),
+                                     .lost_calls = input->stream->lost_calls,
                                      .spread = place.spread,
                                      .at = place.at,
                                      .thread = input->thread,
@@ -290,6 +301,7 @@ static struct head head_of(const struct ht_raw_log *log, const struct follow_pos
                         .births = heap->births.count,
                         .held_samples = m->samples.held_count,
                         .streams = m->inputs,
+                        .damage = m->streams.damage,
                         .site_bytes = sites->count};
     if (sites->count)
         head.slot_sites = heap->last_site_room < head.slots + 1 ? heap->last_site_room : head.slots + 1;
@@ -308,7 +320,7 @@ int follow_state_save(const char *path, const struct ht_raw_log *log, const stru
         return ht_error_system(error, path, "cannot keep the state");
     }
     unlink(partial);
-    int fd = open(partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd = open(partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, HT_PRIVATE_MODE);
     output.file = fd < 0 ? NULL : fdopen(fd, "w");
     if (!output.file) return ht_error_system(error, path, "cannot keep the state");
     setvbuf(output.file, NULL, _IOFBF, BUFFER_BYTES);
@@ -496,6 +508,8 @@ static bool get_stream(struct follow_state *state, uint32_t number, struct merge
     input->stream->tid = entry.tid;
     input->stream->first_stamp = entry.first_stamp;
     input->stream->decoder.spread = entry.spread;
+    input->stream->calls = entry.calls;
+    input->stream->lost_calls = entry.lost_calls;
     if (entry.known) streams_note_begin(&m->streams, number, entry.first_stamp);
     input->thread = entry.thread;
     if (input->thread != NO_THREAD && input->thread >= m->heap.threads_count) return false;
@@ -536,6 +550,8 @@ static void get_head(const struct head *head, struct merge *m) {
     totals->samples = head->samples;
     totals->heap_rss_first_bytes = head->heap_rss_first_bytes;
     memcpy(m->heap.op_count, head->op_count, sizeof head->op_count);
+    m->streams.damage = head->damage;
+    m->streams.damage.first[sizeof head->damage.first - 1] = 0;
 }
 
 static bool get_overtaken(struct follow_state *state, const struct merge *m, struct overtaken_frees *frees) {

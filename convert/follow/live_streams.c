@@ -13,10 +13,9 @@
 
 enum {
     PADDING_BYTES = 64,
-    POLL_BYTES = 4096,         // read of an open chunk before it is known that there is more
-    CALL_ROOM_BYTES = 256,     // a call with its modifiers is shorter
-    RECORD_ROOM_BYTES = 2304,  // any record, one of a module or a call site too
-    ZEROS_MAX = 64             // no record holds so many zeros in a row
+    POLL_BYTES = 4096,      // read of an open chunk before it is known that there is more
+    CALL_ROOM_BYTES = 256,  // a call with its modifiers is shorter
+    ZEROS_MAX = 64          // no record holds so many zeros in a row
 };
 
 static int no_memory(const struct live_streams *live, struct ht_error *error) {
@@ -68,30 +67,34 @@ static int cannot_read(const struct live_streams *live, uint64_t offset, struct 
 }
 
 // Which stream a nested one belongs to is written behind the chunk's magic, but before its first record.
-static int learn_outer(struct live_streams *live, uint32_t number, uint64_t chunk, struct ht_error *error) {
+static void learn_outer(struct live_streams *live, uint32_t number, const struct ht_raw_chunk *header) {
     struct stream *stream = &live->streams->stream[number];
-    struct ht_raw_chunk header;
-    if (!ht_read_at(live->log->fd, &header, sizeof header, chunk)) return cannot_read(live, chunk, error);
-    if (header.outer > number)
-        return ht_error_input(error, live->log->path, chunk,
-                              "expected a stream nested in an earlier one, found %" PRIu32 " in %" PRIu32,
-                              number, header.outer - 1);
-    stream->outer = header.outer;
-    stream->tid = header.tid;
-    return 0;
+    struct ht_error error;
+    stream->tid = header->tid;
+    if (header->outer <= number) {
+        stream->outer = header->outer;
+        return;
+    }
+    ht_error_input(&error, live->log->path, live->stream[number].trusted.chunk,
+                   "expected a stream nested in an earlier one, found %" PRIu32 " in %" PRIu32, number,
+                   header->outer - 1);
+    ht_raw_note_damage(&live->streams->damage, live->log, &error);
 }
 
-// Hands the newest chunk on up to `end`, which was over by end_stamp, if that is not 0. Returns 0 or -1 with
-// error.
-static int hand_on(struct live_streams *live, uint32_t number, uint32_t end, uint64_t end_stamp,
-                   struct ht_error *error) {
+// Hands the newest chunk on up to `end`. used, end_stamp: of one that will not be written any more, if they are known; or 0.
+// Returns 0 or -1 with error.
+static int hand_on(struct live_streams *live, uint32_t number, uint32_t end, uint32_t used,
+                   uint64_t end_stamp, struct ht_error *error) {
     struct live_stream *known = &live->stream[number];
     struct stream *stream = &live->streams->stream[number];
     const struct stream_place *from = &known->trusted;
+    struct ht_raw_chunk header = {.calls_before = CALLS_UNSAID};
     if (end <= from->at) return 0;
-    if (known->index == 0 && from->at == sizeof(struct ht_raw_chunk) &&
-        learn_outer(live, number, from->chunk, error))
-        return -1;
+    if (from->at == sizeof header) {
+        if (!ht_read_at(live->log->fd, &header, sizeof header, from->chunk))
+            return cannot_read(live, from->chunk, error);
+        if (known->index == 0 || live->final) learn_outer(live, number, &header);
+    }
     // What the merge has read is forgotten, except the part that it is at.
     if (stream->next_chunk > 1) {
         uint32_t gone = stream->next_chunk - 1;
@@ -105,7 +108,9 @@ static int hand_on(struct live_streams *live, uint32_t number, uint32_t end, uin
                                                           .base_address = from->address,
                                                           .base_site = from->site,
                                                           .bytes = end,
+                                                          .used = used,
                                                           .from = from->at,
+                                                          .calls_before = header.calls_before,
                                                           .end_stamp = end_stamp})
                ? 0
                : no_memory(live, error);
@@ -129,25 +134,16 @@ static struct stream_place place_of(const struct ht_raw_decoder *decoder, const 
 }
 
 // The records that lie whole within `bytes` bytes behind what is trusted. Moves *place behind them: `timed`, behind
-// the last stamp among them. Returns 0 or -1 with error.
-static int decode_whole(const struct live_streams *live, const uint8_t *buffer, size_t bytes, bool timed,
-                        struct stream_place *place, struct ht_error *error) {
+// the last stamp among them. What is damaged is left to the merge, which gets the chunk's rest once it is closed.
+static void decode_whole(const struct live_streams *live, const uint8_t *buffer, size_t bytes, bool timed,
+                         struct stream_place *place) {
     const struct stream_place start = *place;
     struct ht_raw_decoder decoder = streams_decoder(live->streams, &start, 0);
     struct ht_raw_record record;
-    const uint8_t *whole = decoder.at = buffer;
+    decoder.at = buffer;
     decoder.end = buffer + bytes;
-    int decoded;
-    while ((decoded = ht_raw_decode(&decoder, &record)) > 0) {
-        whole = decoder.at;
+    while (ht_raw_decode(&decoder, &record) > 0)
         if (!timed || !decoder.spread.calls) *place = place_of(&decoder, buffer, &start);
-    }
-    // At the end of what is there, half a record is no wonder.
-    size_t passed = (size_t)(whole - buffer);
-    if (decoded < 0 && bytes - passed >= RECORD_ROOM_BYTES)
-        return ht_error_input(error, live->log->path, start.chunk + start.at + passed,
-                              "expected a record, found 0x%02x", *whole);
-    return 0;
 }
 
 // Reads what lies behind `at` in the newest chunk, as far as something is there. Returns its length, or -1
@@ -190,9 +186,8 @@ static int poll_open(struct live_streams *live, uint32_t number, struct ht_error
     // A record may end in zeros, which both polls saw as well.
     if (same == (size_t)bytes && same == known->seen_bytes) same += ZEROS_MAX;
     if (same > known->chunk_bytes - before) same = known->chunk_bytes - before;
-    if (same && decode_whole(live, live->buffer, same, waits_for_stamps(live, number), &now, error))
-        return -1;
-    if (hand_on(live, number, now.at, 0, error)) return -1;
+    if (same) decode_whole(live, live->buffer, same, waits_for_stamps(live, number), &now);
+    if (hand_on(live, number, now.at, 0, 0, error)) return -1;
     known->trusted = now;
     uint32_t taken = now.at - before;
     known->seen_bytes = taken < (size_t)bytes ? (uint32_t)bytes - taken : 0;
@@ -215,9 +210,10 @@ static int poll_closed(struct live_streams *live, uint32_t number, uint64_t end_
     struct ht_raw_chunk header;
     if (!ht_read_at(live->log->fd, &header, sizeof header, known->trusted.chunk))
         return cannot_read(live, known->trusted.chunk, error);
-    uint32_t end = header.used && header.used <= known->chunk_bytes ? header.used : known->chunk_bytes;
+    uint32_t used = header.used <= known->chunk_bytes ? header.used : 0,
+             end = used ? used : known->chunk_bytes;
     forget_seen(known);
-    if (hand_on(live, number, end, end_stamp, error)) return -1;
+    if (hand_on(live, number, end, used, end_stamp, error)) return -1;
     known->trusted.at = end;
     return 0;
 }
@@ -227,8 +223,6 @@ static int poll_closed(struct live_streams *live, uint32_t number, uint64_t end_
 // A chunk of the stream that has not been met before. Returns 1, 0 if it is not yet its turn, -1 with error.
 static int meet_chunk(struct live_streams *live, const struct ht_raw_chunk *chunk, uint64_t at,
                       struct ht_error *error) {
-    if (!ht_raw_stream_possible(live->log, chunk->stream))
-        return ht_raw_bad_stream(live->log, chunk, at, error);
     if (!make_room(live, chunk->stream)) return no_memory(live, error);
     struct live_stream *known = &live->stream[chunk->stream];
     struct stream *stream = &live->streams->stream[chunk->stream];
@@ -236,8 +230,8 @@ static int meet_chunk(struct live_streams *live, const struct ht_raw_chunk *chun
     if (known->known && (chunk->index < known->index || known->over))
         return log_ranges_add(&known->closed, at, chunk->bytes) ? 1 : no_memory(live, error);
     if (known->known && chunk->index == known->index) return 1;
-    // Its predecessor was begun after we had passed its place.
-    if (chunk->index != (known->known ? known->index + 1 : 0)) return 0;
+    // Its predecessor was begun after we had passed its place; or is lost.
+    if (chunk->index != (known->known ? known->index + 1 : 0) && !live->final) return 0;
     if (known->known) {
         if (poll_closed(live, chunk->stream, chunk->base_stamp, error)) return -1;
         if (!log_ranges_add(&known->closed, known->trusted.chunk, known->chunk_bytes))
@@ -263,12 +257,20 @@ static int search_range(struct live_streams *live, struct log_range range, struc
                         struct ht_error *error) {
     uint64_t offset = range.offset, end = range.offset + range.bytes;
     const struct ht_raw_log part = {.path = live->log->path, .fd = live->log->fd, .chunks_end = end};
+    struct ht_raw_damage *damage = &live->streams->damage;
     struct ht_raw_chunk chunk;
     uint64_t at;
     while (offset < end) {
         int more = ht_raw_next_chunk(&part, offset, &chunk, &at, error);
-        if (more < 0) return -1;
         if (!more) return log_ranges_add(still, offset, end - offset) ? 0 : no_memory(live, error);
+        if (more > 0 && !ht_raw_stream_possible(live->log, chunk.stream))
+            more = ht_raw_bad_stream(live->log, &chunk, at, error);
+        if (more < 0) {
+            uint64_t from = offset;
+            if (!ht_raw_pass_page(damage, live->log, at, &offset, error)) return -1;
+            if (at > from && !log_ranges_add(still, from, at - from)) return no_memory(live, error);
+            continue;
+        }
         int met = meet_chunk(live, &chunk, at, error);
         if (met < 0) return -1;
         uint64_t next = at + chunk.bytes < end ? at + chunk.bytes : end;
@@ -302,6 +304,7 @@ static int find_chunks(struct live_streams *live, struct ht_error *error) {
 
 int live_streams_poll(struct live_streams *live, bool final, struct ht_error *error) {
     live->second_known = live->streams->second_stamp != 0;
+    live->final = final;
     if (find_chunks(live, error)) return -1;
     for (uint32_t i = 0; i < live->streams->count; i++) {
         if (!live->stream[i].known || live->stream[i].over) continue;
@@ -322,7 +325,7 @@ uint64_t live_streams_limit(const struct live_streams *live) {
 static int step_over(const struct live_streams *live, struct stream_place *place,
                      const struct stream_chunk *part, uint32_t records, struct ht_error *error) {
     size_t bytes = part->bytes - place->at,
-           most = (size_t)records * CALL_ROOM_BYTES + RECORD_ROOM_BYTES + HT_UNTIMED_BYTES_MAX;
+           most = (size_t)records * CALL_ROOM_BYTES + STREAM_RECORD_BYTES_MAX + HT_UNTIMED_BYTES_MAX;
     if (bytes > most) bytes = most;
     uint8_t *buffer = calloc(1, bytes + PADDING_BYTES);
     if (!buffer) return no_memory(live, error);

@@ -40,6 +40,7 @@ struct live_streams {
     size_t room;
     struct log_ranges pending;  // handed out and not begun at the last poll, or a hole
     uint64_t frontier;          // all chunks before it are known, or pending
+    bool final;                 // all that will ever be there is there
     bool second_known;          // the poll before knew a second stream: no more calls come without a time
     uint8_t *buffer;
     size_t buffer_room;

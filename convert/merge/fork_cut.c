@@ -89,6 +89,7 @@ static void cut_stream(struct streams *streams, struct stream *stream, const str
         stream->chunk[cut->chunk].bytes = cut->bytes;
     }
     stream->chunks = chunks;
+    if (chunks) stream->chunk[chunks - 1].used = 0;
 }
 
 int streams_cut_at_fork(struct streams *streams, const struct fork_point *fork, uint64_t slack_stamps,

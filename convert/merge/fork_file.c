@@ -96,7 +96,7 @@ static int open_kept(const char *path, const struct head *head, uint64_t keep_by
 // What lies there under the name goes, if it may; nothing that it leads to is touched.
 static int create(const char *path) {
     unlink(path);
-    return open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, HT_PRIVATE_MODE);
 }
 
 struct fork_file *fork_file_open(const struct ht_raw_log *log, uint64_t keep_bytes, struct ht_error *error) {

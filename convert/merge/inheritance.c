@@ -140,6 +140,14 @@ static int find_ancestors(struct ancestry *ancestry, const char *parent_path, ch
     return 0;
 }
 
+static void warn_of_damage(char warning[INHERITANCE_WARNING_BYTES], const struct ht_raw_header *child,
+                           const struct ht_raw_damage *damage) {
+    snprintf(warning, INHERITANCE_WARNING_BYTES,
+             "process %" PRIu32 " was forked from %" PRIu32
+             ", whose log is damaged (%s): the blocks inherited from it may be too many or too few",
+             child->pid, child->parent_pid, damage->first);
+}
+
 // From the eldest down: what each handed on to the next. Returns 0 or -1 with error.
 static int follow(const struct ancestry *ancestry, bool named, struct live_blocks *blocks, char *warning,
                   const struct merge_progress *progress, struct ht_error *error) {
@@ -147,10 +155,12 @@ static int follow(const struct ancestry *ancestry, bool named, struct live_block
         const struct ht_raw_log *heir = i ? &ancestry->log[i - 1] : ancestry->child;
         const struct fork_point fork = fork_of(&heir->header);
         struct live_blocks next = {0};
-        if (merge_to_fork(&ancestry->log[i], blocks, &fork, &next, progress, error)) {
+        struct ht_raw_damage damage = {0};
+        if (merge_to_fork(&ancestry->log[i], blocks, &fork, &next, &damage, progress, error)) {
             if ((named && i == 0) || error->status != HT_EXIT_INPUT) return -1;
             warn(warning, &heir->header, error->message);
         }
+        if (damage.places) warn_of_damage(warning, &heir->header, &damage);
         live_blocks_free(blocks);
         *blocks = next;
     }

@@ -27,16 +27,22 @@ static int no_memory(const struct merge *m, struct ht_error *error) {
     return ht_error_memory(error, m->log->path, "cannot merge");
 }
 
-static int fail(const struct merge *m, const struct input *input, enum merge_applied how,
-                struct ht_error *error) {
+// The record means nothing, because it is damaged or what belongs to it is.
+static void pass_record(struct merge *m, const struct input *input, enum merge_applied how) {
+    struct ht_raw_damage *damage = &m->streams.damage;
+    struct ht_error error;
+    uint64_t offset = input->stream->buffer_offset;
     if (how == BAD_ORDER)
-        return ht_error_input(error, m->log->path, input->stream->buffer_offset,
-                              "expected a realloc's two records one after the other");
-    if (how == BAD_SITE)
-        return ht_error_input(error, m->log->path, input->stream->buffer_offset,
-                              "expected records of modules and call sites within the format's limits");
-    return ht_error_memory(error, m->log->path, "cannot follow the heap");
+        ht_error_input(&error, m->log->path, offset, "expected a realloc's two records one after the other");
+    else
+        ht_error_input(&error, m->log->path, offset,
+                       "expected records of modules and call sites within the format's limits");
+    damage->lost_calls += how == BAD_ORDER;
+    // Of what was lost before, this is no new place.
+    if (!damage->places) ht_raw_note_damage(damage, m->log, &error);
 }
+
+static bool is_passed(enum merge_applied how) { return how == BAD_ORDER || how == BAD_SITE; }
 
 // Nobody else will deliver what the input waits for: its record is taken as it is.
 static int force_input(struct merge *m, uint32_t number, struct ht_error *error) {
@@ -51,7 +57,8 @@ static int force_input(struct merge *m, uint32_t number, struct ht_error *error)
     else map64_remove_at(&m->waiters, i);
     merge_unblock_input(m, number);
     enum merge_applied how = merge_apply(m, number, &input->stream->batch[input->stream->batch_at], true);
-    if (how != APPLIED) return fail(m, input, how, error);
+    if (is_passed(how)) pass_record(m, input, how);
+    else if (how != APPLIED) return ht_error_memory(error, m->log->path, "cannot follow the heap");
     input->stream->batch_at++;
     merge_push_input(m, number);
     return 0;
@@ -76,6 +83,10 @@ static int force_overtaken(struct merge *m, struct ht_error *error) {
 static int refill(struct merge *m, struct input *input, struct ht_error *error) {
     struct stream *stream = input->stream;
     int more = streams_refill(&m->streams, stream, error);
+    if (stream->broken) {
+        merge_drop_open_realloc(m, input);
+        stream->broken = false;
+    }
     for (uint32_t i = stream->batch_at; i < stream->batch_end; i++)
         map64_prefetch(&m->heap.addresses, stream->batch[i].address);
     for (uint32_t i = stream->batch_at; i < stream->batch_end; i++)
@@ -128,7 +139,9 @@ static int run_first(struct merge *m, struct ht_error *error) {
             m->held = true;
             return 0;
         }
-        if (how != APPLIED && how != KEPT) return fail(m, input, how, error);
+        if (is_passed(how)) pass_record(m, input, how);
+        else if (how != APPLIED && how != KEPT)
+            return ht_error_memory(error, m->log->path, "cannot follow the heap");
         stream->batch_at++;
         m->late_records += record->stamp < input->floor_key;
         if (m->woke) {
@@ -341,6 +354,7 @@ static struct merge *merge(const struct ht_raw_log *log, const struct live_block
 void merge_results(struct merge *m, struct merge_result *result) {
     sample_line_end(&m->samples);
     heap_model_fill_totals(&m->heap);
+    m->heap.totals.damage = streams_damage(&m->streams, true);
     result->totals = m->heap.totals;
     result->threads = m->heap.threads;
     result->no_sites = !site_collector_table(&m->heap.sites, &result->sites);
@@ -357,20 +371,22 @@ int merge_log(const struct ht_raw_log *log, const struct live_blocks *inherited,
 }
 
 int merge_to_fork(const struct ht_raw_log *log, const struct live_blocks *inherited,
-                  const struct fork_point *fork, struct live_blocks *live,
+                  const struct fork_point *fork, struct live_blocks *live, struct ht_raw_damage *damage,
                   const struct merge_progress *progress, struct ht_error *error) {
     struct merge *m = merge(log, inherited, NULL, fork, NULL, progress, error);
     if (!m) return -1;
     int status = live_blocks_take(live, &m->heap) ? 0 : no_memory(m, error);
+    *damage = streams_damage(&m->streams, false);
     give_up(m);
     return status;
 }
 
 int merge_observe(const struct ht_raw_log *log, const struct live_blocks *inherited,
-                  const struct merge_observer *observer, const struct merge_progress *progress,
-                  struct ht_error *error) {
+                  const struct merge_observer *observer, struct ht_raw_damage *damage,
+                  const struct merge_progress *progress, struct ht_error *error) {
     struct merge *m = merge(log, inherited, NULL, NULL, observer, progress, error);
     if (!m) return -1;
+    *damage = streams_damage(&m->streams, true);
     give_up(m);
     return 0;
 }

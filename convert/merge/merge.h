@@ -26,12 +26,12 @@ int merge_log(const struct ht_raw_log *log, const struct live_blocks *inherited,
 // Follows the log to the point where a child was forked from its process, and writes nothing: `live` are the
 // blocks that the child inherited, to be freed by the caller. Returns 0 or -1 with error.
 int merge_to_fork(const struct ht_raw_log *log, const struct live_blocks *inherited,
-                  const struct fork_point *fork, struct live_blocks *live,
+                  const struct fork_point *fork, struct live_blocks *live, struct ht_raw_damage *damage,
                   const struct merge_progress *progress, struct ht_error *error);
 
 // Follows the whole log for the observer, and writes nothing. Returns 0 or -1 with error.
 int merge_observe(const struct ht_raw_log *log, const struct live_blocks *inherited,
-                  const struct merge_observer *observer, const struct merge_progress *progress,
-                  struct ht_error *error);
+                  const struct merge_observer *observer, struct ht_raw_damage *damage,
+                  const struct merge_progress *progress, struct ht_error *error);
 
 #endif

@@ -25,6 +25,7 @@ struct merge_totals {
     // program may have had it from malloc before the recording began: else 0.
     uint64_t allocated_bytes, samples, heap_rss_first_bytes;
     bool began_late;  // not with the program: it may have had memory from malloc before
+    struct ht_raw_damage damage;
 };
 
 static inline struct ht_heap_share merge_heap_share(const struct merge_totals *totals) {

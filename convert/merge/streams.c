@@ -38,46 +38,78 @@ void streams_note_begin(struct streams *streams, uint32_t number, uint64_t stamp
     if (number && (!streams->second_stamp || stamp < streams->second_stamp)) streams->second_stamp = stamp;
 }
 
+// Can this be a chunk of its stream? Returns 0 or -1 with error.
+static int check_chunk(const struct streams *streams, const struct ht_raw_chunk *chunk, uint64_t at,
+                       struct ht_error *error) {
+    const struct ht_raw_log *log = streams->log;
+    if (!ht_raw_stream_possible(log, chunk->stream)) return ht_raw_bad_stream(log, chunk, at, error);
+    const struct stream *stream = chunk->stream < streams->count && streams->stream[chunk->stream].chunks
+                                      ? &streams->stream[chunk->stream]
+                                      : NULL;
+    // A stream is nested in one that was opened before it: so there is always an outermost one.
+    if (chunk->outer > chunk->stream || (stream && chunk->outer != stream->outer))
+        return ht_error_input(error, log->path, at,
+                              "expected a stream nested in an earlier one, found %" PRIu32 " in %" PRIu32,
+                              chunk->stream, chunk->outer - 1);
+    return 0;
+}
+
+// Chunks are missing before this one, or its number is damaged: it is the stream's next in the file all the same.
+static void note_gap(struct streams *streams, const struct ht_raw_chunk *chunk, uint64_t at) {
+    struct ht_error error;
+    streams->damage.gaps++;
+    ht_error_input(&error, streams->log->path, at,
+                   "expected chunk %" PRIu32 " of stream %" PRIu32 ", found %" PRIu32,
+                   streams->stream[chunk->stream].next_index, chunk->stream, chunk->index);
+    ht_raw_note_damage(&streams->damage, streams->log, &error);
+}
+
+// Returns 0 or -1 with error.
+static int take_chunk(struct streams *streams, const struct ht_raw_chunk *chunk, uint64_t at,
+                      struct ht_error *error) {
+    const struct ht_raw_log *log = streams->log;
+    if (!streams_grow(streams, chunk->stream))
+        return ht_error_memory(error, log->path, "cannot read the chunks");
+    if (chunk->stream >= streams->count) streams->count = (size_t)chunk->stream + 1;
+    struct stream *stream = &streams->stream[chunk->stream];
+    if (stream->chunks == 0) {
+        stream->tid = chunk->tid;
+        stream->outer = chunk->outer;
+        stream->first_stamp = chunk->base_stamp;
+        streams_note_begin(streams, chunk->stream, chunk->base_stamp);
+    } else {
+        stream->chunk[stream->chunks - 1].end_stamp = chunk->base_stamp;
+    }
+    bool gap = chunk->index != stream->next_index;
+    if (gap) note_gap(streams, chunk, at);
+    stream->next_index = chunk->index + 1;
+    uint64_t bytes = chunk->used ? chunk->used : chunk->bytes, left = log->chunks_end - at;
+    bool cut = bytes > left;  // a file cut short
+    if (cut) bytes = left;
+    streams->bytes_total += bytes;
+    if (stream_add_chunk(stream, (struct stream_chunk){.offset = at,
+                                                       .base_stamp = chunk->base_stamp,
+                                                       .bytes = (uint32_t)bytes,
+                                                       .used = cut ? 0 : chunk->used,
+                                                       .after_gap = gap,
+                                                       .calls_before = chunk->calls_before}))
+        return 0;
+    return ht_error_memory(error, log->path, "cannot read the chunks");
+}
+
 int streams_open(struct streams *streams, const struct ht_raw_log *log, struct ht_error *error) {
     *streams = (struct streams){.log = log, .tick_stamps = ht_raw_tick_stamps(log)};
     struct ht_raw_chunk chunk;
     uint64_t at, offset = 0;
     int more;
-    while ((more = ht_raw_next_chunk(log, offset, &chunk, &at, error)) > 0) {
+    while ((more = ht_raw_next_chunk(log, offset, &chunk, &at, error))) {
+        if (more > 0) more = check_chunk(streams, &chunk, at, error) ? -1 : 1;
+        if (more < 0 && !ht_raw_pass_page(&streams->damage, log, at, &offset, error)) return -1;
+        if (more < 0) continue;
         offset = at + chunk.bytes;
-        if (!ht_raw_stream_possible(log, chunk.stream)) return ht_raw_bad_stream(log, &chunk, at, error);
-        if (!streams_grow(streams, chunk.stream)) goto no_memory;
-        if (chunk.stream >= streams->count) streams->count = (size_t)chunk.stream + 1;
-        struct stream *stream = &streams->stream[chunk.stream];
-        if (stream->chunks == 0) {
-            stream->tid = chunk.tid;
-            stream->outer = chunk.outer;
-            stream->first_stamp = chunk.base_stamp;
-            streams_note_begin(streams, chunk.stream, chunk.base_stamp);
-        } else {
-            stream->chunk[stream->chunks - 1].end_stamp = chunk.base_stamp;
-        }
-        // A stream is nested in one that was opened before it: so there is always an outermost one.
-        if (chunk.outer > chunk.stream || chunk.outer != stream->outer)
-            return ht_error_input(error, log->path, at,
-                                  "expected a stream nested in an earlier one, found %" PRIu32 " in %" PRIu32,
-                                  chunk.stream, chunk.outer - 1);
-        if (chunk.index != stream->chunks)
-            return ht_error_input(error, log->path, at,
-                                  "expected chunk %" PRIu32 " of stream %" PRIu32 ", found %" PRIu32,
-                                  stream->chunks, chunk.stream, chunk.index);
-        uint64_t bytes = chunk.used ? chunk.used : chunk.bytes;
-        if (bytes > log->chunks_end - at) bytes = log->chunks_end - at;  // a file cut short
-        if (!stream_add_chunk(stream, (struct stream_chunk){.offset = at,
-                                                            .base_stamp = chunk.base_stamp,
-                                                            .bytes = (uint32_t)bytes,
-                                                            .used = chunk.used}))
-            goto no_memory;
-        streams->bytes_total += bytes;
+        if (take_chunk(streams, &chunk, at, error)) return -1;
     }
-    return more;
-no_memory:
-    return ht_error_memory(error, log->path, "cannot read the chunks");
+    return 0;
 }
 
 static void release(struct stream *stream) {
@@ -140,12 +172,117 @@ struct ht_raw_decoder streams_decoder(const struct streams *streams, const struc
     return decoder;
 }
 
+// ---- damage ----
+
+static void note_damage(struct streams *streams, const struct ht_error *error) {
+    ht_raw_note_damage(&streams->damage, streams->log, error);
+}
+
+// What the chunk says of the calls before it, against those that were found. A jump out of a signal handler leaves calls
+// that are in the log and not in the count: so more is no damage.
+static void compare_calls(struct streams *streams, struct stream *stream, const struct stream_chunk *place) {
+    struct ht_error error;
+    uint64_t said = place->calls_before;
+    if (said == CALLS_UNSAID) return;
+    uint64_t lost = said > stream->calls ? said - stream->calls : 0;
+    bool possible = said <= streams->log->chunks_end / 2;  // a call takes two bytes at the least
+    if (!possible || (lost > stream->lost_calls && !stream->damaged && !place->after_gap)) {
+        ht_error_input(&error, streams->log->path, place->offset,
+                       "expected %" PRIu64 " calls of stream %zu before this chunk, found %" PRIu64, said,
+                       (size_t)(stream - streams->stream), stream->calls);
+        note_damage(streams, &error);
+    }
+    if (!possible) return;
+    stream->broken |= place->after_gap || lost > stream->lost_calls;
+    stream->lost_calls = lost;
+}
+
+// The chunk's records ended. Is there more of it? *found: where, or where the records should have ended.
+static bool ends_early(struct streams *streams, const struct stream *stream, uint64_t *end, uint64_t *found) {
+    const struct stream_chunk *place = &stream->chunk[stream->next_chunk - 1];
+    *end = stream->buffer_offset + (uint64_t)(stream->decoder.at - stream->base);
+    *found = place->offset + place->used;
+    // Behind a jump out of a signal handler, the zero belongs to what is used.
+    if (place->used) return *end + sizeof(uint16_t) < *found;
+    uint8_t bytes[4096];
+    uint64_t limit = place->offset + place->bytes;
+    // A process that was killed leaves behind a stream's last record what it had written of the next one.
+    for (*found = *end + STREAM_RECORD_BYTES_MAX; *found < limit; *found += sizeof bytes) {
+        size_t count = limit - *found < sizeof bytes ? (size_t)(limit - *found) : sizeof bytes, at = 0;
+        if (!ht_read_at(streams->log->fd, bytes, count, *found)) return false;  // the file has been cut
+        while (at < count && !bytes[at]) at++;
+        if (at == count) continue;
+        *found += at;
+        return true;
+    }
+    return false;
+}
+
+// The chunk cannot be read on. What it had is lost.
+static void leave_chunk(struct streams *streams, struct stream *stream, const struct ht_error *error) {
+    note_damage(streams, error);
+    stream->damaged = true;
+}
+
+static void check_end_of_chunk(struct streams *streams, struct stream *stream) {
+    struct ht_error error;
+    uint64_t end, found;
+    if (!ends_early(streams, stream, &end, &found)) return;
+    ht_error_input(&error, streams->log->path, end, "expected records up to offset %" PRIu64 ", found zeros",
+                   found);
+    leave_chunk(streams, stream, &error);
+}
+
+static void check_end_of_stream(struct streams *streams, struct stream *stream) {
+    struct ht_error error;
+    const struct stream_chunk *last = stream->chunks ? &stream->chunk[stream->chunks - 1] : NULL;
+    if (last && last->used && !stream->damaged) {
+        ht_error_input(&error, streams->log->path, last->offset,
+                       "expected a chunk of stream %zu after this one, found none",
+                       (size_t)(stream - streams->stream));
+        leave_chunk(streams, stream, &error);
+    }
+    if (stream->damaged) streams->damage.end_lost = 1;
+}
+
+// The header has the calls that streams had made when their threads ended: no fewer.
+struct ht_raw_damage streams_damage(const struct streams *streams, bool whole) {
+    struct ht_raw_damage damage = streams->damage;
+    struct ht_error error;
+    uint64_t calls = 0, lost = 0, said = whole ? streams->log->header.ended_calls : 0;
+    for (size_t i = 0; i < streams->count; i++) {
+        calls += streams->stream[i].calls;
+        lost += streams->stream[i].lost_calls;
+    }
+    if (said > calls + lost && said <= streams->log->chunks_end / 2) {
+        if (!damage.places) {
+            ht_error_input(&error, streams->log->path, offsetof(struct ht_raw_header, ended_calls),
+                           "expected %" PRIu64 " calls, found %" PRIu64, said, calls);
+            ht_raw_note_damage(&damage, streams->log, &error);
+        }
+        lost = said - calls;
+        damage.end_lost = 1;
+    }
+    damage.lost_calls += lost;
+    // Pages that were no chunk's, and that no later chunk tells of, may have been a stream's last one.
+    if (damage.bad_runs > damage.gaps && !said) damage.end_lost = 1;
+    // There was a record at least.
+    if (damage.end_lost && !damage.lost_calls) damage.lost_calls = 1;
+    return damage;
+}
+
+// ---- decoding ----
+
 // Begins the stream's next chunk. Returns 1, 0 if there is none, -1 with error.
 static int begin_chunk(struct streams *streams, struct stream *stream, struct ht_error *error) {
     if (stream->next_chunk == stream->chunks) return 0;
     const struct stream_chunk *place = &stream->chunk[stream->next_chunk++];
     struct ht_raw_chunk chunk = {.base_stamp = place->base_stamp, .base_address = place->base_address};
     uint32_t from = place->from ? place->from : (uint32_t)sizeof chunk;
+    compare_calls(streams, stream, place);
+    stream->broken |= stream->damaged;
+    stream->damaged = false;
+    if (stream->broken) stream->decoder.spread = (struct ht_raw_spread){.pace = stream->decoder.spread.pace};
     if (place->bytes <= from) return 1;
     if (!place->from && read_at(streams->log, &chunk, sizeof chunk, place->offset, error)) return -1;
     const struct stream_place begin = {.stamp = chunk.base_stamp,
@@ -175,11 +312,16 @@ static int decode_some(struct streams *streams, struct stream *stream, uint32_t 
         stream->batch_end += (uint32_t)common;
         if (common) continue;
         int decoded = ht_raw_decode(&stream->decoder, &stream->batch[stream->batch_end]);
-        if (decoded < 0)
-            return ht_error_input(error, streams->log->path,
-                                  stream->buffer_offset + (uint64_t)(stream->decoder.at - stream->base),
-                                  "expected a record, found 0x%02x", *stream->decoder.at);
-        if (decoded == 0) {
+        if (decoded < 0) {
+            struct ht_error damage;
+            ht_error_input(&damage, streams->log->path,
+                           stream->buffer_offset + (uint64_t)(stream->decoder.at - stream->base),
+                           "expected a record, found 0x%02x", *stream->decoder.at);
+            leave_chunk(streams, stream, &damage);
+        } else if (decoded == 0) {
+            check_end_of_chunk(streams, stream);
+        }
+        if (decoded <= 0) {
             stream->in_chunk = false;
             streams->bytes_read += stream->chunk_left;
             return 0;
@@ -211,6 +353,7 @@ static int next_batch(struct streams *streams, struct stream *stream, uint32_t r
                                                     .spread = stream->decoder.spread};
         if (decode_some(streams, stream, records, error)) return -1;
     }
+    for (uint32_t i = 0; i < stream->batch_end; i++) stream->calls += ht_raw_counts(&stream->batch[i]);
     return 1;
 }
 
@@ -229,6 +372,7 @@ int streams_refill(struct streams *streams, struct stream *stream, struct ht_err
     int more = next_batch(streams, stream, STREAM_BATCH, error);
     if (more == 0) {
         stream->ended = !streams->growing;
+        if (stream->ended) check_end_of_stream(streams, stream);
         release(stream);
     }
     return more;
@@ -250,10 +394,10 @@ static bool makes_live(const struct ht_raw_record *record) {
 int streams_look_ahead(struct streams *streams, const struct stream *stream, uint32_t skip, uint64_t address,
                        bool live, uint64_t *stamp) {
     if (!make_room(&streams->ahead_buffer, &streams->ahead_batch)) return -1;
-    // Copies read on, and leave all as it is; the stream that may have calls without a time stays the first.
+    // Copies read on, and leave all as it is, damage as well; the stream that may have calls without a time stays the first.
     struct stream ahead = *stream;
     struct streams copy = *streams;
-    struct ht_error damage;  // which the merge will come to
+    struct ht_error error;
     copy.stream = stream == streams->stream ? &ahead : NULL;
     uint32_t seen = 0;
     for (;;) {
@@ -269,6 +413,6 @@ int streams_look_ahead(struct streams *streams, const struct stream *stream, uin
         }
         ahead.buffer = streams->ahead_buffer;
         ahead.batch = streams->ahead_batch;
-        if (ahead.ended || next_batch(&copy, &ahead, AHEAD_BATCH, &damage) <= 0) return 0;
+        if (ahead.ended || next_batch(&copy, &ahead, AHEAD_BATCH, &error) <= 0) return 0;
     }
 }

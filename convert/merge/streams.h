@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The streams of one raw log, read side by side in bounded memory: a piece of the current chunk for each
-// stream that is under way, and a batch of decoded records.
+// stream that is under way, and a batch of decoded records. Where a chunk is damaged, its stream goes on at its next chunk,
+// which says how many calls the stream made before.
 #ifndef HEAPTAPE_STREAMS_H
 #define HEAPTAPE_STREAMS_H
 
@@ -10,17 +11,25 @@
 
 #include "raw_reader.h"
 
-enum { STREAM_BATCH = 32 };
+enum {
+    STREAM_BATCH = 32,
+    STREAM_RECORD_BYTES_MAX = 2304  // of any record, one of a module or a call site too
+};
+#define CALLS_UNSAID UINT64_MAX
 
 // A chunk, or a part of one.
 struct stream_chunk {
     uint64_t offset;
     uint64_t base_stamp;  // no call in it is stamped earlier
-    uint32_t bytes, used;
-    uint32_t from;          // where in the chunk its records begin; 0: behind the header, which is to be read
+    uint32_t bytes;
+    uint32_t used;  // its records end there, or at a zero before; 0: it is the stream's last, or cut off
+    uint32_t from;  // where in the chunk its records begin; 0: behind the header, which is to be read
     uint64_t base_address;  // unless the header is to be read
     uint32_t base_site;     // likewise: of the next allocation
     uint64_t end_stamp;     // all of it was over by then; 0: not known
+    bool after_gap;         // chunks of the stream seem to be missing before it
+    uint64_t
+        calls_before;  // calls of the stream in earlier chunks; CALLS_UNSAID: the chunk has begun already
 };
 
 // A place between two records.
@@ -38,6 +47,7 @@ struct stream {
     uint64_t first_stamp;        // no record is stamped earlier
     struct stream_chunk *chunk;  // in order
     uint32_t chunks, next_chunk;
+    uint32_t next_index;  // of its next chunk
     size_t chunks_room;
     // What is being decoded.
     uint8_t *buffer;
@@ -51,6 +61,10 @@ struct stream {
     struct ht_raw_record *batch;
     uint32_t batch_at, batch_end;
     bool ended;
+    uint64_t calls;       // decoded, the batch's too
+    uint64_t lost_calls;  // that a chunk has said were made before it, and were not decoded
+    bool damaged;         // the rest of the chunk that was begun last
+    bool broken;          // records are missing before the batch, which whoever reads it has not heeded yet
 };
 
 struct streams {
@@ -61,6 +75,7 @@ struct streams {
     bool growing;                      // more chunks may come
     uint64_t tick_stamps;              // of a log that may have calls without a time
     uint64_t second_stamp;             // when its second stream began; 0: there is none
+    struct ht_raw_damage damage;       // without what the streams have lost
     uint8_t *ahead_buffer;             // to look ahead with
     struct ht_raw_record *ahead_batch;
 };
@@ -82,6 +97,9 @@ struct ht_raw_decoder streams_decoder(const struct streams *streams, const struc
 // Decodes the stream's next batch. Returns 1, 0 at its end (its memory is then released), -1 with error. Of a
 // growing log, 0 says that there is no more for now.
 int streams_refill(struct streams *streams, struct stream *stream, struct ht_error *error);
+
+// All that is damaged, once the streams are at their end. whole: that is the log's end.
+struct ht_raw_damage streams_damage(const struct streams *streams, bool whole);
 
 // Looks through the stream's records behind the next `skip`, a few hundred at most, for one that makes the
 // address live, or else ends its block. *stamp: of the first one, if it is no later than *stamp; else it stays. Returns 1, 0

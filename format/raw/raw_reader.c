@@ -155,6 +155,30 @@ int ht_raw_bad_stream(const struct ht_raw_log *log, const struct ht_raw_chunk *c
                           chunk->stream);
 }
 
+void ht_raw_note_damage(struct ht_raw_damage *damage, const struct ht_raw_log *log,
+                        const struct ht_error *error) {
+    if (!damage->places++)
+        snprintf(damage->first, sizeof damage->first, "%s",
+                 error->message + strlen(log->path) + strlen(": "));
+}
+
+void ht_raw_report_damage(const struct ht_raw_damage *damage, const struct ht_raw_log *log,
+                          struct ht_error *error) {
+    error->status = HT_EXIT_INPUT;
+    snprintf(error->message, sizeof error->message, "%s: %s", log->path, damage->first);
+}
+
+bool ht_raw_pass_page(struct ht_raw_damage *damage, const struct ht_raw_log *log, uint64_t at,
+                      uint64_t *offset, const struct ht_error *error) {
+    if (error->status != HT_EXIT_INPUT) return false;
+    if (at != damage->bad_end) {
+        damage->bad_runs++;
+        ht_raw_note_damage(damage, log, error);
+    }
+    *offset = damage->bad_end = at + HT_CHUNK_ALIGN;
+    return true;
+}
+
 static bool is_chunk(const struct ht_raw_chunk *chunk) {
     return chunk->magic == HT_CHUNK_MAGIC && chunk->bytes >= HT_CHUNK_ALIGN &&
            chunk->bytes % HT_CHUNK_ALIGN == 0 && chunk->bytes <= HT_CHUNK_BYTES_MAX &&
@@ -191,10 +215,14 @@ int ht_raw_next_chunk(const struct ht_raw_log *log, uint64_t offset, struct ht_r
         bad_at = *at;
     }
     if (!bad.magic) return 0;
+    *at = bad_at;
+    if (bad.magic != HT_CHUNK_MAGIC)
+        return ht_error_input(error, log->path, bad_at, "expected a chunk (HTWN), found 0x%08" PRIx32,
+                              bad.magic);
     return ht_error_input(error, log->path, bad_at,
-                          "expected a chunk (HTWN), found 0x%08" PRIx32 " with %" PRIu64 " of %" PRIu64
+                          "expected a chunk of at most %d bytes, found one with %" PRIu64 " of %" PRIu64
                           " bytes used",
-                          bad.magic, (uint64_t)bad.used, (uint64_t)bad.bytes);
+                          HT_CHUNK_BYTES_MAX, (uint64_t)bad.used, (uint64_t)bad.bytes);
 }
 
 void ht_raw_decode_chunk(struct ht_raw_decoder *decoder, const struct ht_raw_chunk *chunk,
@@ -467,42 +495,48 @@ enum ht_function ht_raw_function(const struct ht_raw_record *record) {
     }
 }
 
-// Is this record a call of its own? A realloc is counted where it ends.
-static bool counts(const struct ht_raw_record *record) {
-    return record->op != HT_RAW_LONG && record->op != HT_RAW_REALLOC_BEGIN;
+// Those of a chunk, as far as it can be read. Returns 0 or -1 with error.
+static int count_records(const struct ht_raw_log *log, const struct ht_raw_chunk *chunk, uint64_t at,
+                         uint64_t *calls, struct ht_error *error) {
+    uint64_t bytes = chunk->bytes;
+    if (bytes > log->chunks_end - at) bytes = log->chunks_end - at;
+    uint8_t *buffer = calloc(1, (size_t)chunk->bytes + 64);
+    if (!buffer || !ht_read_at(log->fd, buffer, (size_t)bytes, at)) {
+        free(buffer);
+        return ht_error_system(error, log->path, "cannot read a chunk");
+    }
+    struct ht_raw_decoder decoder;
+    struct ht_raw_record record;
+    ht_raw_decode_chunk(&decoder, chunk, buffer);
+    while (ht_raw_decode(&decoder, &record) > 0) *calls += ht_raw_counts(&record);
+    free(buffer);
+    return 0;
 }
 
 int ht_raw_count_calls(const struct ht_raw_log *log, uint64_t *calls, uint32_t *threads,
                        struct ht_error *error) {
+    struct ht_raw_damage damage = {0};
     struct ht_raw_chunk chunk;
     uint64_t at, offset = 0, *per_stream = NULL;
     size_t room = 0;
     int more;
     *calls = 0;
     *threads = 0;
-    while ((more = ht_raw_next_chunk(log, offset, &chunk, &at, error)) > 0) {
+    while ((more = ht_raw_next_chunk(log, offset, &chunk, &at, error))) {
+        if (more > 0 && !ht_raw_stream_possible(log, chunk.stream))
+            more = ht_raw_bad_stream(log, &chunk, at, error);
+        if (more < 0 && !ht_raw_pass_page(&damage, log, at, &offset, error)) break;
+        if (more < 0) continue;
         offset = at + chunk.bytes;
-        if (!ht_raw_stream_possible(log, chunk.stream) ||
-            !ht_grow(&per_stream, &room, (size_t)chunk.stream + 1, sizeof *per_stream)) {
-            free(per_stream);
-            return ht_raw_bad_stream(log, &chunk, at, error);
+        if (!ht_grow(&per_stream, &room, (size_t)chunk.stream + 1, sizeof *per_stream)) {
+            more = ht_error_memory(error, log->path, "cannot count the calls");
+            break;
         }
         *threads += chunk.index == 0 && chunk.outer == 0;
-        per_stream[chunk.stream] = chunk.calls_before;
+        // A call takes two bytes at the least.
+        if (chunk.calls_before <= log->chunks_end / 2) per_stream[chunk.stream] = chunk.calls_before;
         if (chunk.used) continue;  // a later chunk of the stream says how many there were
-        uint64_t bytes = chunk.bytes;
-        if (bytes > log->chunks_end - at) bytes = log->chunks_end - at;
-        uint8_t *buffer = calloc(1, (size_t)chunk.bytes + 64);
-        if (!buffer || !ht_read_at(log->fd, buffer, (size_t)bytes, at)) {
-            free(buffer);
-            free(per_stream);
-            return ht_error_system(error, log->path, "cannot read a chunk");
-        }
-        struct ht_raw_decoder decoder;
-        struct ht_raw_record record;
-        ht_raw_decode_chunk(&decoder, &chunk, buffer);
-        while (ht_raw_decode(&decoder, &record) > 0) per_stream[chunk.stream] += counts(&record);
-        free(buffer);
+        if ((more = count_records(log, &chunk, at, &per_stream[chunk.stream], error))) break;
     }
     for (size_t i = 0; i < room; i++) *calls += per_stream[i];
     free(per_stream);

@@ -36,7 +36,7 @@ double ht_raw_ns_per_stamp(const struct ht_raw_log *log);
 uint64_t ht_raw_tick_stamps(const struct ht_raw_log *log);
 
 // Finds the first chunk at or after `offset`. Returns 1 and fills chunk and *at, 0 at the end, -1 with
-// error.
+// error: of input, if the page at *at is no chunk's.
 int ht_raw_next_chunk(const struct ht_raw_log *log, uint64_t offset, struct ht_raw_chunk *chunk, uint64_t *at,
                       struct ht_error *error);
 
@@ -47,6 +47,28 @@ static inline bool ht_raw_stream_possible(const struct ht_raw_log *log, uint32_t
 // The error where it is not. Returns -1.
 int ht_raw_bad_stream(const struct ht_raw_log *log, const struct ht_raw_chunk *chunk, uint64_t at,
                       struct ht_error *error);
+
+// What a reader has found damaged. It goes on at the next chunk.
+struct ht_raw_damage {
+    uint64_t places;
+    uint64_t lost_calls;
+    uint64_t end_lost;  // 1: the end of a stream is lost, and its calls may be more than lost_calls says
+    uint64_t bad_runs;  // pages next to each other that were no chunk's
+    uint64_t bad_end;   // offset of the page after the last one of them
+    uint64_t gaps;      // where chunks are missing before another one of their stream
+    char first[224];    // the first place: its offset, what was expected, what was found
+};
+
+// Adds a place that is damaged: the error is one of input in that log.
+void ht_raw_note_damage(struct ht_raw_damage *damage, const struct ht_raw_log *log,
+                        const struct ht_error *error);
+// The first place as the error of input that it was.
+void ht_raw_report_damage(const struct ht_raw_damage *damage, const struct ht_raw_log *log,
+                          struct ht_error *error);
+// The search for chunks came to a page that is no chunk's. Notes that, once for all such pages next to each other, and
+// passes the page. False if the error is another one.
+bool ht_raw_pass_page(struct ht_raw_damage *damage, const struct ht_raw_log *log, uint64_t at,
+                      uint64_t *offset, const struct ht_error *error);
 
 // One decoded record. Modifiers have been applied to the call that follows them. One cache line, because the
 // converter decodes ahead in batches.
@@ -115,8 +137,13 @@ size_t ht_raw_decode_common(struct ht_raw_decoder *decoder, const uint8_t *limit
 // The function that was called: of a record that does not say, the one that its op stands for.
 enum ht_function ht_raw_function(const struct ht_raw_record *record);
 
+// Is this record a call of its own? A realloc is counted where it ends.
+static inline bool ht_raw_counts(const struct ht_raw_record *record) {
+    return record->op != HT_RAW_LONG && record->op != HT_RAW_REALLOC_BEGIN;
+}
+
 // Calls in the log (a realloc counts once), read from chunk headers, and from the records of chunks still
-// open; and its threads: the streams that are nested in no other.
+// open; and its threads: the streams that are nested in no other. Passes what is damaged.
 int ht_raw_count_calls(const struct ht_raw_log *log, uint64_t *calls, uint32_t *threads,
                        struct ht_error *error);
 

@@ -297,7 +297,7 @@ struct ht_trace_writer *ht_trace_create(const char *path, uint32_t time_unit_ns,
                                         struct ht_error *error) {
     struct ht_trace_writer *writer = new_writer(path, time_unit_ns, level, error);
     if (!writer) return NULL;
-    if (output_file_open(&writer->file, path)) {
+    if (output_file_open_private(&writer->file, path)) {
         ht_error_system(error, path, "cannot create");
         ht_trace_abandon(writer);
         return NULL;
@@ -528,7 +528,8 @@ int ht_trace_copy(struct ht_trace_reader *reader, const char *path, const struct
     struct ht_trace_writer *writer = new_writer(path, ht_trace_time_unit_ns(reader), LEVEL, error);
     if (!writer) return -1;
     writer->queries = ht_trace_has_queries(reader);
-    int status = output_file_open(&writer->file, path) ? ht_error_system(error, path, "cannot create") : 0;
+    int status =
+        output_file_open_private(&writer->file, path) ? ht_error_system(error, path, "cannot create") : 0;
     if (!status) write_header(writer);
     for (size_t i = 0; i < ht_trace_sections(reader) && !status; i++) {
         uint32_t kind = ht_trace_section(reader, i)->kind;
@@ -574,7 +575,7 @@ const char *ht_trace_partial_path(const struct ht_trace_writer *writer) { return
 // there, or a second name of another file of ours, is neither.
 static int open_partial(const char *partial, bool create) {
     const int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-    int fd = create ? open(partial, flags | O_CREAT | O_EXCL, 0666) : -1;
+    int fd = create ? open(partial, flags | O_CREAT | O_EXCL, HT_PRIVATE_MODE) : -1;
     if (fd >= 0 || (create && errno != EEXIST)) return fd;
     fd = open(partial, flags);
     if (fd < 0 || output_file_is_own(fd)) return fd;

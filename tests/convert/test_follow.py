@@ -108,6 +108,7 @@ def assert_nothing_beside(trace: Path) -> None:
     assert not trace.with_name(trace.name + ".state").exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["recursion", "threads", "plugins"])
 def test_call_sites_are_the_same(tools: Tools, tmp_path: Path, kind: str) -> None:
     """Their numbers, what these mean, and the names, from a follower that was ended on the way."""
@@ -199,6 +200,7 @@ def disk_with_holes(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.thorough
 def test_punches_holes(tools: Tools, disk_with_holes: Path) -> None:
     """Killed on the way too; what is left of the log is refused by a line that says what to do."""
     log, trace = make_log(tools, disk_with_holes / "log.mraw", 1_000_000), disk_with_holes / "f.bin"
@@ -229,6 +231,7 @@ def test_punches_holes(tools: Tools, disk_with_holes: Path) -> None:
     assert trace.read_bytes() == complete
 
 
+@pytest.mark.thorough
 def test_trace_path_too_long_for_the_header(tools: Tools, disk_with_holes: Path) -> None:
     """No holes: the log could not say where the records went. Cut off, the paths of both traces would be the same."""
     log = make_log(tools, disk_with_holes / "log.mraw", 300_000)
@@ -300,6 +303,7 @@ def test_program_is_killed(tools: Tools, tmp_path: Path) -> None:
         assert_same_trace(tools, tmp_path / "f.bin", program.log)
 
 
+@pytest.mark.thorough
 def test_program_is_stopped_for_long(tools: Tools, tmp_path: Path) -> None:
     """The clock goes on, the program does not. A record that was under way comes late, and is no
     error."""
@@ -317,6 +321,7 @@ def test_program_is_stopped_for_long(tools: Tools, tmp_path: Path) -> None:
         assert followed[key] == whole[key], key
 
 
+@pytest.mark.thorough
 def test_paused_and_resumed(tools: Tools, tmp_path: Path) -> None:
     """Each phase is a log of its own: its follower ends with it, not with the program."""
     def control(*words: str) -> None:
@@ -377,7 +382,7 @@ def test_two_followers(tools: Tools, tmp_path: Path) -> None:
     with running(tools, tmp_path / "logs", python_for(20)) as program:
         command = follow_command(tools, program.log, tmp_path / "f.bin", "--keep-raw")
         first = subprocess.Popen(command, env=clean_environment(), stderr=subprocess.DEVNULL)
-        time.sleep(0.5)
+        wait_until((tmp_path / "f.bin.state").exists, "a state")
         second = run(command)
         assert second.returncode == 1 and b"another process already follows this log" in second.stderr
         first.terminate()

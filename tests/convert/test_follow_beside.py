@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from quick_tier import quick
 from test_follow import (assert_nothing_beside, dump_digest, follow_command, in_use_bytes, make_log,
                          must_work, start_follower)
 from tool_runner import Argument, Tools, clean_environment, run
@@ -53,8 +52,8 @@ def stopped_in_the_middle(command: list[Argument], log: Path) -> Iterator[subpro
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("verb", quick([["convert", "-o", "peek.bin"]], [
-    ["convert", "-o", "peek.bin"], ["convert", "--to", "rep", "-o", "peek.rep"], ["lint"]]), ids=["convert", "export", "lint"])
+@pytest.mark.parametrize("verb", [
+    ["convert", "-o", "peek.bin"], ["convert", "--to", "rep", "-o", "peek.rep"], ["lint"]], ids=["convert", "export", "lint"])
 def test_reader_beside_a_follower_that_punches_holes(tools: Tools, folder: Path, verb: list[str]) -> None:
     """What it has read may be holes by then: it says so, and leaves nothing."""
     log = make_log(tools, folder / "log.mraw", 4_000_000)
@@ -114,6 +113,7 @@ def test_two_followers_at_once(tools: Tools, folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == sorted([done[0], "log.mraw", "whole.bin"])
 
 
+@pytest.mark.thorough
 def test_follower_that_kept_the_log_comes_back_to_holes(tools: Tools, folder: Path) -> None:
     """It left its state; then another one gave space back for a trace of its own."""
     log = make_log(tools, folder / "log.mraw", 3_000_000)

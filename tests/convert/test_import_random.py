@@ -6,12 +6,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from quick_tier import quick
 
 from foreign_writers import FORMATS, Format, expected_of, named_by_birth, random_calls
 from tool_runner import Tools
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", quick([0], range(3)))
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.write.__name__)
 def test_what_is_written_is_imported(tools: Tools, tmp_path: Path, form: Format, seed: int) -> None:
     calls = random_calls(form, seed, 1500)

@@ -73,6 +73,7 @@ def functions(path: Path) -> set[str]:
         return set(trace.sites.names["function"])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["named", "raw"])
 def test_heaptrack(tools: Tools, recorded: dict[str, Path], tmp_path: Path, kind: str) -> None:
     trace = tools.convert(recorded[kind], tmp_path / "t.bin")
@@ -88,6 +89,7 @@ def test_heaptrack(tools: Tools, recorded: dict[str, Path], tmp_path: Path, kind
     assert "ticks: each call 32 ns after" in said and ("of one size and stack, the block allocated last" in said) == (kind == "named")
 
 
+@pytest.mark.thorough
 def test_names_of_heaptracks_raw_file(tools: Tools, recorded: dict[str, Path], program: Path, tmp_path: Path) -> None:
     """Of files that were there before it; later, too; or not at all."""
     plain = tools.convert(recorded["raw"], tmp_path / "plain.bin", "--no-names")
@@ -122,6 +124,7 @@ def test_mtrace(tools: Tools, program: Path, tmp_path: Path) -> None:
         assert (opened.sites.sites["flags"] == 1).all()
 
 
+@pytest.mark.thorough
 def test_tables_of_a_written_file(tools: Tools, tmp_path: Path) -> None:
     """Inlined frames; code of modules without more; frames above a stack that is known; the module's bias taken off."""
     with read_trace(tools.convert(IMPORTS / "heaptrack.txt", tmp_path / "named.bin")) as trace:
@@ -155,6 +158,7 @@ def test_frees_of_blocks_that_are_not_known_apart(tools: Tools, tmp_path: Path) 
     assert done.returncode == 3 and b"offset 25: line 5: expected - ALLOCATION, of which a block lives, found '- 0'" in done.stderr
 
 
+@pytest.mark.thorough
 def test_more_frames_than_a_trace_may_have(tools: Tools, tmp_path: Path) -> None:
     """Millions of frames in a file of a few bytes: readers would refuse the trace."""
     frames = 1_200_000

@@ -116,6 +116,7 @@ def test_a_slice_keeps_the_sites_of_its_blocks(tools: Tools, trace: Path, tmp_pa
     assert tools.info(tmp_path / "s.bin")["sites"] < tools.info(trace)["sites"]
 
 
+@pytest.mark.thorough
 def test_names_can_be_looked_up_later(tools: Tools, log: Path, trace: Path, tmp_path: Path) -> None:
     plain = tools.convert(log, tmp_path / "plain.bin", "--no-names")
     assert not by_line(sites_of(tools, plain))
@@ -128,6 +129,7 @@ def test_names_can_be_looked_up_later(tools: Tools, log: Path, trace: Path, tmp_
     assert (tmp_path / "again.bin").read_bytes() == (tmp_path / "later.bin").read_bytes()
 
 
+@pytest.mark.thorough
 def test_names_that_are_not_found_stay(tools: Tools, log: Path, tmp_path: Path) -> None:
     program = compiled(tmp_path, "moved", "-g")
     trace = tools.convert(recorded(tools, program, tmp_path / "logs"), tmp_path / "t.bin")
@@ -136,6 +138,7 @@ def test_names_that_are_not_found_stay(tools: Tools, log: Path, tmp_path: Path) 
     assert set(by_line(sites_of(tools, tmp_path / "u.bin"))) == {BUILD_LINE, LOOP_CALL, RESIZE}
 
 
+@pytest.mark.thorough
 def test_another_program_in_the_place_of_the_recorded_one_gives_no_names(tools: Tools, tmp_path: Path) -> None:
     program = compiled(tmp_path, "barn", "-g")
     log = recorded(tools, program, tmp_path / "logs")
@@ -148,6 +151,7 @@ def test_another_program_in_the_place_of_the_recorded_one_gives_no_names(tools: 
     assert re.search(r"barn\+0x[0-9a-f]+$", text, re.MULTILINE)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", ["symbols", "debug link", "split", "fixed address"])
 def test_where_names_come_from(tools: Tools, tmp_path: Path, how: str) -> None:
     options = {"symbols": ["-g0"], "split": ["-g", "-gsplit-dwarf"], "fixed address": ["-g", "-no-pie"]}.get(how, ["-g"])
@@ -176,6 +180,7 @@ def test_rust(tools: Tools, tmp_path: Path) -> None:
         assert found[2]["caller"]["function"] == "plant::plant" and found[2]["calls"] == 50
 
 
+@pytest.mark.thorough
 def test_generated_code_by_its_perf_map(tools: Tools, tmp_path: Path) -> None:
     """Machine code on a page that the program maps: the runtime's own file says what it is."""
     (tmp_path / "jit.c").write_text(r"""
@@ -227,6 +232,7 @@ def test_anonymous_says_nothing_of_the_program(tools: Tools, log: Path, tmp_path
     assert {site["calls"] for site in sites} >= {40, 10} and all(site["caller"]["module"] is None for site in sites)
 
 
+@pytest.mark.thorough
 def test_a_forked_child_inherits_call_sites(tools: Tools, tmp_path: Path) -> None:
     """Also those that no call of its own comes from, over two generations."""
     (tmp_path / "heirs.c").write_text("""

@@ -12,6 +12,7 @@ FIELDS = ("magic version min_reader features header_bytes page_bytes pid sequenc
           "lost_calls context_bytes control append_cost_calls append_cost_counts upkeep_counts").split()
 CHUNK = struct.Struct("<IIIIQQQIIQQ")
 HEADER_BYTES, CONTEXT_OFFSET, CHUNK_BYTES = 16_384, 4_096, 4_096
+ENDED_CALLS_OFFSET = 456
 FREE, MALLOC, REALLOC_END = 1, 2, 5
 SITE = 8
 PARENT = 7
@@ -33,8 +34,9 @@ def long_record(kind: int, *words: int) -> bytes:
     return struct.pack(f"<H{len(words)}Q", 14 | kind << 4 | len(words) << 8, *words)
 
 
-def chunk(records: bytes, stream: int = 0, index: int = 0, outer: int = 0) -> bytes:
-    head = CHUNK.pack(0x4E575448, stream, 100 + stream, index, CHUNK_BYTES, 0, 0, 0, outer, 0, 0)
+def chunk(records: bytes, stream: int = 0, index: int = 0, outer: int = 0, used: int = 0, calls_before: int = 0,
+          says_bytes: int = CHUNK_BYTES) -> bytes:
+    head = CHUNK.pack(0x4E575448, stream, 100 + stream, index, says_bytes, 0, 0, used, outer, calls_before, 0)
     return (head + records).ljust(CHUNK_BYTES, b"\0")
 
 
@@ -65,6 +67,10 @@ def broken() -> dict[str, bytes]:
         "nested.mraw": log(chunk(SOUND, outer=1)),
         "realloc.mraw": log(chunk(SOUND + record(REALLOC_END, 0x2000, before=0x1000))),
         "site.mraw": log(chunk(SOUND + long_record(SITE, 1, 0)), features=4),  # sites are numbered from 1
+        "chunk-bytes.mraw": log(chunk(SOUND), chunk(SOUND, index=1, says_bytes=1 << 30)),
+        "calls-before.mraw": log(chunk(SOUND), chunk(SOUND, index=1, calls_before=9)),
+        "chunk-last.mraw": log(chunk(SOUND, used=CHUNK.size + len(SOUND))),
+        "chunk-zeros.mraw": log(chunk(SOUND, used=200), chunk(SOUND, index=1)),
         "no-calls.mraw": log(),
         "paused.mraw": log(state=4),
         "stopped.mraw": log(state=2, stop_reason=4),

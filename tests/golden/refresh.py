@@ -46,6 +46,7 @@ def damaged() -> dict[str, bytes]:
         "index.mraw": patched(raw, 16384 + 12, b"\x05"),
         "record.mraw": patched(raw, 16384 + 64, b"\x0a\x11\x11\x11"),
         "cut.mraw": raw[: len(raw) // 2],
+        "calls-ended.mraw": patched(broken_logs.log(broken_logs.chunk(broken_logs.SOUND)), broken_logs.ENDED_CALLS_OFFSET, b"\x05"),
         "raw-log.bin": broken_logs.log(),
         "trace.mraw": broken_traces.whole([]),
         **broken_traces.broken(),
@@ -71,7 +72,7 @@ def command_for(build: Path, path: Path, output: Path) -> list[str | Path]:
 
 
 def verdict(build: Path, path: Path, output: Path) -> tuple[int, str]:
-    """Exit status and stderr, with paths cut to names. output: where nothing may appear."""
+    """Exit status and stderr, with paths cut to names. output: where nothing may appear, or what could be read."""
     done = subprocess.run(command_for(build, path, output), capture_output=True, text=True, check=False, timeout=120)
     return done.returncode, done.stderr.replace(f"{path.parent}/", "")
 
@@ -83,7 +84,8 @@ def main() -> None:
     for name, content in damaged().items():
         path = BAD / name
         path.write_bytes(content)
-        status, said = verdict(build, path, BAD / "never.bin")
+        status, said = verdict(build, path, output := BAD / "output")
+        output.unlink(missing_ok=True)
         (BAD / f"{name}.expected").write_text(f"{status}\n{said}")
 
 

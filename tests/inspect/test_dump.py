@@ -21,6 +21,7 @@ def made(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trace
 
 
+@pytest.mark.thorough
 def test_ranges(tools: Tools, made: Path) -> None:
     whole = lines(tools, made)
     assert len(whole) == 200_000

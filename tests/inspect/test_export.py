@@ -294,6 +294,7 @@ def every_op() -> bytes:
     return naive_writer.build(spec)[0]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", FORMATS)
 def test_exports_say_what_the_dump_says(tools: Tools, tmp_path: Path, traces: dict[str, Path],
                                         name: str) -> None:
@@ -309,6 +310,7 @@ def ended_threads(text: str) -> list[int]:
     return [int(match[1]) for match in map(DONE.match, text.splitlines()) if match]
 
 
+@pytest.mark.thorough
 def test_android_threads_are_done_once_and_after_their_last_call(tools: Tools, tmp_path: Path,
                                                                  traces: dict[str, Path]) -> None:
     seen_done = 0

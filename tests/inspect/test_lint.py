@@ -95,7 +95,7 @@ def test_what_is_for_information_only(tools: Tools, tmp_path: Path, convert: boo
     assert leaks["by_thread"] == [{"thread": 0, "blocks": leaks["blocks"]}]
 
 
-@pytest.mark.parametrize("name", quick(set(NAMES) - {"python"}, NAMES))
+@pytest.mark.parametrize("name", quick(["golden", "child"], NAMES))
 def test_faithful_traces_have_no_defects(tools: Tools, recorded_folder: Path, recorded: dict[str, Path],
                                          dumped: dict[str, list[Event]], name: str) -> None:
     status, report = lint(tools, recorded[name])

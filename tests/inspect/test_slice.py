@@ -215,8 +215,9 @@ def test_slices_by_time(tools: Tools, traces: dict[str, Path], dumped: dict[str,
     check_totals(tools, tmp_path / "s.bin", new, 0)
 
 
-@pytest.mark.parametrize("threads", quick(["1", "5,0-4"], ["0", "1", "2,4", "0-2", "5,0-4"]))
-@pytest.mark.parametrize("first", quick([7000], [0, 7000]))
+@pytest.mark.thorough
+@pytest.mark.parametrize("threads", ["0", "1", "2,4", "0-2", "5,0-4"])
+@pytest.mark.parametrize("first", [0, 7000])
 def test_slices_by_thread(tools: Tools, traces: dict[str, Path], dumped: dict[str, list[Event]],
                           tmp_path: Path, threads: str, first: int) -> None:
     old = dumped["made"]
@@ -249,6 +250,7 @@ def test_names_of_threads_stay(tools: Tools, traces: dict[str, Path], tmp_path: 
     assert sorted(new.values()) == sorted((old[1], old[3]))
 
 
+@pytest.mark.thorough
 def test_a_slice_of_a_slice(tools: Tools, traces: dict[str, Path], dumped: dict[str, list[Event]],
                             tmp_path: Path) -> None:
     slice_of(tools, traces["threads"], tmp_path / "a.bin", "--from-event", 1000)
@@ -261,6 +263,7 @@ def test_a_slice_of_a_slice(tools: Tools, traces: dict[str, Path], dumped: dict[
     assert context["sliced_from"]["sliced_from"]["from_event"] == 1000
 
 
+@pytest.mark.thorough
 def test_a_slice_of_a_slice_by_threads(tools: Tools, traces: dict[str, Path],
                                        tmp_path: Path) -> None:
     """Its drops are no anomalies, whatever else it was cut by since."""
@@ -329,7 +332,8 @@ def test_a_name_that_is_not_utf8(tools: Tools, traces: dict[str, Path], tmp_path
 # ---- blocks left out ----
 
 
-@pytest.mark.parametrize("without", quick(["size=1-64,born", "live=T"], ["size=1-64,born", "live=T", "size=1-64,live=T", "size=0-100000,thread=0", "thread=1", "born"]))
+@pytest.mark.thorough
+@pytest.mark.parametrize("without", ["size=1-64,born", "live=T", "size=1-64,live=T", "size=0-100000,thread=0", "thread=1", "born"])
 def test_without_blocks(tools: Tools, traces: dict[str, Path], tmp_path: Path, without: str) -> None:
     """All calls on such blocks are gone, all others are there, in order and at their times; --only has the rest. born: in the middle of the trace."""
     named = list(objects_named(events_of(tools, traces["threads"])))

@@ -275,6 +275,7 @@ def test_churn(tools: Tools, traces: dict[str, Path], dumped: dict[str, list[Eve
     assert churn["points"] == model
 
 
+@pytest.mark.thorough
 def test_text_says_the_same(tools: Tools, traces: dict[str, Path]) -> None:
     for name, trace in traces.items():
         stats = json.loads(tools.succeed([tools.heaptape, "stats", "--json", trace]).stdout)
@@ -291,6 +292,7 @@ def test_text_says_the_same(tools: Tools, traces: dict[str, Path]) -> None:
         assert max(map(len, narrow.splitlines()[1:])) <= 80
 
 
+@pytest.mark.thorough
 def test_more_threads_than_columns(tools: Tools, tmp_path: Path) -> None:
     """Sixteen threads have a row and a column each, all others share one."""
     trace = tmp_path / "t.bin"
@@ -335,6 +337,7 @@ def test_sizes_beyond_what_json_integers_hold(tools: Tools, tmp_path: Path) -> N
     assert [row["size"] for row in failed["examples"]] == [float(2**64 - 1)]
 
 
+@pytest.mark.thorough
 def test_a_chain_of_any_length(tools: Tools, tmp_path: Path) -> None:
     """A block that grows byte by byte."""
     steps = 1_100_000

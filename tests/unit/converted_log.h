@@ -5,7 +5,7 @@
 
 #include "inheritance.h"
 
-enum { CONVERTED_EVENTS_MAX = 4096 };
+enum { CONVERTED_EVENTS_MAX = 16384 };
 
 struct converted_event {
     uint8_t op;

@@ -12,6 +12,7 @@ static void lint_lines(struct lint *lint, const struct builder_line *line, size_
     struct raw_log_builder builder;
     struct ht_raw_log log;
     struct ht_error error;
+    struct ht_raw_damage damage;
     const struct merge_progress progress = {0};
     char path[256], warning[1024] = "";
     builder_open(&builder, unit_path(path, "lint.mraw"));
@@ -19,7 +20,8 @@ static void lint_lines(struct lint *lint, const struct builder_line *line, size_
     builder_close(&builder);
     assert_true(lint_init(lint, true, 8));
     assert_int_equal(ht_raw_open(&log, path, &error), 0);
-    assert_int_equal(lint_raw(lint, &log, warning, &progress, &error), 0);
+    assert_int_equal(lint_raw(lint, &log, warning, &damage, &progress, &error), 0);
+    assert_int_equal(damage.places, 0);
     ht_raw_close(&log);
     unlink(path);
 }

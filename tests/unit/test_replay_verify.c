@@ -84,7 +84,9 @@ static void a_pattern_covers_what_it_says(void **state) {
     static char memory[200000 + 2 * EDGE];
     static const uint64_t sizes[] = {1, 7, 8, 9, 100, 4096, 65535, 65536, 65537, 200000};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        struct ht_pattern pattern = {.seed = 99 + i, .bytes = sizes[i], .pages = i % 2 ? 3 : UINT64_MAX};
+        uint64_t usable = sizes[i] + 16 * (i % 3);
+        struct ht_pattern pattern = {
+            .seed = 99 + i, .bytes = sizes[i], .pages = i % 2 ? 3 : UINT64_MAX, .usable = usable};
         char *block = memory + EDGE;
         uint64_t offset, touched = 0;
         uint8_t expected, found;
@@ -105,7 +107,15 @@ static void a_pattern_covers_what_it_says(void **state) {
         }
         assert_true(sizes[i] >= HT_PATTERN_WHOLE_BYTES || sizes[i] > 5000 || touched == sizes[i]);
         assert_true(touched > 0);
-        for (int at = 0; at < EDGE; at++) assert_true(!memory[at] && !block[sizes[i] + (uint64_t)at]);
+        for (uint64_t at = sizes[i]; at < usable; at++) {
+            block[at] ^= 0x10;
+            assert_false(ht_pattern_holds(&pattern, block, UINT64_MAX, &offset, &expected, &found));
+            assert_int_equal(offset, at);
+            assert_true(ht_pattern_holds(&pattern, block, sizes[i], &offset, &expected, &found));
+            block[at] ^= 0x10;
+        }
+        for (int at = 0; at < EDGE; at++) assert_false(memory[at]);
+        for (uint64_t at = usable; at < sizes[i] + EDGE; at++) assert_false(block[at]);
     }
 }
 
