@@ -166,7 +166,7 @@ const struct ht_page ht_page_replay = {
         {"heaptape replay --alloc all app.bin -o results.jsonl", "Until every verdict is clear, for at most a minute"},
         {"heaptape replay --alloc glibc,glibc:MALLOC_ARENA_MAX=2,jemalloc app.bin", "Some allocators, one also with a knob"},
         {"heaptape replay --alloc old=/a.so,new=/b.so --fail-if 'time>1.05' app.bin", "For CI: is the new one slower?"},
-        {"heaptape replay --alloc /path/libfoo.so --verify app.bin", "Is the allocator correct?"},
+        {"heaptape replay --alloc /path/libfoo.so --verify app.bin", "Does the allocator make a mistake?"},
         {"heaptape replay --alloc all --scale 4 app.bin", "What if the load grew?"},
         {"heaptape replay --memory-max search --pass limit app.bin", "How small can its container be?"},
         {"heaptape replay --extend 24h --pass memory app.bin", "What is RSS after a day?"},

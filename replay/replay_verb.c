@@ -125,6 +125,46 @@ static size_t baseline_of(const struct ht_plan *plan) {
     return found < 0 ? 0 : (size_t)found;
 }
 
+// What the allocator refuses of the calls that `refused` has a bit for. Returns how many.
+static uint64_t write_refusal(const struct ht_built_form *built, uint32_t refused, char *text, size_t room) {
+    uint64_t calls = 0;
+    size_t used = 0;
+    text[0] = 0;
+    for (unsigned i = 0; i < HT_ODD_CALLS_MAX; i++) {
+        const struct ht_counted_odd_call *odd = &built->odd[i];
+        char count[32], of[HT_NUMBER_OF_BYTES];
+        if (!(refused >> i & 1) || !odd->count) continue;
+        int more = snprintf(text + used, room - used, "%s%s of %s of %s (such as alignment %llu, size %llu)",
+                            calls ? ", " : "refuses ", ht_grouped(count, odd->count),
+                            ht_number_of(of, odd->of, "call"),
+                            odd->first.function == HT_ODD_MEMALIGN ? "memalign" : "aligned_alloc",
+                            (unsigned long long)odd->first.alignment, (unsigned long long)odd->first.size);
+        calls += odd->count;
+        if (more < 0 || (size_t)more >= room - used) break;
+        used += (size_t)more;
+    }
+    return calls;
+}
+
+// An allocator that refuses what the program got was not that program's: it is not replayed. What the baseline refuses, too,
+// which the program may have run under in another version, tells nobody apart.
+static void settle_refusals(struct ht_plan *plan, const struct ht_built_form *built, size_t baseline) {
+    char text[sizeof((struct ht_choice *)NULL)->refusal];
+    for (size_t i = 0; i < plan->choices.count; i++) {
+        struct ht_choice *choice = &plan->choices.list[i];
+        if (i == baseline) {
+            if (write_refusal(built, choice->refused, text, sizeof text))
+                ht_print(stderr, "heaptape replay: warning: %s %s: they are replayed as posix_memalign\n",
+                         choice->name, text);
+            continue;
+        }
+        uint32_t refused = choice->refused & ~plan->choices.list[baseline].refused;
+        choice->refused_calls = write_refusal(built, refused, choice->refusal, sizeof choice->refusal);
+        if (choice->refused_calls)
+            ht_print(stderr, "heaptape replay: %s %s: it is not replayed\n", choice->name, choice->refusal);
+    }
+}
+
 struct loaded_trace {
     struct ht_trace_reader *reader;  // a streamed form is decoded again for each child
     struct ht_recorded_program program;
@@ -181,6 +221,7 @@ static int read_trace(struct ht_plan *plan, struct ht_trace_reader *reader, stru
         .samples = plan->points,
         .end_ns = trace->program.end_ns,
         .scale = plan->scale,
+        .has_aligned = trace->program.has_aligned,
         .held_bytes_max = memory_bytes};
     if (ht_form_build(reader, plan->trace_path, &trace->form_options, &trace->built, error) ||
         age_by_trace(plan, reader, error))
@@ -419,6 +460,7 @@ static int replay_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_c
     x->trace_sha256 = trace.sha256;
     x->share = &trace.program.share;
     x->extended = &trace.program.extended;
+    x->forked = trace.program.forked;
     caution(x);
     say_idle_ends(plan, &trace);
     x->end_ns = trace.program.end_ns;
@@ -440,6 +482,7 @@ static int replay_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_c
     }
     if (refused && (plan->choices.count == 0 || !null_choice->path[0])) return HT_EXIT_FAILED;
     x->baseline = baseline_of(plan);
+    settle_refusals(plan, &trace.built, x->baseline);
     if (plan->results_path) {
         x->results_fd = ht_results_open(plan->results_path, &error);
         if (x->results_fd < 0) return complain(&error);

@@ -2,6 +2,7 @@
 // The measured child: maps the form and the exchange that the launcher passes it, proves which library has
 // its calls, replays, answers in the exchange and ends. It calls no malloc of its own.
 #include <assert.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -532,9 +533,21 @@ static void find_server(struct measured *run) {
     }
 }
 
+// As a program would call them: where the allocator lacks such a function, the C library's answers. The blocks are left.
+static void try_odd_calls(const struct ht_job *job, struct ht_outcome *outcome) {
+    for (unsigned i = 0; i < HT_ODD_CALLS_MAX; i++) {
+        const struct ht_odd_call *odd = &job->odd[i];
+        if (!odd->function) continue;
+        const char *name = odd->function == HT_ODD_ALIGNED_ALLOC ? "aligned_alloc" : "memalign";
+        void *(*call)(size_t, size_t) = (void *(*)(size_t, size_t))dlsym(RTLD_DEFAULT, name);
+        if (call && !call(odd->alignment, odd->size)) outcome->refused |= 1u << i;
+    }
+}
+
 static void describe(struct measured *run) {
     struct ht_outcome *outcome = &run->exchange->outcome;
     const struct ht_allocator *kind = run->server.kind;
+    try_odd_calls(&run->job, outcome);
     outcome->skips_queries = run->server.usable_size == NULL;
     outcome->lacks_operators = run->job.operators && !run->replaying && ht_operators_lacking(&run->operators);
     if (!kind) return;

@@ -26,6 +26,9 @@ struct ht_choice {
     char path[4096], version[128], build_id[80];
     bool skips_queries;                            // it has no malloc_usable_size
     bool lacks_operators;                          // nor operator new, and there is no C++ library
+    uint32_t refused;                              // a bit for each of the trace's odd calls
+    uint64_t refused_calls;                        // 0: it is replayed
+    char refusal[320];                             // what it refuses
     struct ht_knob_report reported[HT_KNOBS_MAX];  // of its knobs, in the order of its kind's table
 };
 

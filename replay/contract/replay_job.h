@@ -58,6 +58,14 @@ static inline bool ht_known_alignment(const struct ht_known_alignments *known, u
     return alignment >= known->lowest && alignment <= known->highest;
 }
 
+// A call that the allocator is asked for when it is described, because not every allocator serves it (odd_calls.h).
+enum ht_odd_function { HT_ODD_NONE, HT_ODD_ALIGNED_ALLOC, HT_ODD_MEMALIGN };
+struct ht_odd_call {
+    uint32_t function, zero;
+    uint64_t alignment, size;
+};
+enum { HT_ODD_CALLS_MAX = 3 };
+
 struct ht_job {
     uint32_t pass, touch, touch_free;
     uint32_t warm_of_2_32;     // with HT_TOUCH_FREE_RECORDED: how many freed blocks of 2^32 are read
@@ -85,6 +93,7 @@ struct ht_job {
     uint64_t expected_device, expected_inode;
     uint64_t libc_device, libc_inode;  // of the C library that the process must have; inode 0: any
     struct ht_known_alignments known;
+    struct ht_odd_call odd[HT_ODD_CALLS_MAX];
     int32_t snapshot_fd;  // of the snapshot pass: where they are written
     uint32_t snapshots;
     uint32_t snapshot_sample[HT_SNAPSHOTS_MAX];  // with which of the samples of RSS
@@ -105,6 +114,7 @@ struct ht_outcome {
     uint32_t state;
     uint32_t skips_queries;    // 1: the loaded allocator has no malloc_usable_size
     uint32_t lacks_operators;  // 1: nor operator new, and there is no C++ library
+    uint32_t refused;          // a bit for each of the job's odd calls that returned NULL
     char message[320];
     char path[512];
     char build_id[80];

@@ -37,6 +37,16 @@ struct ht_violation {
 
 enum { HT_VIOLATIONS_REPORTED = 16 };
 
+// The functions that verification calls to get blocks. The trace's others are replayed by these: aligned ones
+// by posix_memalign, operator new by itself or malloc.
+enum ht_verified_function {
+    HT_VERIFIED_MALLOC,
+    HT_VERIFIED_CALLOC,
+    HT_VERIFIED_REALLOC,
+    HT_VERIFIED_ALIGNED,
+    HT_VERIFIED_FUNCTIONS
+};
+
 struct ht_verify_findings {
     _Atomic uint64_t counts[HT_VIOLATION_KINDS];
     _Atomic uint64_t violations;  // of all kinds
@@ -44,6 +54,9 @@ struct ht_verify_findings {
     struct ht_violation first[HT_VIOLATIONS_REPORTED];
     uint32_t usable_unknown;  // 1: the allocator has no malloc_usable_size
     uint64_t blocks_checked;  // at free, realloc and the end
+    // What was exercised: how often each function returned a block, the largest that one asked for.
+    _Atomic uint64_t blocks_by[HT_VERIFIED_FUNCTIONS];
+    _Atomic uint64_t largest_bytes, largest_alignment;
 };
 
 #endif

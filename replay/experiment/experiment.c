@@ -56,6 +56,7 @@ bool ht_experiment_describe(struct ht_experiment *x, struct ht_choice *choice, c
     snprintf(choice->version, sizeof choice->version, "%s", outcome->version);
     choice->skips_queries = outcome->skips_queries;
     choice->lacks_operators = outcome->lacks_operators;
+    choice->refused = outcome->refused;
     snprintf(choice->build_id, sizeof choice->build_id, "%s", outcome->build_id);
     free(path);
     choice->kind = ht_allocator_named(outcome->kind);
@@ -119,6 +120,7 @@ static struct ht_failing_runs *failing_of(struct ht_experiment *x, uint32_t who)
 static void print_problem(struct ht_experiment *x, const struct ht_run_result *line, bool given_up) {
     ht_progress_end(&x->progress);
     x->failed_runs++;
+    if (line->choice->refused_calls) return;  // that was said before the first round
     ht_print(stderr, "heaptape replay: %s, round %u, %s pass: %s\n", line->choice->name, line->round + 1,
              line->memory_pass ? "memory" : "time", line->problem);
     if (!given_up || x->plan->rounds == line->round + 1) return;
@@ -135,6 +137,7 @@ void ht_experiment_keep(struct ht_experiment *x, struct ht_run_result *line) {
     line->share = x->share;
     line->own_bytes = x->own_bytes;
     line->extended = x->extended;
+    line->forked = x->forked;
     if (x->results_fd < 0 || ht_child_interrupted()) return;
     if (ht_results_line_write(x->results_fd, line) && !x->results_failed) {
         ht_progress_end(&x->progress);

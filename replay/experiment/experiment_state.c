@@ -53,6 +53,8 @@ struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass
         .window_ns = x->plan->window_ns ? x->plan->window_ns : usual_window_ns(x, of_memory),
     };
     if (pass == HT_PASS_FLAT || pass == HT_PASS_TIMED || pass == HT_PASS_MEMORY) job.aging = x->plan->aging;
+    for (unsigned i = 0; pass == HT_PASS_DESCRIBE && x->built && i < HT_ODD_CALLS_MAX; i++)
+        job.odd[i] = x->built->odd[i].first;
     return job;
 }
 

@@ -39,6 +39,7 @@ struct ht_experiment {
     size_t baseline;
     const char *trace_sha256;
     const struct ht_extended_part *extended;
+    bool forked;                        // the recorded process
     const struct ht_heap_share *share;  // how much of its memory the trace accounts for
     uint64_t end_ns;                    // of the trace
     double freed_warm_share;

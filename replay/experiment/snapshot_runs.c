@@ -92,7 +92,7 @@ static bool write_file(struct ht_experiment *x, const struct ht_choice *choice, 
                                       .null_bytes = curves->null};
     const char *failed = NULL;
     index.moments = ht_snapshot_choose(&x->plan->snapshot_times, x->built, curves->of_memory, index.moment);
-    if (output_file_open(&file, path)) {
+    if (output_file_open_private(&file, path)) {
         snprintf(problem, PROBLEM_BYTES, "%s: cannot be created: %s", path, strerror(errno));
         return false;
     }

@@ -31,7 +31,7 @@ static struct ht_job verify_job(const struct ht_experiment *x) {
 
 static void print_report(const struct ht_experiment *x, const char *name,
                          const struct ht_verify_report *report, const char *problem) {
-    char calls[HT_NUMBER_OF_BYTES], times[HT_NUMBER_OF_BYTES];
+    char calls[HT_NUMBER_OF_BYTES], times[HT_NUMBER_OF_BYTES], text[HT_EXERCISED_TEXT_BYTES];
     size_t printed = report->texts_count;
     if (printed > PRINTED_MAX && !x->plan->verbose) printed = PRINTED_MAX;
     for (size_t i = 0; i < printed; i++)
@@ -42,10 +42,10 @@ static void print_report(const struct ht_experiment *x, const char *name,
     }
     if (problem) ht_print(stderr, "heaptape replay: %s: verify: %s\n", name, problem);
     if (report->violations || problem || x->plan->quiet) return;
-    ht_print(stderr, "%s: verified: %s, blocks checked %s%s\n", name,
+    ht_print(stderr, "%s: no fault found in the %s of this trace: %s; blocks checked %s\n", name,
              ht_number_of(calls, x->channel.exchange->outcome.operations, "call"),
-             ht_number_of(times, report->blocks_checked, "time"),
-             report->usable_unknown ? "; without malloc_usable_size, which it does not have" : "");
+             ht_verify_exercised(text, report), ht_number_of(times, report->blocks_checked, "time"));
+    ht_print(stderr, "%s: not exercised: %s\n", name, ht_verify_not_exercised(text, report));
 }
 
 static bool verify_one(struct ht_experiment *x, const struct ht_choice *choice) {

@@ -9,6 +9,7 @@
 #include "json_values.h"
 #include "machine_facts.h"
 #include "replay_form.h"
+#include "shared_words.h"
 #include "trace_json.h"
 
 static void take_text(const json_t *object, const char *key, char *text, size_t room) {
@@ -49,15 +50,21 @@ static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 // What the recording missed, and the last that is known of the program, be it a call, a sample of its memory
 // or the end of a thread.
-static int take_totals(struct ht_trace_reader *reader, const struct ht_trace_facts *facts,
-                       struct ht_recorded_program *program, struct ht_error *error) {
+static int take_totals(struct ht_trace_reader *reader, const json_t *context,
+                       const struct ht_trace_facts *facts, struct ht_recorded_program *program,
+                       struct ht_error *error) {
     json_t *totals = trace_json_read_totals(reader, error);
     if (!totals) return -1;
+    program->forked = trace_json_forked(context, totals);
     json_int_t duration_ns = json_integer_value(json_object_get(totals, "duration_ns"));
     program->lost_calls = (uint64_t)json_integer_value(json_object_get(totals, "lost_calls"));
     program->anomalies = (uint64_t)json_integer_value(json_object_get(totals, "anomalies"));
     program->foreign_frees = (uint64_t)json_integer_value(json_object_get(totals, "foreign_frees"));
     program->repairs = (uint64_t)json_integer_value(json_object_get(totals, "repairs"));
+    const json_t *ops = json_object_get(totals, "ops");
+    program->has_aligned = !json_is_object(ops) ||
+                           json_object_get(ops, ht_functions[HT_ALIGNED_ALLOC].name) ||
+                           json_object_get(ops, ht_functions[HT_MEMALIGN].name);
     json_int_t probed = json_integer_value(json_object_get(totals, "freed_looked_at"));
     const json_t *explained = json_object_get(totals, "recorded_explained_bytes");
     if (json_is_integer(explained) && json_integer_value(explained) >= 0 &&
@@ -112,10 +119,17 @@ static void take_extended(const json_t *context, struct ht_extended_part *extend
     extended->live_slope_bytes_per_hour = figure_or_nan(part, "live_slope_bytes_per_hour");
 }
 
+static void forget_memory(struct ht_recorded_program *program) {
+    program->rss_peak_bytes = program->heap_peak_bytes = NAN;
+    program->share = (struct ht_heap_share){0};
+    ht_own_memory_free(&program->own);
+}
+
 int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_program *program,
                              struct ht_error *error) {
     *program = (struct ht_recorded_program){.rss_peak_bytes = NAN, .heap_peak_bytes = NAN, .cpu_ns = NAN};
     char thp[64];
+    struct coarsening coarsening;
     json_t *context = trace_json_read_context(reader, error);
     if (!context) return -1;
     take_text(context, "command", program->command, sizeof program->command);
@@ -126,12 +140,16 @@ int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_
     program->pid = (uint32_t)json_integer_value(json_object_get(context, "pid"));
     program->page_bytes = (uint32_t)json_integer_value(json_object_get(context, "page_bytes"));
     take_extended(context, &program->extended);
-    json_decref(context);
+    shared_coarsening(context, &coarsening);
     struct ht_trace_facts facts = {0};
-    if (ht_trace_facts(reader, &facts, error)) return -1;
+    if (ht_trace_facts(reader, &facts, error)) {
+        json_decref(context);
+        return -1;
+    }
     take_samples(&facts, program);
     if (program->extended.to_ns) program->extended.thread_lives_ns = median_life_ns(&facts);
-    int failed = take_totals(reader, &facts, program, error);
+    int failed = take_totals(reader, context, &facts, program, error);
+    json_decref(context);
     if (!failed && !ht_own_memory_take(&facts, &program->own)) {
         errno = ENOMEM;
         failed = ht_error_system(error, "trace", "samples of memory");
@@ -139,6 +157,8 @@ int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_
     ht_trace_facts_free(&facts);
     // It was measured for a part of the time only.
     if (program->extended.words[0]) ht_recorded_program_other(program);
+    // The blocks are not those that it held.
+    if (coarsening.size_bits) forget_memory(program);
     return failed;
 }
 

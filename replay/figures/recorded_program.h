@@ -25,6 +25,7 @@ struct ht_recorded_program {
     char command[256], allocator[64], allocator_version[64];
     uint32_t pid;
     uint32_t page_bytes;  // 0: not known
+    bool forked;          // it shares pages with its parent and other children, which no figure counts
     uint64_t end_ns;      // when it ended, in trace time: not before its last call
     // NaN where the trace does not know.
     double rss_peak_bytes;   // RssAnon
@@ -36,6 +37,7 @@ struct ht_recorded_program {
     char thp[64];  // mode of transparent huge pages, empty if not known
     // What the recording missed, 0 where it does not know.
     uint64_t lost_calls, anomalies, foreign_frees, repairs;
+    bool has_aligned;  // calls of aligned_alloc and memalign, or that is not known
     struct ht_extended_part extended;
     struct ht_heap_share share;  // of one copy, however many are replayed
     struct ht_own_memory own;    // along the trace; unknown where several copies are replayed

@@ -358,6 +358,12 @@ bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choi
     char nonsense[PROBLEM_BYTES];
     struct ht_job asked = ask(channel, choice, job);
     channel->hung = false;
+    if (choice->refused_calls) {
+        take_answer(channel, &asked, nonsense, sizeof nonsense);
+        channel->exchange->outcome.failures = choice->refused_calls;
+        snprintf(problem, problem_room, "%s", choice->refusal);
+        return false;
+    }
     // Decoding takes caches from what is timed. Where calls wait for their recorded time, a pause for it would make them late.
     bool timed = job->pass == HT_PASS_FLAT || job->pass == HT_PASS_TIMED;
     bool alternate = timed && job->real_ns_per_trace_ns == 0;

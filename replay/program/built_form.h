@@ -10,6 +10,7 @@
 
 #include "ops.h"
 #include "replay_form.h"
+#include "replay_job.h"
 
 enum { HT_SCALE_MAX = 1000 };
 
@@ -26,6 +27,7 @@ struct ht_form_options {
     uint64_t held_bytes_max;  // a longer form is streamed
     uint64_t pool_bytes;      // of a streamed one, if that is enough; 0: as much as seems right
     uint32_t scale;           // copies of the trace, at most HT_SCALE_MAX; 0 as 1
+    bool has_aligned;         // it may have calls of aligned_alloc and memalign
 };
 
 enum { HT_PAUSE_POINTS_MAX = 2000 };
@@ -43,6 +45,12 @@ struct ht_reading_point {
 };
 static_assert(sizeof(struct ht_reading_point) == 8, "reading point");
 
+struct ht_counted_odd_call {
+    struct ht_odd_call first;
+    uint64_t count;  // 0: there is none
+    uint64_t of;     // calls of that function
+};
+
 struct ht_built_form {
     int fd;  // what children map, not closed on exec: a held form, which nobody can change, or a pool
     struct ht_form *form;            // of a streamed one the header alone, of which the pool has a copy
@@ -53,6 +61,7 @@ struct ht_built_form {
     uint64_t calls[HT_FUNCTIONS];             // replayed calls by function
     uint64_t calls_total;
     uint64_t failed_skipped, foreign_skipped;
+    struct ht_counted_odd_call odd[HT_ODD_CALLS_MAX];
     uint64_t inherited_objects;  // allocated before the replay begins
     uint64_t live_peak_bytes;
     uint64_t touched_peak_bytes;  // the same of the bytes that touch=recorded makes resident, at least

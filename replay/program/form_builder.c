@@ -106,6 +106,7 @@ static int build(struct ht_form_state *form) {
         int outcome = ht_form_hold(form);
         if (outcome < 0 || (outcome > 0 && ht_pool_prepare(form))) return -1;
         count_all_copies(form->built, form->options->scale > 1 ? form->options->scale / form->copies : 1);
+        if (form->options->has_aligned && ht_form_count_odd(form)) return -1;
         if (form->built->form->operations) return keep_live_slots(form);
     }
     return ht_error_input(form->error, form->path, ht_trace_valid_bytes(form->reader),

@@ -2,6 +2,7 @@
 // The first pass: each thread's number of events, and the dependencies of slots between threads.
 #include "form_sections.h"
 #include "form_state.h"
+#include "odd_calls.h"
 
 int ht_form_know_slots(struct ht_form_state *form, const struct ht_events *events, uint64_t fresh) {
     uint32_t highest = 0;
@@ -94,3 +95,37 @@ int ht_form_count(struct ht_form_state *form) {
     form->streams[form->streams_count].events_all = form->inherited;
     return 0;
 }
+
+// ---- odd calls ----
+
+// Nobody's posix_memalign serves any.
+static const struct {
+    enum ht_function function;
+    enum ht_oddity oddity;
+    enum ht_odd_function asked;
+} odd_kinds[HT_ODD_CALLS_MAX] = {
+    {HT_ALIGNED_ALLOC, HT_ODD_SIZE, HT_ODD_ALIGNED_ALLOC},
+    {HT_ALIGNED_ALLOC, HT_ODD_ALIGNMENT, HT_ODD_ALIGNED_ALLOC},
+    {HT_MEMALIGN, HT_ODD_ALIGNMENT, HT_ODD_MEMALIGN},
+};
+
+static int count_odd(void *context, const struct ht_section_place *place, const struct ht_events *events) {
+    struct ht_counted_odd_call *odd = ((struct ht_form_state *)context)->built->odd;
+    (void)place;
+    for (uint32_t i = 0; i < events->rows; i++) {
+        unsigned function = ht_op_function(events->op[i]);
+        if (ht_op_variant(events->op[i]) == HT_FAILED) continue;
+        for (unsigned k = 0; k < HT_ODD_CALLS_MAX; k++) {
+            if (odd_kinds[k].function != (enum ht_function)function) continue;
+            uint64_t alignment = events->extra[i], size = events->size[i];
+            odd[k].of++;
+            if (ht_oddity_of(function, alignment, size) != odd_kinds[k].oddity) continue;
+            if (!odd[k].count++)
+                odd[k].first = (struct ht_odd_call){
+                    .function = odd_kinds[k].asked, .alignment = alignment, .size = size};
+        }
+    }
+    return 0;
+}
+
+int ht_form_count_odd(struct ht_form_state *form) { return ht_form_each_section(form, count_odd, form); }

@@ -79,6 +79,9 @@ typedef int ht_section_visitor(void *context, const struct ht_section_place *pla
 // single stream only the bound is needed, which the index has.
 int ht_form_count(struct ht_form_state *form);
 
+// Counts the calls that not every allocator serves, which takes another pass.
+int ht_form_count_odd(struct ht_form_state *form);
+
 // Makes room for the slots of a section; new ones are nobody's. last_event or bytes of new ones: `fresh`.
 int ht_form_know_slots(struct ht_form_state *form, const struct ht_events *events, uint64_t fresh);
 

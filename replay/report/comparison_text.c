@@ -278,6 +278,7 @@ static void print_best(FILE *out, const struct ht_comparison *c,
         between = "  ";
         any = true;
     }
+    if (any && c->program->forked) fputs("  (one of several processes; shared pages are not counted)", out);
     if (any) fputc('\n', out);
 }
 
@@ -307,7 +308,7 @@ static void print_recorded(FILE *out, const struct ht_comparison *c, const struc
     } else if (c->count > 1) {
         ht_print(out, "; no other allocator clearly saves any of it");
     }
-    ht_print(out, "\n");
+    ht_print(out, "; where blocks lie also changes the program's own time\n");
 }
 
 static void print_harness(FILE *out, const struct ht_comparison *c) {
@@ -401,10 +402,21 @@ static void print_caution(FILE *out, const struct ht_comparison *c) {
     ht_print(out, "caution: %s\n", ht_heap_share_words(words, &c->program->share));
 }
 
+// Before all figures: whose are not of this program.
+static void print_refusals(FILE *out, const struct ht_comparison *c) {
+    for (size_t i = 0; i < c->count; i++) {
+        const struct ht_choice *choice = &c->plan->choices.list[i];
+        if (choice->refused_calls)
+            ht_print(out, "%s %s: no figure of it would be of this program, and it is not replayed\n",
+                     choice->name, choice->refusal);
+    }
+}
+
 // What is missing of this allocator's figures, and why. Nothing if nothing is.
-static void print_missing(FILE *out, const struct ht_failing_runs *failing, const char *name) {
+static void print_missing(FILE *out, const struct ht_failing_runs *failing, const struct ht_choice *choice) {
     char runs[HT_NUMBER_OF_BYTES];
-    if (!failing->failed) return;
+    const char *name = choice->name;
+    if (!failing->failed || choice->refused_calls) return;
     ht_print(out, "missing: %s failed in %u of %s%s; the last: %s\n", name, failing->failed,
              ht_number_of(runs, failing->runs, "run"),
              ht_failing_runs_given_up(failing) ? ", then no more were made" : "", failing->problem);
@@ -412,6 +424,7 @@ static void print_missing(FILE *out, const struct ht_failing_runs *failing, cons
 
 void ht_comparison_print(FILE *out, const struct ht_comparison *c) {
     print_caution(out, c);
+    print_refusals(out, c);
     print_heading(out, c);
     if (c->plan->time_pass && c->count) print_time(out, c);
     if (c->plan->instructions && c->count) print_instructions(out, c);
@@ -420,7 +433,7 @@ void ht_comparison_print(FILE *out, const struct ht_comparison *c) {
     if (c->earlier && c->count) ht_earlier_print(out, c);
     fputc('\n', out);
     for (size_t i = 0; i < c->count; i++) {
-        print_missing(out, &c->failing[i], c->plan->choices.list[i].name);
+        print_missing(out, &c->failing[i], &c->plan->choices.list[i]);
     }
     struct ht_standing standings[HT_FIGURES];
     for (int i = 0; i < HT_FIGURES; i++) standings[i] = ht_standing_of(c, (enum ht_figure)i);

@@ -41,6 +41,7 @@ static json_t *trace_json(const struct ht_run_result *line) {
         (json_int_t)((built->calls_total + built->failed_skipped + built->foreign_skipped) / copies),
         "inherited_objects", (json_int_t)(built->inherited_objects / copies));
     free(absolute);
+    json_object_set_new(trace, "forked", json_boolean(line->forked));
     const struct ht_heap_share *share = line->share;
     json_set_whole(trace, "rss_peak_bytes", share->anon_bytes ? (double)share->anon_bytes : NAN);
     json_set_whole(trace, "explained_bytes", share->anon_bytes ? (double)share->explained_bytes : NAN);
@@ -285,6 +286,7 @@ static json_t *run_json(const struct ht_run_result *line) {
     // A run that did not come to its end failed at least once.
     uint64_t failures = line->outcome->failures ? line->outcome->failures : line->problem ? 1 : 0;
     json_set_number(run, "failures", failures);
+    json_set_number(run, "refused_calls", line->choice->refused_calls);
     json_set_text(run, "problem", line->problem);
     ht_known_faults_add(run, line->choice, line->outcome->known_failures);
     json_object_set_new(run, "machine", machine_json(line));

@@ -30,6 +30,7 @@ struct ht_run_result {
     const char *trace_sha256;
     const struct ht_heap_share *share;
     const struct ht_extended_part *extended;
+    bool forked;  // the recorded process
     bool memory_pass;
     bool control;  // the baseline's second run in its round
     uint32_t round, repeats;

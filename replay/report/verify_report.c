@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "form_lookup.h"
+#include "talk.h"
 
 const char *const ht_violation_names[HT_VIOLATION_KINDS] = {
     [HT_VIOLATION_OVERLAP] = "overlap",   [HT_VIOLATION_ALIGNMENT] = "alignment",
@@ -62,9 +63,10 @@ static void describe_what(const struct ht_violation *v, const char *made, const 
     case HT_VIOLATION_CHANGED:
     case HT_VIOLATION_NOT_KEPT:
         snprintf(text, room,
-                 "byte %" PRIu64 " of the %" PRIu64 " bytes in slot %u, from %s, %s: expected 0x%02x, "
+                 "byte %" PRIu64 "%s the %" PRIu64 " bytes in slot %u, from %s, %s: expected 0x%02x, "
                  "found 0x%02x",
-                 v->offset, v->bytes, v->slot, made,
+                 v->offset, v->offset < v->bytes ? " of" : ", which malloc_usable_size gives beyond",
+                 v->bytes, v->slot, made,
                  v->kind == HT_VIOLATION_CHANGED ? "changed meanwhile" : "not kept by realloc",
                  (unsigned)v->expected, (unsigned)v->found);
         break;
@@ -102,7 +104,12 @@ void ht_verify_describe(const struct ht_built_form *built, const struct ht_verif
     *report = (struct ht_verify_report){.violations = atomic_load(&findings->violations),
                                         .known = atomic_load(&findings->known),
                                         .blocks_checked = findings->blocks_checked,
-                                        .usable_unknown = findings->usable_unknown};
+                                        .usable_unknown = findings->usable_unknown,
+                                        .largest_bytes = atomic_load(&findings->largest_bytes),
+                                        .largest_alignment = atomic_load(&findings->largest_alignment),
+                                        .threads = (uint64_t)built->form->streams * built->side_by_side};
+    for (int i = 0; i < HT_VERIFIED_FUNCTIONS; i++)
+        report->blocks_by[i] = atomic_load(&findings->blocks_by[i]);
     for (int i = 0; i < HT_VIOLATION_KINDS; i++) report->counts[i] = atomic_load(&findings->counts[i]);
     for (size_t i = 0; i < HT_VIOLATIONS_REPORTED; i++) {
         const struct ht_violation *v = &findings->first[i];
@@ -119,4 +126,46 @@ void ht_verify_describe(const struct ht_built_form *built, const struct ht_verif
     for (size_t i = 0; i < count; i++)
         describe_one(written[i], &calls[i * PLACES], one_thread, report->texts[i]);
     report->texts_count = count;
+}
+
+static const char *const verified_names[HT_VERIFIED_FUNCTIONS] = {
+    [HT_VERIFIED_MALLOC] = "malloc",
+    [HT_VERIFIED_CALLOC] = "calloc",
+    [HT_VERIFIED_REALLOC] = "realloc",
+    [HT_VERIFIED_ALIGNED] = "posix_memalign",
+};
+
+static void append(char text[HT_EXERCISED_TEXT_BYTES], const char *between, const char *words) {
+    size_t used = strlen(text);
+    snprintf(text + used, HT_EXERCISED_TEXT_BYTES - used, "%s%s", used ? between : "", words);
+}
+
+const char *ht_verify_exercised(char text[HT_EXERCISED_TEXT_BYTES], const struct ht_verify_report *report) {
+    char number[HT_NUMBER_OF_BYTES], words[2 * HT_NUMBER_OF_BYTES + 64];
+    text[0] = 0;
+    for (int i = 0; i < HT_VERIFIED_FUNCTIONS; i++) {
+        if (!report->blocks_by[i]) continue;
+        snprintf(words, sizeof words, "%s of %s", ht_number_of(number, report->blocks_by[i], "block"),
+                 verified_names[i]);
+        append(text, ", ", words);
+    }
+    snprintf(words, sizeof words, "up to %s, alignments up to %" PRIu64,
+             ht_number_of(number, report->largest_bytes, "byte"), report->largest_alignment);
+    append(text, ", ", words);
+    snprintf(words, sizeof words, "on %s", ht_number_of(number, report->threads, "thread"));
+    append(text, ", ", words);
+    return text;
+}
+
+const char *ht_verify_not_exercised(char text[HT_EXERCISED_TEXT_BYTES],
+                                    const struct ht_verify_report *report) {
+    text[0] = 0;
+    for (int i = 0; i < HT_VERIFIED_FUNCTIONS; i++)
+        if (!report->blocks_by[i]) append(text, ", ", verified_names[i]);
+    append(text, ", ", "aligned_alloc, memalign, valloc, pvalloc");
+    if (report->usable_unknown) append(text, ", ", "malloc_usable_size (it has none)");
+    append(text, "; ", "larger blocks and alignments");
+    append(text, ", ", report->threads == 1 ? "several threads" : "races that did not come about");
+    append(text, ", ", "calls that must fail, whether freed memory is used again");
+    return text;
 }

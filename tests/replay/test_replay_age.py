@@ -31,6 +31,7 @@ def memory_row(tools: Tools, trace: Path, results: Path, *more: str) -> dict:
     return [row for row in rows if row["allocator"]["name"] == "glibc" and not row["control"]][-1]
 
 
+@pytest.mark.thorough
 def test_what_a_used_heap_is_made_of(tools: Tools, small_blocks: Path, tmp_path: Path) -> None:
     row = memory_row(tools, small_blocks, tmp_path / "r.jsonl", "--age", "0.75")
     assert (row["age_occupancy"], row["age_multiple"]) == (0.75, 4)
@@ -41,6 +42,7 @@ def test_what_a_used_heap_is_made_of(tools: Tools, small_blocks: Path, tmp_path:
     assert (fresh["age_occupancy"], fresh["aged_blocks"]) == (0, 0)
 
 
+@pytest.mark.thorough
 def test_blocks_of_one_size_fit_the_holes(tools: Tools, small_blocks: Path, tmp_path: Path) -> None:
     """So that the peak is little more than the heap had before, and RSS is what that has beyond the blocks that stay: their
     headers and the holes."""
@@ -64,6 +66,7 @@ def test_sizes_are_those_that_are_live(tools: Tools, tmp_path: Path) -> None:
     assert row["aged_kept_bytes"] / row["aged_kept_blocks"] == pytest.approx(1000, rel=0.05)
 
 
+@pytest.mark.thorough
 def test_runs_repeat_and_all_passes_work(tools: Tools, small_blocks: Path, tmp_path: Path) -> None:
     results = tmp_path / "r.jsonl"
     rows = tools.replay(small_blocks, "glibc,jemalloc", results, "--age", "0.9", "--rounds", "2")
@@ -85,6 +88,7 @@ def test_more_than_the_machine_has_is_refused(tools: Tools, small_blocks: Path) 
     assert done.returncode == 1 and b"with those of --age, need" in done.stderr
 
 
+@pytest.mark.thorough
 def test_a_verdict_that_depends_on_age_is_said(tools: Tools, tmp_path: Path) -> None:
     """Results as of a trace on two heaps: an allocator that is larger on one, and smaller on the other."""
     results = tmp_path / "r.jsonl"

@@ -102,8 +102,9 @@ def running(tools: Tools, tmp_path: Path, trace: Path) -> Iterator[Running]:
         yield made
 
 
-@pytest.mark.parametrize("number", quick([signal.SIGINT, signal.SIGTERM], [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]))
-@pytest.mark.parametrize("group", quick([True], [False, True]), ids=["alone", "group"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("group", [False, True], ids=["alone", "group"])
 def test_stopped(running: Running, number: signal.Signals, group: bool) -> None:
     """One line says so; finished rounds are kept, compared and printed; no process is left."""
     children = running.child()
@@ -164,6 +165,7 @@ def test_stopped_while_it_decodes(tools: Tools, tmp_path: Path) -> None:
     assert err.count(b"\n") <= 1
 
 
+@pytest.mark.thorough
 def test_ignored_signals_stay_ignored(tools: Tools, trace: Path, tmp_path: Path) -> None:
     results = tmp_path / "r.jsonl"
     process = subprocess.Popen([str(tools.replay_program), "--alloc", "glibc", "--rounds", "3",
@@ -196,6 +198,7 @@ def kill_a_child(running: Running) -> bool:
     return any(row["failures"] for row in replay_traces.rows(running.results)[before:])
 
 
+@pytest.mark.thorough
 def test_child_killed(running: Running) -> None:
     """kill -9 of a measured child costs that run; the others go on."""
     wait_until(lambda: kill_a_child(running))
@@ -243,6 +246,7 @@ def test_the_comparison_says_what_is_missing(tools: Tools, trace: Path, tmp_path
     assert words in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.thorough
 def test_one_that_cannot_start(tools: Tools, trace: Path) -> None:
     done = run_faulty(tools, "crash_at_once", "glibc,", trace, "--rounds", "1")
     assert done.returncode == 1
@@ -253,9 +257,10 @@ def test_one_that_cannot_start(tools: Tools, trace: Path) -> None:
 WROTE = "its results are invalid ("
 
 
-@pytest.mark.parametrize(("fault", "words"), quick(["fill_descriptors", "cut_descriptors"], [
-    ("fill_descriptors", WROTE + "the request)"), ("fill_answer", WROTE), ("cut_descriptors", "")]))
-@pytest.mark.parametrize("memory", quick(["64"], ["64", "1"]), ids=("held", "streamed"))
+@pytest.mark.thorough
+@pytest.mark.parametrize(("fault", "words"), [
+    ("fill_descriptors", WROTE + "the request)"), ("fill_answer", WROTE), ("cut_descriptors", "")])
+@pytest.mark.parametrize("memory", ["64", "1"], ids=("held", "streamed"))
 def test_one_that_writes_over_what_it_shares(tools: Tools, tmp_path: Path, fault: str, words: str,
                                              memory: str) -> None:
     """It costs its own runs and no other, and the launcher lives."""
@@ -288,7 +293,8 @@ def test_one_that_writes_over_the_decoded_trace(tools: Tools, tmp_path: Path) ->
     assert sum(row["allocator"]["name"] == "glibc" for row in rows) == 2
 
 
-@pytest.mark.parametrize("memory", quick(["64"], ["64", "1"]), ids=("held", "streamed"))
+@pytest.mark.thorough
+@pytest.mark.parametrize("memory", ["64", "1"], ids=("held", "streamed"))
 def test_one_whose_processes_outlive_it(tools: Tools, tmp_path: Path, memory: str) -> None:
     """They end with the run, and write into no other's answer; figures that lack theirs are none."""
     trace = replay_traces.made(tools, tmp_path, events=400_000)
@@ -305,6 +311,7 @@ def test_one_whose_processes_outlive_it(tools: Tools, tmp_path: Path, memory: st
     assert done.returncode == 1
 
 
+@pytest.mark.thorough
 def test_no_process_is_left_behind(tools: Tools, trace: Path, tmp_path: Path) -> None:
     """Not even by one that starts them before its id is known; and none that was there before is ended."""
     mark = f"HEAPTAPE_TEST_MARK={tmp_path}"
@@ -397,6 +404,7 @@ def test_results_disk_full(tools: Tools, trace: Path) -> None:
     assert b"vs glibc" in done.stdout  # the runs are not lost
 
 
+@pytest.mark.thorough
 def test_results_file_limit(tools: Tools, trace: Path, tmp_path: Path) -> None:
     """RLIMIT_FSIZE: a write fails, and the signal that comes with it does not end the launcher."""
     limit, results = 1 << 20, tmp_path / "r.jsonl"
@@ -439,6 +447,7 @@ def limited(tools: Tools, trace: Path, limit: int, value: int,
         preexec_fn=lambda: resource.setrlimit(limit, (value, value)))
 
 
+@pytest.mark.thorough
 def test_few_descriptors_and_little_stack(tools: Tools, tmp_path: Path) -> None:
     trace = replay_traces.made(tools, tmp_path, threads=4)
     assert limited(tools, trace, resource.RLIMIT_NOFILE, 16).returncode == 0
@@ -448,6 +457,7 @@ def test_few_descriptors_and_little_stack(tools: Tools, tmp_path: Path) -> None:
     assert few.stderr.endswith(b": Too many open files\n") and few.stderr.count(b"\n") == 1
 
 
+@pytest.mark.thorough
 def test_address_space_limit(tools: Tools, tmp_path: Path) -> None:
     """The allocator gets no more than that: its calls fail, and that is what is said."""
     trace = replay_traces.huge(tools, tmp_path, size=3 << 30)
@@ -484,6 +494,7 @@ def test_sizes_whose_sum_wraps_around_are_refused(tools: Tools, tmp_path: Path) 
 @pytest.mark.skipif(os.geteuid() != 0, reason="changes the user, or mounts")
 def test_no_more_processes(tools: Tools, tools_for_all: Tools, open_folder: Path) -> None:
     trace = replay_traces.made(tools, open_folder, threads=4)
+    trace.chmod(0o644)
     done = subprocess.run(
         [str(tools_for_all.replay_program), "--alloc", "glibc", "--rounds", "1", str(trace)],
         capture_output=True, env=clean_environment(), check=False, timeout=60, user=65534,
@@ -558,6 +569,7 @@ def test_an_absurd_trace_is_refused(tools: Tools, tmp_path: Path, touch: str) ->
     assert not results.exists() or results.read_bytes() == b""
 
 
+@pytest.mark.thorough
 def test_an_absurd_trace_untouched(tools: Tools, tmp_path: Path) -> None:
     """It takes no memory; an allocator that cannot reserve so much says so."""
     trace = replay_traces.huge(tools, tmp_path)
@@ -570,6 +582,7 @@ def test_an_absurd_trace_untouched(tools: Tools, tmp_path: Path) -> None:
     assert done.returncode == 1 and b"1.10 TB" in done.stderr
 
 
+@pytest.mark.thorough
 def test_max_live(tools: Tools, tmp_path: Path) -> None:
     trace = replay_traces.huge(tools, tmp_path, size=10_000_000)
     def attempt(limit: str) -> subprocess.CompletedProcess[bytes]:
@@ -622,6 +635,7 @@ def test_wrap_gets_what_it_wraps(tools: Tools, trace: Path, tmp_path: Path) -> N
                               for kind in ("time", "timed", "memory")}
 
 
+@pytest.mark.thorough
 def test_the_null_replayer_costs_a_round(tools: Tools, trace: Path, tmp_path: Path) -> None:
     """One failed run is reported once, and the rounds after it are compared."""
     wrapper = tmp_path / "wrapper"
@@ -683,12 +697,50 @@ def test_a_child_that_a_wrapper_starts_too_late_ends(tools: Tools, trace: Path,
     assert ended.read_text() == "1\n"
 
 
+@pytest.mark.thorough
 def test_heartbeat_on_a_terminal(tools: Tools, trace: Path) -> None:
     """The line of progress shows which child has run for how long."""
     done = run(["script", "-qec", f"{tools.replay_program} --alloc {faulty(tools)} --rounds 1 "
-                f"--pass memory --timeout 2.4s {trace}", "/dev/null"],
+                f"--pass memory --timeout 3.9s {trace}", "/dev/null"],
                env={"FAULTY_MALLOC": "hang"})
     text = done.stdout.decode()
     if "script" in done.stderr.decode():
         pytest.skip("no script(1) here")
-    assert re.search("warming up: bad for 2 s", text)
+    assert re.search("warming up: bad for [23] s", text)
+
+
+REFUSES = "bad refuses 60 of 80 calls of aligned_alloc (such as alignment 64, size 65)"
+
+
+@pytest.mark.parametrize("held", ["1G", "1"], ids=["held", "streamed"])
+def test_calls_that_only_the_program_s_allocator_served(tools: Tools, tmp_path: Path, held: str) -> None:
+    """All aligned calls are replayed as posix_memalign: so a refusal shows in no call that is replayed."""
+    trace, results = odd_sizes(tmp_path), tmp_path / "r.jsonl"
+    words = ("--rounds", "3", "--decoded-memory", held, "-o", results)
+    done = run_faulty(tools, "refuses", "glibc,", trace, *words)
+    assert done.returncode == 1 and done.stdout.decode().splitlines()[0].startswith(REFUSES)
+    assert [line for line in said(done.stderr) if "bad" in line] == [f"heaptape replay: {REFUSES}: it is not replayed"]
+    rows = [row for row in replay_traces.rows(results) if row["allocator"]["name"] == "bad"]
+    assert rows and all(row["failures"] == row["refused_calls"] == 60 for row in rows)
+    assert all(row["problem"] == REFUSES.removeprefix("bad ") and row["wall_ns"] is row["rss_peak_bytes"] is None for row in rows)
+    # The same of one that serves them, or of a program that did not ask so, is replayed.
+    assert run_faulty(tools, "none", "glibc,", trace, *words).returncode == 0
+    assert run_faulty(tools, "refuses", "glibc,", replay_traces.aligned(tools, tmp_path), "--rounds", "1").returncode == 0
+
+
+def test_a_baseline_that_refuses_calls(tools: Tools, tmp_path: Path) -> None:
+    """As another version of the recorded allocator may: what all refuse tells them not apart."""
+    done = run([tools.replay_program, "--alloc", f"{faulty(tools)},again={tools.target('faulty_malloc.so')}", "--baseline", "bad", "--rounds", "1",
+                odd_sizes(tmp_path)], env={"FAULTY_MALLOC": "refuses"})
+    assert done.returncode == 0 and f"warning: {REFUSES}: they are replayed as posix_memalign" in done.stderr.decode()
+
+
+def odd_sizes(folder: Path) -> Path:
+    """80 calls of aligned_alloc, 60 of them of sizes that are no multiple of the alignment; and one that failed."""
+    aligned_alloc, free, failed = 7, 5, 2
+    events = [Event(aligned_alloc, failed, size=65, extra=64)]
+    for number in range(80):
+        events += [Event(aligned_alloc, slot=1, size=64 + number % 4, extra=64, time=10 * number), Event(free, slot=1, time=10 * number + 5)]
+    path = folder / "odd.bin"
+    path.write_bytes(build(TraceSpec(events, threads=[(1, 0, 0, 0, 0, 0, "")]))[0])
+    return path

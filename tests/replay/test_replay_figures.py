@@ -159,6 +159,7 @@ def test_latencies(replayed: Replayed) -> None:
         assert replayed.memory[name]["latency_ns"] is None
 
 
+@pytest.mark.thorough
 def test_latencies_of_all_rounds_are_merged(tools: Tools, replayed: Replayed, tmp_path: Path) -> None:
     lines, compared = replay(tools, replayed.program.trace, tmp_path, "--pass", "time",
                              allocators="glibc", rounds=3)
@@ -275,6 +276,7 @@ def test_freeing_everything_leaves_less(replayed: Replayed) -> None:
     assert null["rss_after_free_bytes"] <= null["rss_end_bytes"] + 4096
 
 
+@pytest.mark.thorough
 def test_pages_that_the_kernel_may_take(tools: Tools, replayed: Replayed, tmp_path: Path) -> None:
     """jemalloc, set to return its free pages lazily, and soon."""
     if "jemalloc" not in replayed.real:
@@ -303,6 +305,7 @@ def big_blocks(tools: Tools, folder: Path) -> Path:
     return tools.convert(folder / "blocks.rep", folder / "blocks.bin")
 
 
+@pytest.mark.thorough
 def test_system_calls(tools: Tools, replayed: Replayed, tmp_path: Path) -> None:
     """Of the C library's malloc, whose calls cannot be interposed, they are known to the call."""
     conf = {"MALLOC_CONF": "retain:false,dirty_decay_ms:0,muzzy_decay_ms:0"}
@@ -351,6 +354,7 @@ def forbid_counting() -> None:
         raise OSError(ctypes.get_errno(), "no filter")
 
 
+@pytest.mark.thorough
 def test_what_is_forbidden_is_not_reported(tools: Tools, replayed: Replayed, tmp_path: Path) -> None:
     if platform.machine() != "x86_64":
         pytest.skip("the filter is written for x86-64")
@@ -371,6 +375,7 @@ def test_what_is_forbidden_is_not_reported(tools: Tools, replayed: Replayed, tmp
     assert sum(line.count("n/a") >= len(PROCESSOR) for line in counts) == 2
 
 
+@pytest.mark.thorough
 def test_as_nobody(tools_for_all: Tools, replayed: Replayed, tmp_path: Path) -> None:
     """Where counting of the kernel's work is forbidden there is no number for it."""
     need_root()
@@ -469,6 +474,7 @@ def test_decomposition(replayed: Replayed) -> None:
     assert replayed.memory["null"]["decomposition"] is None
 
 
+@pytest.mark.thorough
 def test_decomposition_of_several_rounds_is_one_of_them(tools: Tools, replayed: Replayed,
                                                         tmp_path: Path) -> None:
     lines, compared = replay(tools, replayed.program.trace, tmp_path, "--pass", "memory",
@@ -480,6 +486,7 @@ def test_decomposition_of_several_rounds_is_one_of_them(tools: Tools, replayed: 
         assert found["decomposition"][where]["rss_bytes"] == found[f"rss_{where}_bytes"]["median"]
 
 
+@pytest.mark.thorough
 def test_what_is_untouched(tools: Tools, tmp_path: Path) -> None:
     """Of blocks above a page only what was written need be resident, whatever is usable."""
     blocks = 30
@@ -503,6 +510,7 @@ def test_what_is_untouched(tools: Tools, tmp_path: Path) -> None:
             assert -0.1 * MIB < end["other_bytes"] < 6 * MIB
 
 
+@pytest.mark.thorough
 def test_a_copy_touches_the_pages_that_stores_touch(tools: Tools, tmp_path: Path) -> None:
     """`recorded` fills blocks above a page as programs do, across the pages' bounds, and makes no other page resident."""
     sizes = [PAGE_BYTES + 1 + 977 * i for i in range(150)]
@@ -519,6 +527,7 @@ def test_a_copy_touches_the_pages_that_stores_touch(tools: Tools, tmp_path: Path
         assert faults["recorded"][name] > faults["first"][name] + 1000
 
 
+@pytest.mark.thorough
 def test_the_last_byte_of_a_block_is_touched(tools: Tools, tmp_path: Path) -> None:
     """A block that does not begin with a page, as jemalloc's of 16 KiB, lies in a page more, and the program filled that too."""
     write_rep(tmp_path / "t.rep", [f"a {i} {4 * PAGE_BYTES}" for i in range(2000)])

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import toy_allocator
-from quick_tier import quick
 from tool_runner import Tools, run
 from verbs_here import run_here
 
@@ -51,6 +50,7 @@ def gate(tools: Tools, trace: Path, old: Path, new: Path, *more: str) -> subproc
     return run([tools.replay_program, *COUNT, "--alloc", f"old={old},new={new}", "--baseline", "old", *more, trace])
 
 
+@pytest.mark.thorough
 def test_calls_by_size_add_up(tools: Tools, trace: Path) -> None:
     for counts in counts_of(tools, trace, "glibc").values():
         assert sum(item["instructions"] for item in counts["calls_by_size"]) == counts["allocator"]["instructions"]
@@ -59,19 +59,21 @@ def test_calls_by_size_add_up(tools: Tools, trace: Path) -> None:
             assert sum(item["calls"] for item in counts["calls_by_size"] if item["function"] == name) == calls
 
 
+@pytest.mark.thorough
 def test_two_percent_more_are_found(tools: Tools, trace: Path, planted: dict[str, Path]) -> None:
     condition = ("--fail-if", "instructions>1.01")
     found = gate(tools, trace, planted["plain"], planted["slower"], *condition)
     assert found.returncode == 4 and b"--fail-if instructions>1.01: new is at 1.02" in found.stderr
 
 
-@pytest.mark.parametrize(("threads", "events", "live", "step_ns"), quick([8], [
+@pytest.mark.thorough
+@pytest.mark.parametrize(("threads", "events", "live", "step_ns"), [
     (8, 6_000, 300, 1_000),
     (2, 4_000, 2, 100),
     (30, 4_000, 40, 0),  # all at the same moment
     (300, 3_000, 20, 100_000),  # threads that begin and end
     (12, 2_000, 100, 30_000_000),  # each op later than the window is wide
-]))
+])
 def test_several_threads_count_the_same_each_time(tools: Tools, tmp_path: Path, threads: int, events: int, live: int, step_ns: int) -> None:
     """Which free each other's blocks. In the order of the kernel they differ by 1 %."""
     trace = tmp_path / "t.bin"
@@ -107,6 +109,7 @@ def test_twenty_gates_of_twenty_while_the_machine_is_loaded(tools: Tools, trace:
     assert right == [4] * 20 and wrong == [0] * 20
 
 
+@pytest.mark.thorough
 def test_one_function_and_one_size_class(tools: Tools, trace: Path, planted: dict[str, Path], tmp_path: Path) -> None:
     """As `compare` says of the same results, which also shows where they differ."""
     conditions = {"instructions[free]>1.02": "holds", "instructions[malloc]>1.0001": "refuted", "instructions[:100]>1.0001": "holds"}
@@ -164,8 +167,9 @@ def against(tools: Tools, trace: Path, baseline: Path, library: Path, *more: str
                 "--baseline-file", baseline, "--fail-if", "instructions>1.01", "--fail-if", "rss_peak>1.05", *more, trace])
 
 
-@pytest.mark.parametrize(("name", "status", "said"), [("plain", 0, b""), ("slower", 4, b"instructions>1.01: toy is at 1.02"),
-                                                      ("larger", 4, b"rss_peak>1.05: toy is at")])
+@pytest.mark.thorough
+@pytest.mark.parametrize(("name", "status", "said"), [
+    ("plain", 0, b""), ("slower", 4, b"instructions>1.01: toy is at 1.02"), ("larger", 4, b"rss_peak>1.05: toy is at")])
 def test_a_baseline_file_takes_the_place_of_another_library(
         tools: Tools, trace: Path, planted: dict[str, Path], baseline: Path, name: str, status: int, said: bytes) -> None:
     done = against(tools, trace, baseline, planted[name])

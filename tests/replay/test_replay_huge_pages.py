@@ -57,6 +57,7 @@ def glibc(rows: list[dict]) -> dict:
     return next(row for row in rows if row["allocator"]["name"] == "glibc")
 
 
+@pytest.mark.thorough
 def test_never(tools: Tools, trace: Path, tmp_path: Path, system: str) -> None:
     _, rows = replay(tools, trace, tmp_path, env=ADVISED)
     assert {row["thp"] for row in rows} == {system} == {row["machine"]["thp"] for row in rows}
@@ -103,6 +104,7 @@ def test_always_is_the_systems_to_say(tools: Tools, trace: Path, tmp_path: Path,
                            f"echo always > {MODE_FILE}\n")
 
 
+@pytest.mark.thorough
 def test_what_was_inherited_is_reported(tools: Tools, trace: Path, tmp_path: Path, system: str) -> None:
     _, rows = replay(tools, trace, tmp_path, env=ADVISED, before=disable_for_myself)
     assert glibc(rows)["thp"] == "never" and glibc(rows)["anon_huge_peak_bytes"] == 0

@@ -456,6 +456,7 @@ def test_no_knob_is_untested(replays: Replays, allocator: str) -> None:
     assert (reported if allocator == "mimalloc" else table) <= tested
 
 
+@pytest.mark.thorough
 def test_names_of_the_environment(tools: Tools) -> None:
     """Each knob may be called what users know it by, and has one name in results."""
     for kind in ("glibc", "tcmalloc", "mimalloc", "jemalloc"):

@@ -35,6 +35,7 @@ def test_layouts_are_the_same_code_at_other_places(tools: Tools) -> None:
     assert len({int(address, 16) % 4096 for address, _, _ in found}) == LAYOUTS
 
 
+@pytest.mark.thorough
 def test_each_run_draws_and_a_seed_repeats_it(tools: Tools, trace: Path, tmp_path: Path) -> None:
     first = drawn(tools, trace, tmp_path / "1.jsonl", "--seed", "1")
     layouts = [layout for kind, _, _, layout, _ in first if kind == "time"]
@@ -45,6 +46,7 @@ def test_each_run_draws_and_a_seed_repeats_it(tools: Tools, trace: Path, tmp_pat
     assert all((addresses == "fixed") == (kind == "memory" and number == 0) for kind, number, _, _, addresses in first)
 
 
+@pytest.mark.thorough
 def test_everything_can_be_fixed(tools: Tools, trace: Path, tmp_path: Path) -> None:
     fixed = drawn(tools, trace, tmp_path / "r.jsonl", "--layout", "fixed")
     assert {(layout, addresses) for *_, layout, addresses in fixed} == {(0, "fixed")}

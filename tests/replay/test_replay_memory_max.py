@@ -55,6 +55,7 @@ def test_out_of_memory_is_an_answer(tools: Tools, growing: Path, tmp_path: Path)
     assert "Under a limit of 10.5 MB glibc dies at " in page.read_text()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("alloc", ["glibc", "jemalloc"])
 def test_the_lowest_limit(tools: Tools, growing: Path, alloc: str) -> None:
     found = limited(tools, growing, "search", alloc=alloc)[alloc]
@@ -65,6 +66,7 @@ def test_the_lowest_limit(tools: Tools, growing: Path, alloc: str) -> None:
     assert not limited(tools, growing, str(int(0.97 * found["dies_bytes"])), alloc=alloc)[alloc]["lives"]
 
 
+@pytest.mark.thorough
 def test_a_search_is_known_from_limits_that_were_asked_for(tools: Tools, growing: Path, tmp_path: Path) -> None:
     asked, found = tmp_path / "asked.jsonl", tmp_path / "found.jsonl"
     for size in ("10M", "30M", "40M"):
@@ -86,6 +88,7 @@ def test_a_low_limit_is_printed(tools: Tools, growing: Path) -> None:
     assert "4.10 kB" in text and "0.00" not in text
 
 
+@pytest.mark.thorough
 def test_the_two_limits_of_a_search_are_told_apart(tools: Tools, tmp_path: Path) -> None:
     """Of a heap of a megabyte or two they are one page apart."""
     calls = "".join(f"m {i} 2000\n" for i in range(1, 701))
@@ -96,6 +99,7 @@ def test_the_two_limits_of_a_search_are_told_apart(tools: Tools, tmp_path: Path)
     assert f"glibc lives under a limit of {lives} MB and dies under one of {dies} MB" in limit_lines(read_results(tmp_path / "r.jsonl"))[0]
 
 
+@pytest.mark.thorough
 def test_the_programs_own_memory_counts(tools: Tools, tmp_path: Path) -> None:
     """The lowest limit is the peak of the process, as the memory pass has it."""
     found = limited(tools, POSTGRES, "search")["glibc"]
@@ -105,6 +109,7 @@ def test_the_programs_own_memory_counts(tools: Tools, tmp_path: Path) -> None:
     assert found["least_bytes"] > 1.05 * row["rss_peak_bytes"]
 
 
+@pytest.mark.thorough
 def test_before_other_passes(tools: Tools, growing: Path) -> None:
     command = [tools.replay_program, "--alloc", "glibc,jemalloc", "--rounds", "1", "--memory-max", "10M", "-q", growing]
     said = json.loads(tools.succeed([*command, "--json"]).stdout)
@@ -119,6 +124,7 @@ def test_without_a_control_group(tools_for_all: Tools, growing: Path) -> None:
     """Then readings of RSS are held against the limit, and that is said."""
     command = [tools_for_all.replay_program, "--alloc", "glibc", "--pass", "limit", "--memory-max", "10M", "--json", "/dev/stdin"]
     user = {"user": 65534} if os.getuid() == 0 else {}
+    growing.chmod(0o644)  # the other user opens it anew
     with growing.open("rb") as file:
         done = subprocess.run(command, stdin=file, capture_output=True, env=clean_environment(), check=False, timeout=60, **user)
     assert done.returncode == 0, done.stderr

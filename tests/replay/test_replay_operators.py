@@ -80,6 +80,7 @@ def traces(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     return made
 
 
+@pytest.mark.thorough
 def test_they_are_recorded_as_what_they_are(tools: Tools, traces: dict[str, Path]) -> None:
     # libstdc++'s aligned operators call one function or the other, as its version has it.
     for name, aligned in (("mimalloc", {"delete_sized_aligned"}), ("glibc", {"aligned_alloc", "posix_memalign"})):
@@ -127,6 +128,7 @@ def test_a_new_without_memory_fails_as_malloc_does(tools: Tools, tmp_path: Path,
     assert re.search(rb"\d+ calls? failed, but not when recorded; the first: operator new of 104857600 bytes", done.stderr)
 
 
+@pytest.mark.thorough
 def test_without_libstdcxx_they_are_malloc_and_free(tools: Tools, traces: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "lonely.c").write_text(LONELY)
     tools.succeed(["gcc", "-shared", "-fPIC", "-o", tmp_path / "lonely.so", tmp_path / "lonely.c"])

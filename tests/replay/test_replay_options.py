@@ -287,6 +287,7 @@ def test_what_another_pass_takes(tools: Tools) -> None:
         assert status_and_words(tools, [*words, "missing.bin"])[0] == 3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", CHECKS)
 def test_option(bench: Bench, name: str) -> None:
     CHECKS[name](bench)

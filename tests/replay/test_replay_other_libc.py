@@ -56,6 +56,7 @@ def test_the_copy_serves_and_is_named(tools: Tools, trace: Path, copy: Path) -> 
     assert not counts or 0.99 < said["glibc@./ld.so"] / said["glibc"] < 1.01 < said["new"] / said["glibc"]
 
 
+@pytest.mark.thorough
 def test_others_run_under_it_and_say_what_they_say_elsewhere(tools: Tools, trace: Path, copy: Path) -> None:
     """What an allocator tells by starting once more, it must tell under that C library, too."""
     names = [name for name in ("jemalloc", "mimalloc") if (tools.build / f"replay-{name}").exists()]

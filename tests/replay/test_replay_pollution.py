@@ -29,6 +29,7 @@ def of_gap(tools: Tools, folder: Path, gap_ns: int) -> list[int]:
     return polluted(tools, trace, folder, "--pollute", "trace")
 
 
+@pytest.mark.thorough
 def test_the_time_between_calls_decides(tools: Tools, tmp_path: Path) -> None:
     close, apart, far = (of_gap(tools, tmp_path, gap_ns) for gap_ns in (640, 64_000, 640_000_000))
     # A line of data each 50 ns, a line of code each 130 ns, a page each 300 ns.
@@ -50,6 +51,7 @@ def test_other_words_are_bad_usage(tools: Tools, value: str) -> None:
     assert done.returncode == 2 and b"--pollute: " in done.stderr and b"expected" in done.stderr
 
 
+@pytest.mark.thorough
 def test_code_and_pages_evict_the_allocators(tools: Tools, tmp_path: Path) -> None:
     """By the counts of the simulation: the time pass has a run without pollution, and one with it."""
     if not shutil.which("valgrind"):

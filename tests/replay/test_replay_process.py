@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from quick_tier import quick
 from tool_runner import Tools
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,6 +32,7 @@ def test_the_process_is_heap_and_own_memory_at_one_moment(tools: Tools, tmp_path
     assert row["process_rss_end_bytes"] == row["rss_end_bytes"] + curve["own_rss_bytes"][-1]
 
 
+@pytest.mark.thorough
 def test_text_json_and_conditions_have_it(tools: Tools, tmp_path: Path) -> None:
     results = tmp_path / "r.jsonl"
     command = [tools.replay_program, "--alloc", "glibc,b=glibc", "--pass", "memory", "--rounds", "2", "-q", "-o", results, POSTGRES]
@@ -45,7 +47,7 @@ def test_text_json_and_conditions_have_it(tools: Tools, tmp_path: Path) -> None:
     assert "process_rss_peak" in measures
 
 
-@pytest.mark.parametrize("more", [["--scale", "2"], ["--age", "0.5"], []])
+@pytest.mark.parametrize("more", quick([[]], [["--scale", "2"], ["--age", "0.5"], []]))
 def test_unknown_is_null(tools: Tools, tmp_path: Path, more: list[str]) -> None:
     """Several copies of the program, a used heap, and a trace without samples, which make_trace writes."""
     trace = POSTGRES

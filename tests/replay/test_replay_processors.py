@@ -50,6 +50,7 @@ def test_every_way_of_asking_is_answered(tools: Tools, small: Path, count: int) 
     assert len(runs) > 2 and all(one == other < count for one, other in runs)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", [1, 36, 64, 1024])
 def test_files_are_answered_by_whatever_path(tools: Tools, small: Path, count: int) -> None:
     """By folders, dots and links, of the process and of the thread. Not every machine has nodes."""
@@ -77,6 +78,7 @@ def test_a_thread_may_choose_any_processor_that_is_shown(tools: Tools, small: Pa
     assert set(re.findall(r"runs: (.*)", heard)) == {f"getcpu={count - 1} sched_getcpu={count - 1} of={count}"}
 
 
+@pytest.mark.thorough
 def test_threads_of_jemalloc_choose_processors(tools: Tools, threads: Path, tmp_path: Path) -> None:
     """Its background threads do, with an arena for each processor."""
     rows = tools.replay(threads, "jemalloc:percpu_arena=percpu,background_thread=1", tmp_path / "r.jsonl", "--pass", "memory", "-q", "--cpus", "16")
@@ -92,6 +94,7 @@ def test_without_the_option_nothing_changes(tools: Tools, small: Path) -> None:
     assert f" stat={os.cpu_count()}" in next(iter(heard))
 
 
+@pytest.mark.thorough
 def test_arenas_are_those_of_such_a_machine(tools: Tools, threads: Path, tmp_path: Path) -> None:
     """By the allocators' own statistics. glibc counts processors once it has eight arenas, and goes one beyond."""
     expected = {1: (8, 9, 1), 2: (16, 17, 8), 64: (THREADS, THREADS + 1, 256), 1024: (THREADS, THREADS + 1, 4094)}
@@ -107,6 +110,7 @@ def test_arenas_are_those_of_such_a_machine(tools: Tools, threads: Path, tmp_pat
         assert not rows["null"]["processors_asked"], "the harness asks by itself"
 
 
+@pytest.mark.thorough
 def test_arenas_by_processor(tools: Tools, threads: Path, tmp_path: Path) -> None:
     """The processor that a thread runs on is below the number, and threads are spread over them."""
     rows = tools.replay(threads, "jemalloc:percpu_arena=percpu", tmp_path / "r.jsonl", "--pass", "memory", "-q", "--cpus", "16")
@@ -115,6 +119,7 @@ def test_arenas_by_processor(tools: Tools, threads: Path, tmp_path: Path) -> Non
     assert 8 <= row["arenas"] <= 17 and row["arenas_max"] == 16
 
 
+@pytest.mark.thorough
 def test_all_passes_work_with_it(tools: Tools, small: Path, tmp_path: Path) -> None:
     """System calls are counted too, though a process can have only one listener."""
     rows = tools.replay(small, "glibc", tmp_path / "r.jsonl", "-q", "--cpus", "8", "--verify")
@@ -151,6 +156,7 @@ def test_numbers_are_experiments_of_their_own(tools: Tools, small: Path, tmp_pat
     assert "How much memory on other machines?" in page.read_text()
 
 
+@pytest.mark.thorough
 def test_the_recorded_program_is_another_machines(tools: Tools, tmp_path: Path) -> None:
     """Its own time and memory are not compared, but what it held beside its heap counts."""
     trace = ROOT / "traces" / "postgres.bin"

@@ -66,6 +66,7 @@ def own_shares(profile: dict[str, Any]) -> dict[tuple[str, ...], float]:
     return {tuple(stack["frames"]): stack["samples"] / profile["samples"] for stack in profile["stacks"]}
 
 
+@pytest.mark.thorough
 def test_planted_functions_have_their_shares(tools: Tools, trace: Path, libraries: dict[str, Path]) -> None:
     counts = counts_of(tools, trace, libraries, "--profile")
     for name, nops in (("old", OFTEN), ("new", 2 * OFTEN)):
@@ -78,6 +79,7 @@ def test_planted_functions_have_their_shares(tools: Tools, trace: Path, librarie
         assert of["profile"]["samples"] == pytest.approx(of["allocator"]["instructions"] / 1024, rel=0.06)
 
 
+@pytest.mark.thorough
 def test_it_repeats_and_changes_no_count(tools: Tools, trace: Path, libraries: dict[str, Path]) -> None:
     first, second = (counts_of(tools, trace, libraries, "--profile")["old"] for _ in range(2))
     plain = counts_of(tools, trace, libraries)["old"]

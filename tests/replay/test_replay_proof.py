@@ -94,6 +94,7 @@ def test_who_else_serves_is_said(tools: Tools, trace: Path, built: Callable[...,
     assert lines[1].endswith("/libc.so.6: the chosen library could not be loaded")
 
 
+@pytest.mark.thorough
 def test_usable_sizes_are_only_the_servers_own(tools: Tools, trace: Path, built: Callable[..., Path],
                                                tmp_path: Path) -> None:
     """glibc's malloc_usable_size would read what is before the block."""

@@ -89,6 +89,7 @@ def test_a_slice_keeps_those_of_its_blocks(tools: Tools, traces: dict[str, Path]
     assert tools.info(tmp_path / "s.bin")["ops"]["malloc_usable_size"] == wanted > 5_000
 
 
+@pytest.mark.thorough
 def test_each_is_asked_again(tools: Tools, traces: dict[str, Path], tmp_path: Path) -> None:
     runs = tools.replay(traces["asks"], "glibc", tmp_path / "r.jsonl", "--pass", "time")
     assert all(one["calls"]["malloc_usable_size"]["count"] == ASKED and not one["failures"] for one in runs)
@@ -96,6 +97,7 @@ def test_each_is_asked_again(tools: Tools, traces: dict[str, Path], tmp_path: Pa
     assert b"violation" not in done.stdout
 
 
+@pytest.mark.thorough
 def test_an_allocator_that_has_none_skips_them(tools: Tools, traces: dict[str, Path]) -> None:
     for name, wanted in (("asks", 1), ("silent", 0)):
         done = run([tools.build / "replay", "-q", "--json", "--rounds", "1", "--pass", "time",

@@ -43,8 +43,9 @@ def test_accounts_are_rss_to_the_page(tools: Tools, tmp_path: Path, trace: str, 
             check_accounts(snapshot)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("trace", "alloc"), [
-    ("sqlite3", "glibc,jemalloc"), *(pytest.param(trace, "all", marks=pytest.mark.thorough) for trace in TRACES)])
+    ("sqlite3", "glibc,jemalloc"), *((trace, "all") for trace in TRACES)])
 def test_rss_is_as_without_snapshots(tools: Tools, tmp_path: Path, trace: str, alloc: str) -> None:
     """Some allocators draw by chance, so that two runs differ anyway: one of five pairs must agree."""
     open_, differ = set(), {}
@@ -59,6 +60,7 @@ def test_rss_is_as_without_snapshots(tools: Tools, tmp_path: Path, trace: str, a
     pytest.fail(f"{differ}")
 
 
+@pytest.mark.thorough
 def test_live_blocks_are_the_traces(tools: Tools, tmp_path: Path) -> None:
     [path] = take(tools, tmp_path / "s", "sqlite3", "glibc", "--threads", "1", "--at", "end,1ms")
     moments = read_snapshots(path).snapshots
@@ -69,6 +71,7 @@ def test_live_blocks_are_the_traces(tools: Tools, tmp_path: Path) -> None:
     assert np.all(ends[:-1] <= starts[1:])
 
 
+@pytest.mark.thorough
 def test_the_end_is_behind_all_threads(tools: Tools, tmp_path: Path) -> None:
     """All of them are within a window of each other from the first call to the last, so that any may come to the last one first."""
     trace = tmp_path / "t.bin"
@@ -84,6 +87,7 @@ def test_the_end_is_behind_all_threads(tools: Tools, tmp_path: Path) -> None:
             assert len(starts) and np.all(ends[:-1] <= starts[1:])
 
 
+@pytest.mark.thorough
 def test_accounts_along_the_trace(tools: Tools, tmp_path: Path) -> None:
     """They are those of snapshots at the same samples, and do not move RSS by a page."""
     [path] = take(tools, tmp_path / "s", "sqlite3", "glibc", "--threads", "1", "--at", "end")
@@ -124,6 +128,7 @@ def test_an_allocator_that_fails_leaves_the_others(tools: Tools, tmp_path: Path)
     assert [path.name for path in (tmp_path / "s").iterdir()] == ["glibc.snapshots"]
 
 
+@pytest.mark.thorough
 def test_any_damage_is_refused_or_harmless(tools: Tools, tmp_path: Path) -> None:
     """Bytes changed at random, in the index more than elsewhere: read as snapshots, or refused by TraceError."""
     [path] = take(tools, tmp_path / "s", "sqlite3-small", "glibc", "--at", "end")

@@ -124,6 +124,7 @@ def test_one_cpu(tools: Tools, exchange: Path, tmp_path: Path) -> None:
         os.sched_setaffinity(0, before)
 
 
+@pytest.mark.thorough
 def test_waiting_is_counted_apart(tools: Tools, tmp_path: Path) -> None:
     """Threads in lockstep wait; a replay on one thread never waits."""
     trace = make_trace(tools, tmp_path / "t.bin", 20_000, 3, 8, 1, 1_000)
@@ -190,6 +191,7 @@ def test_copies_inherit(tools: Tools, tmp_path: Path) -> None:
         assert live[1] == pytest.approx(4 * live[0], rel=0.001)
 
 
+@pytest.mark.thorough
 def test_the_recorded_program_is_not_many(tools: Tools, exchange: Path) -> None:
     """Its own figures are not set beside those of its copies."""
     command = [tools.replay_program, "--json", "--alloc", "glibc", "--rounds", "1", exchange]

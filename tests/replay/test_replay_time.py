@@ -106,7 +106,8 @@ def rss_between(row: dict, begin_ns: int, end_ns: int) -> list[int]:
 # ---- which time an allocator sees ----
 
 
-@pytest.mark.parametrize("decay_by", quick(["clock_gettime", "time"], CLOCKS))
+@pytest.mark.thorough
+@pytest.mark.parametrize("decay_by", CLOCKS)
 def test_every_clock_shows_trace_time(replayer: Replayer, traces: dict[str, Path],
                                       decay_by: str) -> None:
     kept = replayer.one(traces["pause"], decay_by, "--pace", "none")
@@ -137,11 +138,13 @@ def test_background_sleep_without_trace_time(replayer: Replayer, traces: dict[st
     assert row["background_threads"] == 1 and row["background_cpu_ns"] is not None
 
 
+@pytest.mark.thorough
 def test_no_background_thread_no_figure(replayer: Replayer, traces: dict[str, Path]) -> None:
     row = replayer.one(traces["pause"], "clock_gettime")
     assert row["background_threads"] == 0 and row["background_cpu_ns"] is None
 
 
+@pytest.mark.thorough
 def test_a_signal_wakes_a_sleeper_before_its_time(replayer: Replayer,
                                                   traces: dict[str, Path]) -> None:
     row = replayer.one(traces["pause"], "thread_signalled")
@@ -149,11 +152,13 @@ def test_a_signal_wakes_a_sleeper_before_its_time(replayer: Replayer,
     assert max(rss_between(row, S_NS // 100, 10 * S_NS)) < GIVEN_BACK
 
 
+@pytest.mark.thorough
 def test_a_sleeper_that_holds_a_lock_does_not_stop_the_trace(replayer: Replayer,
                                                              traces: dict[str, Path]) -> None:
     assert replayer.one(traces["short"], "thread_with_lock")["failures"] == 0
 
 
+@pytest.mark.thorough
 def test_a_background_thread_may_end(replayer: Replayer, traces: dict[str, Path]) -> None:
     row = replayer.one(traces["pause"], "thread_ends")
     assert row["background_threads"] == 1 and row["rss_end_bytes"] > KEPT
@@ -162,6 +167,7 @@ def test_a_background_thread_may_end(replayer: Replayer, traces: dict[str, Path]
 # ---- paces ----
 
 
+@pytest.mark.thorough
 def test_real_pace_takes_the_recorded_time(replayer: Replayer, traces: dict[str, Path]) -> None:
     row = replayer.one(traces["short"], "clock_gettime", "--pace", "real")
     assert row["pace"] == "real"
@@ -170,6 +176,7 @@ def test_real_pace_takes_the_recorded_time(replayer: Replayer, traces: dict[str,
     assert row["wait_time_ns"] < S_NS  # nobody waited for anybody
 
 
+@pytest.mark.thorough
 def test_times_as_fast(replayer: Replayer, traces: dict[str, Path]) -> None:
     row = replayer.one(traces["two"], "thread_timedwait", "--pace", "x20")
     assert row["pace"] == "x20"
@@ -183,6 +190,7 @@ def test_waiting_is_no_cpu_time(replayer: Replayer, traces: dict[str, Path]) -> 
     assert row["harness_time_ns"] < S_NS / 10
 
 
+@pytest.mark.thorough
 def test_passes_have_paces_of_their_own(replayer: Replayer, traces: dict[str, Path]) -> None:
     rows = replayer.rows(traces["pause"], "clock_gettime", "--pace", "memory=x50,time=none",
                          pass_name="both")
@@ -218,6 +226,7 @@ def test_cycle_counter_without_virtual_time(replayer: Replayer, traces: dict[str
     assert row["rss_end_bytes"] > KEPT and row["cycle_counter_reader"] is None
 
 
+@pytest.mark.thorough
 @x86_only
 def test_nobody_reads_the_cycle_counter(replayer: Replayer, traces: dict[str, Path]) -> None:
     row = replayer.one(traces["pause"], "clock_gettime")

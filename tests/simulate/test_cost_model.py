@@ -36,6 +36,7 @@ def count_true(tools: Tools, home: Path, counts: Path) -> tuple[dict, str]:
     return json.loads(counts.read_text()), done.stderr.decode()
 
 
+@pytest.mark.thorough
 def test_what_is_measured_is_kept_and_plausible(cache: Path) -> None:
     kept = json.loads((cache / "heaptape" / "calibration.json").read_text())
     assert kept["processor"] and 0.1 < kept["cycle_ns"] < 10
@@ -59,6 +60,7 @@ def test_a_calibration_of_before_is_not_used(tools: Tools, cache: Path, tmp_path
     assert not count_true(tools, tmp_path, tmp_path / "counts.json")[0]["calibrated"]
 
 
+@pytest.mark.thorough
 def test_counts_become_times(tools: Tools, cache: Path, tmp_path: Path) -> None:
     counts, said = count_true(tools, cache, tmp_path / "counts.json")
     assert counts["calibrated"] and "calibrate" not in said

@@ -70,6 +70,7 @@ int main(void) {
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("random", "least", "most"), [(1, 0.47, 0.53), (0, 0.0, 0.05)])
 def test_branches_that_nobody_can_predict(tools: Tools, tmp_path: Path, random: int, least: float, most: float) -> None:
     """50,000 of them, within calls of malloc."""
@@ -83,12 +84,14 @@ def test_branches_that_nobody_can_predict(tools: Tools, tmp_path: Path, random: 
     assert process["program"]["branches"] >= 50 and process["program"]["branch_misses"] < 500
 
 
+@pytest.mark.thorough
 def test_time_and_usage_are_the_same_in_each_run(tools: Tools) -> None:
     first, second = (run([tools.heaptape, "count", "-q", "-i", "--", tools.target("clocks")]) for _ in range(2))
     assert first.returncode == 0 and first.stdout == second.stdout and first.stdout.split()[0] == b"1700000000"
     assert run([tools.heaptape, "count", "-q", "-i", "--real-clock", "--", tools.target("clocks")]).stdout != first.stdout
 
 
+@pytest.mark.thorough
 def test_waits_end_and_take_their_time(tools: Tools) -> None:
     """Until a time of the virtual clock, which the kernel does not know, too."""
     first, second = (run([tools.heaptape, "count", "-q", "-i", "--", tools.target("waits")], timeout=60) for _ in range(2))
@@ -96,6 +99,7 @@ def test_waits_end_and_take_their_time(tools: Tools) -> None:
     assert first.stdout == second.stdout and set(first.stdout.split()) == {b"10"}
 
 
+@pytest.mark.thorough
 def test_the_allocator_is_the_preloaded_one(tools: Tools, tmp_path: Path) -> None:
     """The null allocator's malloc takes some ten instructions, glibc's some hundred."""
     words = ["-i", "--", tools.target("placement"), "list", "1"]
@@ -116,6 +120,7 @@ def test_forked_children_and_threads_have_their_own(tools: Tools, tmp_path: Path
         assert process["forked"] == any(other["pid"] == process["parent_pid"] for other in processes)
 
 
+@pytest.mark.thorough
 def test_a_program_that_a_forked_child_starts_is_none(tools: Tools, tmp_path: Path) -> None:
     processes = counted(tools, tmp_path, "-i", "--", "/bin/sh", "-c", "(exit 0); /bin/true; :")
     assert sorted((process["command"].split()[0], process["forked"]) for process in processes) == [
@@ -145,11 +150,13 @@ def test_what_it_cannot_do_is_one_line(tools: Tools, tmp_path: Path) -> None:
     assert done.stderr.count(b"\n") == 1 and b"/no/such/program" in done.stderr
 
 
+@pytest.mark.thorough
 def test_nothing_is_left_in_the_temporary_folder(tools: Tools, tmp_path: Path) -> None:
     run([tools.heaptape, "count", "-i", "-q", "--", "/bin/true"], env={"TMPDIR": str(tmp_path)})
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.thorough
 def test_an_allocator_that_aborts_under_valgrind_is_refused_in_a_line(tools: Tools) -> None:
     """scudo reserves more addresses than valgrind has. The others are counted."""
     listed = json.loads(tools.succeed([tools.replay_program, "--list", "--json"]).stdout)
@@ -164,6 +171,7 @@ def test_an_allocator_that_aborts_under_valgrind_is_refused_in_a_line(tools: Too
     assert counts["glibc"]["time"]["instructions"] > 0 and scudo["name"] not in counts
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("more", [(), ("--decoded-memory", "1")])
 def test_what_a_process_inherited_is_no_call_of_its_own(tools: Tools, tmp_path: Path, more: tuple[str, ...]) -> None:
     trace, part = Path(__file__).parents[2] / "traces" / "sqlite3-small.bin", tmp_path / "part.bin"

@@ -49,12 +49,14 @@ def real(tools: Tools, into: Path, mode: str, allocator: str, rounds: int = 4) -
     return json.loads((into / "real.json").read_text())["processes"][0]
 
 
+@pytest.mark.thorough
 def test_the_calls_are_those_that_the_recorder_sees(tools: Tools, folder: Path, tmp_path: Path) -> None:
     recorded = tools.record([tools.target("placement"), "list", "4"], tmp_path)
     trace = tools.convert(recorded.logs[0], tmp_path / "recorded.bin")
     assert tools.dump(folder / "list.bin") == tools.dump(trace)
 
 
+@pytest.mark.thorough
 def test_a_file_stays_small_where_each_access_is_of_another_block(tools: Tools, folder: Path, tmp_path: Path) -> None:
     accesses = real(tools, tmp_path, "list", "glibc")["program"]["accesses"]
     assert (folder / "list.acc").stat().st_size <= 3.2 * accesses
@@ -73,6 +75,7 @@ def test_a_shuffled_list_costs_what_it_really_costs(tools: Tools, folder: Path, 
     assert counts["mimalloc"]["program"]["dtlb_misses"] < counts["glibc"]["program"]["dtlb_misses"] / 10
 
 
+@pytest.mark.thorough
 def test_blocks_a_power_of_two_apart_collide(tools: Tools, folder: Path, tmp_path: Path) -> None:
     """Blocks of 60 KiB are 60 KiB apart under glibc, and 64 under mimalloc: all in one set of the TLB."""
     counts = spliced(tools, folder, "stride", "glibc", "mimalloc")
@@ -86,6 +89,7 @@ def test_blocks_a_power_of_two_apart_collide(tools: Tools, folder: Path, tmp_pat
     assert blocks[57344]["accesses"] >= reads
 
 
+@pytest.mark.thorough
 def test_reads_beyond_a_block_are_its_own_and_null_is_freed(tools: Tools, tmp_path: Path) -> None:
     """String functions read whole vectors. What lies there under another allocator must not be read at the old address."""
     tools.succeed([tools.heaptape, "record", "-q", "--accesses", "-o", tmp_path, "--", tools.target("placement"), "beyond", "1"])
@@ -97,6 +101,7 @@ def test_reads_beyond_a_block_are_its_own_and_null_is_freed(tools: Tools, tmp_pa
     assert predicted["allocator"]["instructions"] == pytest.approx(truth["allocator"]["instructions"], rel=0.02)
 
 
+@pytest.mark.thorough
 def test_a_program_goes_on_behind_an_instruction_that_valgrind_does_not_know(tools: Tools, tmp_path: Path) -> None:
     done = tools.succeed([tools.heaptape, "record", "-q", "--accesses", "-o", tmp_path, "--", tools.target("unknown_instruction")])
     assert done.stdout == b"went on\n"
@@ -104,6 +109,7 @@ def test_a_program_goes_on_behind_an_instruction_that_valgrind_does_not_know(too
     assert any("malloc" in line and "100" in line for line in tools.dump(trace))
 
 
+@pytest.mark.thorough
 def test_the_librarys_operators_cost_what_they_cost(tools: Tools, tmp_path: Path) -> None:
     """Under glibc a program's new is libstdc++'s, around malloc."""
     command = [tools.target("cpp_new"), tmp_path / "counts", "20"]
@@ -147,6 +153,7 @@ def sampled(tools: Tools, into: Path, *words: str) -> dict[str, Any]:
     return spliced(tools, into, "sampled", "glibc", "mimalloc")
 
 
+@pytest.mark.thorough
 def test_near_misses_are_extrapolated_from_bursts(tools: Tools, tmp_path: Path) -> None:
     counts, reads = sampled(tools, tmp_path, "stride", "60"), 60 * 200 * 64
     assert counts["mimalloc"]["program"]["dtlb_misses"] == pytest.approx(reads, rel=0.05)
@@ -168,6 +175,7 @@ def test_a_sample_costs_what_the_whole_costs(tools: Tools, tmp_path: Path) -> No
         assert predicted["allocator"]["instructions"] == pytest.approx(truth["allocator"]["instructions"], rel=0.02)
 
 
+@pytest.mark.thorough
 def test_a_short_program_is_not_sampled(tools: Tools, tmp_path: Path) -> None:
     tools.succeed([tools.heaptape, "record", "-q", "--accesses", "--sampled", "-o", tmp_path, "--", tools.target("placement"), "stride", "1"])
     next(tmp_path.glob("*.acc")).rename(tmp_path / "short.acc")
@@ -219,6 +227,7 @@ def test_another_trace_is_refused(tools: Tools, folder: Path) -> None:
     assert_refused(tools, folder / "list.acc", folder / "stride.bin", "allocations, found")
 
 
+@pytest.mark.thorough
 def test_results_are_kept_for_compare(tools: Tools, folder: Path, tmp_path: Path) -> None:
     """The same ratio and interval as in the table that replay prints."""
     results = tmp_path / "r.jsonl"

@@ -7,7 +7,7 @@
 //   for 8 bytes and less.)
 // - Live blocks do not overlap, and differ in address even where nothing was asked for.
 // - Nobody but the program changes a live block; realloc keeps as much as both sizes have; calloc's is zeros.
-// - malloc_usable_size returns no less than was requested.
+// - malloc_usable_size returns no less than was requested, and all of it is the program's to write.
 // - What succeeded when recorded succeeds, except that nothing may be given for nothing.
 #include "verify_pass.h"
 
@@ -136,16 +136,36 @@ static uint64_t alignment_wanted(const struct ht_word_call *call, uint64_t bytes
     return bytes ? 1ull << (63 - __builtin_clzll(bytes)) : 1;
 }
 
-static void check_usable(const struct checked *check, char *block, uint64_t bytes) {
-    if (!check->verify->usable_size) return;
+// Returns how many bytes the program may write: those of the request where the allocator cannot say.
+static uint64_t check_usable(const struct checked *check, char *block, uint64_t bytes) {
+    if (!check->verify->usable_size) return bytes;
     size_t usable = check->verify->usable_size(block);
     if (usable < bytes) report_number(check, HT_VIOLATION_USABLE, bytes, usable);
+    return usable < bytes ? bytes : usable;
 }
 
-static void check_address(const struct checked *check, char *block) {
+static void raise_to(_Atomic uint64_t *most, uint64_t value) {
+    uint64_t known = atomic_load_explicit(most, memory_order_relaxed);
+    while (value > known && !atomic_compare_exchange_weak(most, &known, value)) continue;
+}
+
+static enum ht_verified_function function_of(const struct ht_word_call *call) {
+    switch (call->call) {
+    case HT_WIDE_CALLOC: return HT_VERIFIED_CALLOC;
+    case HT_WIDE_REALLOC:
+    case HT_WIDE_REALLOC_NULL: return HT_VERIFIED_REALLOC;
+    case HT_WIDE_ALIGNED: return HT_VERIFIED_ALIGNED;
+    default: return HT_VERIFIED_MALLOC;
+    }
+}
+
+static void check_address(const struct checked *check, const char *block) {
+    struct ht_verify_findings *findings = check->verify->findings;
     uint64_t address = (uint64_t)block, wanted = alignment_wanted(&check->call, check->bytes);
     if (address % wanted) report_number(check, HT_VIOLATION_ALIGNMENT, wanted, address & -address);
-    check_usable(check, block, check->bytes);
+    atomic_fetch_add_explicit(&findings->blocks_by[function_of(&check->call)], 1, memory_order_relaxed);
+    raise_to(&findings->largest_bytes, check->bytes);
+    raise_to(&findings->largest_alignment, wanted);
 }
 
 static void take_out(const struct checked *check) {
@@ -194,11 +214,14 @@ static void new_block(const struct checked *check, char *block) {
     }
     bool alone = put_in(check, block, check->bytes);
     check_address(check, block);
+    uint64_t usable = check_usable(check, block, check->bytes);
     if (check->call.call == HT_WIDE_CALLOC) check_zeros(check, block);
     if (!alone) return;  // that was reported: its contents and the other's would be over and over
     uint64_t origin = (uint64_t)check->slot << 32 ^ (uint64_t)check->place.stream << 52 ^ check->place.call;
-    state->pattern = (struct ht_pattern){
-        .seed = origin * 0xd6e8feb86659fd93ull, .bytes = check->bytes, .pages = pages_filled(&check->call)};
+    state->pattern = (struct ht_pattern){.seed = origin * 0xd6e8feb86659fd93ull,
+                                         .bytes = check->bytes,
+                                         .pages = pages_filled(&check->call),
+                                         .usable = usable};
     ht_pattern_fill(&state->pattern, block);
 }
 
@@ -225,7 +248,8 @@ static void check_realloc(struct checked *check, void **entry) {
         take_out(check);
     }
     char *block = HT_CALL_REALLOC(old, check->bytes);
-    if (block && held) check_contents(check, HT_VIOLATION_NOT_KEPT, &former, block, check->bytes);
+    uint64_t kept = former.bytes < check->bytes ? former.bytes : check->bytes;
+    if (block && held) check_contents(check, HT_VIOLATION_NOT_KEPT, &former, block, kept);
     if (!block && old) {
         report_number(check, HT_VIOLATION_FAILED, 0, 0);
         put_in(check, old, former_bytes);  // it stays as it was

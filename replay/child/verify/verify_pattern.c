@@ -51,15 +51,20 @@ static bool span_holds(uint64_t seed, const char *block, uint64_t from, uint64_t
 
 // The i-th span of a block, cut at `limit`. False: there are no more.
 static bool span(const struct ht_pattern *pattern, uint64_t i, uint64_t limit, uint64_t *from, uint64_t *to) {
-    if (pattern->bytes < HT_PATTERN_WHOLE_BYTES) {
-        if (i) return false;
+    bool whole = pattern->bytes < HT_PATTERN_WHOLE_BYTES;
+    uint64_t pages = (pattern->bytes + HT_TOUCH_PAGE_BYTES - 1) / HT_TOUCH_PAGE_BYTES;
+    if (pages > pattern->pages) pages = pattern->pages;
+    uint64_t last = whole ? 0 : pages;
+    if (i > last + 1) return false;
+    if (i > last) {
+        uint64_t beyond = pattern->usable > pattern->bytes ? pattern->usable - pattern->bytes : 0;
+        *from = pattern->usable - (beyond < HT_PATTERN_SPAN_BYTES ? beyond : HT_PATTERN_SPAN_BYTES);
+        *to = pattern->usable;
+    } else if (whole) {
         *from = 0;
         *to = pattern->bytes;
     } else {
-        uint64_t pages = (pattern->bytes + HT_TOUCH_PAGE_BYTES - 1) / HT_TOUCH_PAGE_BYTES;
-        if (pages > pattern->pages) pages = pattern->pages;
-        if (i > pages) return false;
-        *from = i < pages ? i * HT_TOUCH_PAGE_BYTES : pattern->bytes - HT_PATTERN_SPAN_BYTES;
+        *from = i < last ? i * HT_TOUCH_PAGE_BYTES : pattern->bytes - HT_PATTERN_SPAN_BYTES;
         *to = *from + HT_PATTERN_SPAN_BYTES;
         if (*to > pattern->bytes) *to = pattern->bytes;
     }

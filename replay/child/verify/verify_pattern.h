@@ -13,10 +13,13 @@
 #define HT_PATTERN_WHOLE_BYTES 65536u
 #define HT_PATTERN_SPAN_BYTES  64u
 
+// The last HT_PATTERN_SPAN_BYTES of what malloc_usable_size gives beyond the block are filled too: programs
+// write there.
 struct ht_pattern {
     uint64_t seed;
-    uint64_t bytes;  // of the block; 0: nothing is filled
-    uint64_t pages;  // of a large one
+    uint64_t bytes;   // of the block; 0: nothing of them is filled
+    uint64_t pages;   // of a large one
+    uint64_t usable;  // 0: not known
 };
 
 void ht_pattern_fill(const struct ht_pattern *pattern, char *block);
