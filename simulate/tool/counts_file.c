@@ -152,7 +152,7 @@ void write_counts(void) {
     if (!options.out) return;
     HChar *path = VG_(expand_file_name)("--out", options.out);
     put_counts();
-    SysRes opened = VG_(open)(path, VKI_O_CREAT | VKI_O_TRUNC | VKI_O_WRONLY, 0666);
+    SysRes opened = VG_(open)(path, VKI_O_CREAT | VKI_O_TRUNC | VKI_O_WRONLY, 0600);
     if (sr_isError(opened) || VG_(write)((Int)sr_Res(opened), text, (Int)used) != (Int)used) {
         VG_(umsg)("%s: the counts cannot be written\n", path);
         VG_(exit)(1);

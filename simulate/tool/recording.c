@@ -57,7 +57,7 @@ static void write_header(void) {
 void start_recording(void) {
     if (!options.record) return;
     HChar *path = VG_(expand_file_name)("--record", options.record);
-    SysRes opened = VG_(open)(path, VKI_O_CREAT | VKI_O_TRUNC | VKI_O_WRONLY, 0666);
+    SysRes opened = VG_(open)(path, VKI_O_CREAT | VKI_O_TRUNC | VKI_O_WRONLY, 0600);
     if (sr_isError(opened)) {
         VG_(umsg)("%s: cannot be created\n", path);
         VG_(exit)(1);

@@ -4,7 +4,6 @@
 // file or read from one ("splice"). It links Valgrind's core, which is under the GNU General Public License,
 // version 2 or later, and heaptape's own simulate/processor/ and simulate/accesses/ (Apache 2.0): as a whole this
 // program is under the GNU General Public License, version 3 or later. Nothing else of heaptape links it.
-// SPDX-License-Identifier: GPL-3.0-or-later
 #ifndef HEAPTAPE_TOOL_H
 #define HEAPTAPE_TOOL_H
 

@@ -84,6 +84,7 @@ def check_untouched(repository: Path) -> None:
     assert git(repository, "rev-parse", "--abbrev-ref", "HEAD") == "main"
 
 
+@pytest.mark.thorough
 def test_the_first_bad_commit_with_the_figures_on_both_sides(tools: Tools, repository: Path, trace: Path) -> None:
     done = bisect(tools, repository, trace, "--good", "v1", "--json")
     assert done.returncode == 0, done.stderr
@@ -95,6 +96,7 @@ def test_the_first_bad_commit_with_the_figures_on_both_sides(tools: Tools, repos
     check_untouched(repository)
 
 
+@pytest.mark.thorough
 def test_a_build_that_spoils_its_work_tree_in_an_environment_that_names_the_repository(tools: Tools, repository: Path, trace: Path) -> None:
     """As hooks of git have it. What the build leaves running holds nothing up."""
     build = f"{BUILD} && mv build/lib.so build/my,lib.so && echo >>toy.c && {{ git worktree lock . 2>&1; sleep 600 & echo $! >>\"$PIDS\"; }}"
@@ -109,6 +111,7 @@ def test_a_build_that_spoils_its_work_tree_in_an_environment_that_names_the_repo
     check_untouched(repository)
 
 
+@pytest.mark.thorough
 def test_a_build_that_removes_what_git_has_there(tools: Tools, repository: Path, trace: Path, tmp_path: Path) -> None:
     """Above is another repository, which git would take."""
     git(tmp_path, "init", "-q")
@@ -139,7 +142,8 @@ def test_ended_while_it_builds(tools: Tools, repository: Path, trace: Path, tmp_
     check_untouched(repository)
 
 
-@pytest.mark.parametrize("gone", [False, pytest.param(True, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("gone", [False, True])
 def test_killed_and_run_again(tools: Tools, repository: Path, trace: Path, tmp_path: Path, gone: bool) -> None:
     """The next run removes what is left, also where somebody has removed the files."""
     os.kill(end_while_it_builds(tools, repository, trace, tmp_path, signal.SIGKILL), signal.SIGKILL)
@@ -153,6 +157,7 @@ def test_killed_and_run_again(tools: Tools, repository: Path, trace: Path, tmp_p
     check_untouched(repository)
 
 
+@pytest.mark.thorough
 def test_another_search_that_goes_on_is_left_alone(tools: Tools, repository: Path, trace: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "building")
     build = f"sh -c 'echo $$ >{tmp_path}/building; exec sleep 600'; true"
@@ -224,6 +229,7 @@ def test_only_skipped_commits_left(tools: Tools, repository: Path, trace: Path) 
     assert b"skip: " in done.stderr and b"the build failed" in done.stderr
 
 
+@pytest.mark.thorough
 def test_the_last_commit_that_can_be_tested_is_good(tools: Tools, repository: Path, trace: Path) -> None:
     """The third does not build, so that the third or the fourth is the first bad one."""
     done = bisect(tools, repository, trace, "--good", "v1", build=f"! grep -q '// 3' toy.c && {BUILD}")
@@ -235,13 +241,13 @@ def test_the_last_commit_that_can_be_tested_is_good(tools: Tools, repository: Pa
 @pytest.mark.parametrize(("more", "status", "said"), [
     pytest.param(["--good", "v1", "--bad", "v1"], 1, b"expected it to be bad, found good, instructions 1.0000", marks=pytest.mark.thorough),
     (["--good", "v9"], 2, b"v9: expected a commit of this repository"),
-    (["--good=--output=written"], 2, b"--output=written: expected a commit of this repository"),
+    pytest.param(["--good=--output=written"], 2, b"--output=written: expected a commit of this repository", marks=pytest.mark.thorough),
     (["--good", "HEAD", "--bad", "v1"], 2, b"expected --good to be an ancestor of --bad"),
-    (["--good", "v1", "--fail-if", "faults>1", "--fail-if", "rss_peak>1"], 2, b"expected them alone"),
+    pytest.param(["--good", "v1", "--fail-if", "faults>1", "--fail-if", "rss_peak>1"], 2, b"expected them alone", marks=pytest.mark.thorough),
     (["--good", "v1", "--alloc", "/usr/lib/libmine.so"], 2, b"expected a path within the work tree"),
-    (["--good", "v1", "--alloc", "../libmine.so"], 2, b"expected a path within the work tree"),
-    (["--good", "v1", "--alloc", "."], 2, b"expected a path within the work tree"),
-    (["--good", "v1", "--fail-if", "speed>1"], 2, b"--fail-if speed>1: expected one of time"),
+    pytest.param(["--good", "v1", "--alloc", "../libmine.so"], 2, b"expected a path within the work tree", marks=pytest.mark.thorough),
+    pytest.param(["--good", "v1", "--alloc", "."], 2, b"expected a path within the work tree", marks=pytest.mark.thorough),
+    pytest.param(["--good", "v1", "--fail-if", "speed>1"], 2, b"--fail-if speed>1: expected one of time", marks=pytest.mark.thorough),
 ])
 def test_what_cannot_be_searched(tools: Tools, repository: Path, trace: Path, more: list[str], status: int, said: bytes) -> None:
     done = bisect(tools, repository, trace, *more)
@@ -249,16 +255,19 @@ def test_what_cannot_be_searched(tools: Tools, repository: Path, trace: Path, mo
     check_untouched(repository)
 
 
+@pytest.mark.thorough
 def test_outside_of_a_repository(tools: Tools, trace: Path, tmp_path: Path) -> None:
     done = bisect(tools, tmp_path, trace, "--good", "v1")
     assert done.returncode == 2 and b"expected to be run in a git repository" in done.stderr
 
 
+@pytest.mark.thorough
 def test_a_good_commit_that_does_not_build(tools: Tools, repository: Path, trace: Path) -> None:
     done = bisect(tools, repository, trace, "--good", "v1~0", build="false")
     assert done.returncode == 1 and b"the good commit" in done.stderr and b"the build failed" in done.stderr
 
 
+@pytest.mark.thorough
 def test_a_bad_trace(tools: Tools, repository: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.bin").write_bytes(b"no trace")
     done = bisect(tools, repository, tmp_path / "bad.bin", "--good", "v1")

@@ -12,7 +12,6 @@ import results_factory
 from heaptape import read_results, write_report
 from heaptape.__main__ import main
 from heaptape.results.caution import HeapShare, caution, heap_share, zeroed_line
-from quick_tier import quick
 
 SEEN = {"rss_peak_bytes": 84_100_000, "explained_bytes": 84_000_000, "own_bytes": 100_000}
 UNSEEN = {"rss_peak_bytes": 84_100_000, "explained_bytes": 12_000, "own_bytes": 83_200_000}
@@ -34,6 +33,7 @@ def test_compare_says_so_first_and_with_the_verdict(tmp_path: Path, capsys: pyte
     assert lines[-1].startswith(f"{SENTENCE} Of malloc's part alone: ") and "mimalloc is fastest" in lines[-1]
 
 
+@pytest.mark.thorough
 def test_for_machines_and_wikis(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = str(_results(tmp_path, UNSEEN))
     assert main(["compare", "--json", results]) == 0
@@ -43,12 +43,14 @@ def test_for_machines_and_wikis(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out.startswith(f"**{SENTENCE}")
 
 
+@pytest.mark.thorough
 def test_the_report_leads_with_it(tmp_path: Path) -> None:
     page = write_report(read_results(_results(tmp_path, UNSEEN)), tmp_path / "r.html").read_text(encoding="utf-8")
     assert "most of this program's memory does not come from malloc" in page.split("</h1>")[0]
 
 
-@pytest.mark.parametrize("of_trace", quick([SEEN], [SEEN, {}]), ids=["seen", "not known"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("of_trace", [SEEN, {}], ids=["seen", "not known"])
 def test_ordinary_programs_are_not_cautioned(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], of_trace: dict[str, int]
 ) -> None:
@@ -72,6 +74,7 @@ def test_the_trace_is_asked_first() -> None:
     assert heap_share(pd.DataFrame({"trace_rss_peak_bytes": ["x"]}), odd) is None
 
 
+@pytest.mark.thorough
 def test_what_calloc_wrote_while_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = _results(tmp_path, {"touched_bytes": 40_000_000, "zeroed_bytes": 24_000_000})
     sentence = "60 % of the memory at the peak (24.0 MB) is what calloc wrote while recording; "

@@ -42,6 +42,7 @@ def _frame(tmp_path: Path, rows: list) -> pd.DataFrame:
     return read_results(results_factory.write(tmp_path / "r.jsonl", rows))
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=200)
 @given(ratios=_ratios, seed=st.integers(0, 99))
 def test_an_interval_holds_its_median(ratios: np.ndarray, seed: int) -> None:
@@ -51,6 +52,7 @@ def test_an_interval_holds_its_median(ratios: np.ndarray, seed: int) -> None:
         assert ratios.min() <= estimate.ci_low and estimate.ci_high <= ratios.max()
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=100)
 @given(ratios=_ratios, factor=st.sampled_from([0.25, 2.0, 1024.0]))
 def test_intervals_scale_with_their_data(ratios: np.ndarray, factor: float) -> None:
@@ -79,6 +81,7 @@ def test_blocks_of_resamples_make_one_whole(monkeypatch: pytest.MonkeyPatch) -> 
     assert medians.shape == (100,) and 0 <= medians.min() and medians.max() <= 9
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rounds", [4, 12, 20])
 def test_intervals_cover_the_truth_as_often_as_they_say(rounds: int) -> None:
     rng = np.random.default_rng(rounds)
@@ -174,6 +177,7 @@ def test_a_figure_that_is_not_above_zero_has_no_ratio(tmp_path: Path) -> None:
     assert table.loc[("time", "jemalloc"), "rounds"] == 7 and table.loc[("rss_peak", "jemalloc"), "rounds"] == 8
 
 
+@pytest.mark.thorough
 def test_why_there_is_no_ratio(tmp_path: Path) -> None:
     """A baseline without RSS, of a trace of few calls, has its rounds in common with the others all the same."""
     rows = results_factory.schedule(rounds=3)
@@ -187,12 +191,14 @@ def test_why_there_is_no_ratio(tmp_path: Path) -> None:
     assert in_words(table.loc[("time", "mimalloc")]) == "no round in common with the baseline"
 
 
+@pytest.mark.thorough
 def test_one_round_resolves_nothing(tmp_path: Path) -> None:
     table = compare(_frame(tmp_path, results_factory.schedule(rounds=1)))
     others = table[table["allocator"] != "glibc"]
     assert set(others["verdict"]) == {UNRESOLVED} and others["ci_low"].isna().all()
 
 
+@pytest.mark.thorough
 def test_baselines(tmp_path: Path) -> None:
     frame = _frame(tmp_path, results_factory.schedule(rounds=6, names=("null", "jemalloc", "mimalloc")))
     assert set(compare(frame)["baseline"]) <= {"jemalloc", "mimalloc"}
@@ -297,6 +303,7 @@ def test_order_statistics_hold_the_median_often_enough() -> None:
         assert 2 * wider > 0.05
 
 
+@pytest.mark.thorough
 def test_the_control_is_kept_apart(tmp_path: Path) -> None:
     rows = results_factory.schedule(rounds=12)
     alone, beside = _frame(tmp_path, rows), _frame(tmp_path, _with_control(rows))

@@ -19,11 +19,12 @@ import pytest
 
 from heaptape.base.errors import HeaptapeError
 from heaptape.base.programs import find_replay, list_allocators
+from heaptape.base.sharing import is_forked, sharing
 from heaptape.base.units import byte_count
 from heaptape.command_line import main
 from heaptape.explain import answering, verb
 from heaptape.explain.accounts import Accounts, account, use_of
-from heaptape.explain.answer import Answer, text_of
+from heaptape.explain.answer import Answer, nothing_helps, object_of, text_of
 from heaptape.explain.cures import Candidate, Cure, ProgramCures, _of_two_heaps, _rounds, candidates
 from heaptape.explain.heap_map import FREE, LIVE, NOT_RESIDENT, SHADES, TABLES, map_of
 from heaptape.explain.holders import Holder, find_holders, size_class
@@ -95,6 +96,7 @@ def test_planted_heaps(heaptape_binary: Path, tmp_path: Path, kind: str, alloc: 
         assert found["not_resident_bytes"] == pytest.approx(truth["held_bytes"], rel=0.15)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("end", "blocks"), [("kill", 1), ("_exit", 0)])
 def test_what_is_not_recorded_is_no_fact(heaptape_binary: Path, tmp_path: Path, end: str, blocks: int) -> None:
     """A quarter of 2 MiB is written to, but a signal leaves the recorder no time to look at the block."""
@@ -135,6 +137,7 @@ def test_only_a_line_feed_ends_a_line_of_results(tmp_path: Path) -> None:
     assert _rounds(str(tmp_path / "replay"), "t.bin", Candidate("glibc", "", {"name": "glibc"}), tmp_path / "r.jsonl") == [line]
 
 
+@pytest.mark.thorough
 def test_a_cure_that_fails_leaves_the_answer(replay: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_words: object) -> list[object]:
         raise HeaptapeError("no memory")
@@ -146,6 +149,7 @@ def test_a_cure_that_fails_leaves_the_answer(replay: None, capsys: pytest.Captur
     assert said.out.startswith("Under glibc ") and "could be tried: no memory" in said.err
 
 
+@pytest.mark.thorough
 def test_a_moments_verdict_does_not_depend_on_the_one_that_is_asked_for(replay: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Cures are measured at the peak, whatever moment is explained."""
     monkeypatch.setattr(verb, "ProgramCures", lambda *_words: SimpleNamespace(without=lambda *_more: [], purges=lambda *_more: []))
@@ -176,6 +180,7 @@ def test_wrong_use(replay: None, capsys: pytest.CaptureFixture[str], words: list
     assert ended == status and said in spoken.err and not spoken.out
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("spec", "tried"), [("glibc", "glibc:arena_max=1"), ("mine=glibc", "glibc:arena_max=1"),
                                              ("glibc:tcache_count=0", "glibc:tcache_count=0,arena_max=1")])
 def test_settings_are_tried_beside_those_named(replay: None, spec: str, tried: str) -> None:
@@ -185,6 +190,7 @@ def test_settings_are_tried_beside_those_named(replay: None, spec: str, tried: s
     assert ("glibc" in [one.alloc for one in found]) == (spec != "glibc")
 
 
+@pytest.mark.thorough
 def test_a_program_that_allocates_nothing_else(replay: None, heaptape_binary: Path, tmp_path: Path) -> None:
     (tmp_path / "t.rep").write_text("0\n9\n9\n1\n" + "".join(f"a {number} 5000\n" for number in range(9)))
     subprocess.run([heaptape_binary, "convert", "-q", "--from", "rep", tmp_path / "t.rep", "-o", tmp_path / "t.bin"], timeout=60, check=True)
@@ -195,6 +201,7 @@ def test_a_program_that_allocates_nothing_else(replay: None, heaptape_binary: Pa
     assert changed.without(everything, 9 * 10**9) == [] == changed.without(replace(everything, size_low=1, size_high=2), 9 * 10**9)
 
 
+@pytest.mark.thorough
 def test_two_heaps(replay: None, heaptape_binary: Path, tmp_path: Path) -> None:
     """A heap for each size: together they peak where the first has not given back what the second needs."""
     phases = ["a {n} 5000\n", "f {n}\n", "a {n} 70000\n"]
@@ -208,6 +215,7 @@ def test_two_heaps(replay: None, heaptape_binary: Path, tmp_path: Path) -> None:
     assert (_of_two_heaps(*curves, "rss_peak_bytes"), _of_two_heaps(*curves, "rss_end_bytes")) == (16, 8)
 
 
+@pytest.mark.thorough
 def test_odd_names(replay: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of the trace, the folder and the allocator: bytes that are no UTF-8, a separator of lines, a slash."""
     trace = os.fsdecode(bytes(tmp_path) + b"/t\xff.bin")
@@ -227,6 +235,7 @@ def page(heaptape_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> tup
     return (folder / "p.html").read_text(encoding="utf-8"), json.loads(done.stdout), folder
 
 
+@pytest.mark.thorough
 def test_several_allocators(page: tuple[str, list[dict[str, Any]], Path]) -> None:
     _, found, folder = page
     assert [one["allocator"]["name"] for one in found] == ["<b>&'\"", "other"] and len(list((folder / "s").iterdir())) == 2
@@ -249,6 +258,7 @@ def test_page(page: tuple[str, list[dict[str, Any]], Path]) -> None:
     assert text.count('class="map"') == 2 * (1 + len(found[0]["moments"]) - 1) and "http-equiv=\"Content-Security-Policy\"" in text
 
 
+@pytest.mark.thorough
 def test_report_shows_heaps(page: tuple[str, list[dict[str, Any]], Path], heaptape_binary: Path, tmp_path: Path) -> None:
     _, _, folder = page
     results, trace = tmp_path / "r.jsonl", ROOT / "traces" / "sqlite3-small.bin"
@@ -292,6 +302,24 @@ def test_the_first_sentences_name_what_is_large() -> None:
     said = _said(_accounts(live=1000, holes=45, rounding=3216, free_pages=500, tables=239))
     assert said[0] == "Under x RSS is 5.00 kB at 250 ms of 4.00 s: 1.00 kB of live bytes and 4.00 kB above them."
     assert said[2:4] == ["Above the live bytes: rounding 80 %, free pages 12 %.", "99 % of the rounding is in 1 block of 5,000 bytes."]
+
+
+def test_shared_pages_are_said_with_cures() -> None:
+    words = sharing(is_forked({"parent_pid": 7}, {}))
+    curve = pd.DataFrame({"time_ns": [0, 1], "live_bytes": 1, "rss_bytes": 1})
+    answer = Answer("t", replace(_snapshot([], []), allocator={"name": "x", "version": ""}), 4_000_000_000, _accounts(live=1000, holes=1000),
+                    "fragmentation", trend_of(curve), [], {}, [], None, sharing=words)
+    assert nothing_helps(answer) == "No change saves memory (0 tried). One of several processes; shared pages are not counted."
+    answer = replace(answer, cures=[Cure("one arena", "x:arenas=1", 10.0, 5.0, 15.0, None, [("shell", "A=1 COMMAND")])])
+    assert "what helps (one of several processes; shared pages are not counted)" in "\n".join(text_of(answer))
+    assert object_of(answer)["sharing"] == words and object_of(replace(answer, sharing=""))["sharing"] is None
+
+
+@pytest.mark.parametrize(("context", "totals", "forked"), [
+    ({}, None, False), ({"parent_pid": 7}, None, True), ({}, {"inherited_objects": 3}, True), ({"sliced_from": {}}, {"inherited_objects": 3}, False),
+    ({"sliced_from": {}, "parent_pid": 7}, {"inherited_objects": 3}, True), ({}, {"inherited_objects": 0}, False)])
+def test_who_was_forked(context: dict[str, Any], totals: dict[str, Any] | None, forked: bool) -> None:
+    assert is_forked(context, totals) == forked
 
 
 def test_a_group_of_all_sizes_is_named_only_where_it_stands_out() -> None:
@@ -469,6 +497,7 @@ def test_names_of_threads_are_no_markup() -> None:
     assert "<script>" not in body and "&lt;script&gt;" in body and body.count("<img") == 1
 
 
+@pytest.mark.thorough
 def test_a_large_heap_has_larger_cells() -> None:
     """Pages are counted once each; what was resident at another moment only is not resident here."""
     random = np.random.default_rng(3)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import heaptape
 import pytest
-from quick_tier import quick
 import story
 from heaptape.base import environment
 
@@ -69,7 +68,8 @@ def test_the_extras_named_are_those_of_the_project() -> None:
 WAYS = [["compare", "r.jsonl"], ["compare", "--json", "r.jsonl"], ["report", "r.jsonl", "-o", "r.html"]]
 
 
-@pytest.mark.parametrize("way", quick(WAYS[2:], WAYS), ids=["compare", "compare --json", "report"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("way", WAYS, ids=["compare", "compare --json", "report"])
 def test_comparing_and_reporting_need_no_extra(tmp_path: Path, way: list[str]) -> None:
     results, _ = story.write_story(tmp_path)
     results.rename(tmp_path / "r.jsonl")
@@ -78,6 +78,7 @@ def test_comparing_and_reporting_need_no_extra(tmp_path: Path, way: list[str]) -
     assert "mimalloc is fastest" in ((tmp_path / "r.html").read_text() if way[0] == "report" else done.stdout)
 
 
+@pytest.mark.thorough
 def test_the_package_needs_no_extra(tmp_path: Path) -> None:
     """Every public name, and all modules but those that are Dask's, Parquet's and protobuf's."""
     modules = [".".join(path.relative_to(ROOT / "analysis").with_suffix("").parts)
@@ -88,12 +89,13 @@ def test_the_package_needs_no_extra(tmp_path: Path) -> None:
     assert done.returncode == 0 and len(modules) > 50, done.stderr
 
 
-@pytest.mark.parametrize(("verb", "missing", "packages"), quick([["export", "t.bin"], ["sites", "absent.bin", "--to", "pprof", "-o", "x"]], [
+@pytest.mark.thorough
+@pytest.mark.parametrize(("verb", "missing", "packages"), [
     (["export", "t.bin"], "pyarrow", "pyarrow"), (["tune", "t.bin", "--alloc", "fake"], "optuna", "optuna sqlalchemy"),
     (["tune", "t.bin", "--alloc", "fake", "--splice", "absent"], "sqlalchemy", "optuna sqlalchemy"),
     (["fleet", "plan.toml"], "dask", "dask distributed"), (["sites", "absent.bin", "--to", "pprof", "-o", "x"], "google", "protobuf"),
     (["compare", "absent.jsonl", "--to", "perfetto", "-o", "x"], "google", "protobuf"),
-]), ids=["export", "tune", "tune without sqlalchemy", "fleet", "sites", "compare"])
+], ids=["export", "tune", "tune without sqlalchemy", "fleet", "sites", "compare"])
 def test_a_verb_names_what_it_lacks(tmp_path: Path, verb: list[str], missing: str, packages: str) -> None:
     """Before it reads, let alone replays: what some are given is not there."""
     (tmp_path / "t.bin").write_bytes(b"good")

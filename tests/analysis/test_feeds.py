@@ -66,6 +66,7 @@ def _values(results: Path, allocator: str, key: str) -> list[float]:
     return [row[key] for row in rows if row["allocator"]["name"] == allocator and row.get(key) is not None]
 
 
+@pytest.mark.thorough
 def test_bencher(tmp_path: Path) -> None:
     results = _results(tmp_path)
     found = json.loads(_fed(results, "bencher"))
@@ -84,6 +85,7 @@ def test_bencher(tmp_path: Path) -> None:
     assert not any(name.endswith("-ratio") for name in found["job.bin glibc"]), "the baseline has no ratio to itself"
 
 
+@pytest.mark.thorough
 def test_one_round_has_no_interval(tmp_path: Path) -> None:
     results = _results(tmp_path, 1)
     assert all(set(metric) == {"value"} for measures in json.loads(_fed(results, "bencher")).values() for metric in measures.values())
@@ -94,6 +96,7 @@ def test_one_round_has_no_interval(tmp_path: Path) -> None:
     assert [result["stddev"] for result in timed["results"]] == [None, None]
 
 
+@pytest.mark.thorough
 def test_github_action(tmp_path: Path) -> None:
     results = _results(tmp_path)
     entries = json.loads(_fed(results, "github-action"))
@@ -158,6 +161,7 @@ def _unknown(message: Any) -> list[Any]:
     return [*unknown_fields.UnknownFieldSet(message), *(field for value in inner for field in _unknown(value))]
 
 
+@pytest.mark.thorough
 def test_perfetto(tmp_path: Path) -> None:
     results = _results(tmp_path, 3)
     counters = _tracks(_fed(results, "perfetto"))
@@ -206,6 +210,7 @@ def test_a_gate_beside_it(tmp_path: Path) -> None:
     assert _fed(results, "bencher", "--fail-if", "rss_peak>1.05", "--fail-if", "time>1.05", status=4)
 
 
+@pytest.mark.thorough
 def test_failed_runs_are_named(tmp_path: Path) -> None:
     rows = _rows(3)
     for row in rows:
@@ -231,6 +236,7 @@ def test_usage(tmp_path: Path, more: list[str], expected: str) -> None:
     assert not (tmp_path / "x").exists() and (tmp_path / "r.jsonl").read_bytes() == before
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("form", "missing", "expected"), [
     ("hyperfine", "time", "expected runs of the time pass"), ("perfetto", "memory", "expected runs of the memory pass with curves")])
 def test_what_the_results_lack(tmp_path: Path, form: str, missing: str, expected: str) -> None:

@@ -21,7 +21,7 @@ import results_factory
 from heaptape.base.errors import HeaptapeError, ResultsError
 from heaptape.fleet.plan import Plan, PlanError, allocator_name, read_plan
 from heaptape.fleet.results import FleetResults
-from heaptape.fleet.summary import summarise, summary_markdown
+from heaptape.fleet.summary import notes_of, summarise, summary_markdown
 from heaptape.results.geometric_mean import geometric_mean
 from heaptape.fleet.unit import Outcome, Unit, run_unit, units_of
 
@@ -166,6 +166,7 @@ def test_a_file_that_was_cut_goes_on(tmp_path: Path, fake: Path) -> None:
         assert sorted(p.name for p in tmp_path.iterdir() if p.name.endswith(".part")) == []
 
 
+@pytest.mark.thorough
 def test_more_rounds_and_traces_later(tmp_path: Path, fake: Path) -> None:
     first, results = _plan(tmp_path, {"a": "a"}, "rounds = 1\n"), tmp_path / "r.jsonl"
     _done(first, results, units_of(first))
@@ -232,6 +233,7 @@ def test_one_fleet_at_a_time(tmp_path: Path, fake: Path) -> None:
         FleetResults(tmp_path / "r.jsonl", plan)
 
 
+@pytest.mark.thorough
 def test_failing_runs_are_reported_and_the_rest_is_done(
         tmp_path: Path, fake: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     from heaptape.__main__ import main
@@ -259,6 +261,7 @@ def test_failing_runs_are_reported_and_the_rest_is_done(
         assert len(results.done) == 1
 
 
+@pytest.mark.thorough
 def test_a_missing_count_is_a_failed_run(tmp_path: Path, fake: Path) -> None:
     """Of the first round, which alone counts. A simulation that fails leaves no line."""
     first, second = units_of(_plan(tmp_path, {"a": "a"}, 'rounds = 2\noptions = { pass = "memory", instructions = true }\n'))
@@ -370,6 +373,13 @@ def test_names_in_markdown(tmp_path: Path) -> None:
              "build_id": "1", "trace_sha256": plan.traces[0].sha256} for name in ("glibc", "jemalloc")]
     lines = summary_markdown(plan, summarise(plan, rows), rows, ["*note*"]).splitlines()
     assert lines[0].startswith(r"### \<b\>\*x\*\|\_y\_: 1 round") and r"| allocator | a\|b\_c\_ |" in lines and lines[-1] == r"- \*note\*"
+
+
+def test_shared_pages_are_noted(tmp_path: Path) -> None:
+    plan = _plan(tmp_path, {"a": "a", "b": "b"})
+    rows = [{"allocator": "glibc", "problem": None, "version": "1", "build_id": "1", "trace_sha256": trace.sha256, "forked": trace is plan.traces[1]}
+            for trace in plan.traces for _ in range(2)]
+    assert notes_of(plan, rows) == [f"{plan.traces[1].name}: one of several processes; shared pages are not counted"]
 
 
 def test_geometric_mean_holds_the_truth() -> None:

@@ -52,6 +52,7 @@ def judged(rows: list[dict[str, Any]], *conditions: str) -> dict[tuple[str, str]
     return {(name.split(" of")[0], item.condition.text): (item.outcome, round(item.ratio, 4)) for name, item in found}
 
 
+@pytest.mark.thorough
 def test_each_trace_and_the_mean() -> None:
     rows = memory_rows("aa", 1.21) + memory_rows("bb", 1.0) + count_rows("aa", 1.0) + count_rows("bb", 1.44)
     assert judged(rows, "rss_peak>1.05", "instructions[free:70]>1.3") == {

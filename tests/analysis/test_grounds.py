@@ -29,8 +29,8 @@ def lines_of(tmp_path: Path, **settings: object) -> list[str]:
 @pytest.mark.parametrize(("settings", "words"), [
     ({}, "Extrapolated: nothing."),
     ({"trace": {"extended": {"from_ns": 60_000_000_000, "until_ns": 180_000_000_000, "to_ns": 3_600_000_000_000}}}, "by repeating"),
-    ({"scale": 4}, "4 copies of the program"),
-    ({"age_occupancy": 0.9, "age_multiple": 10}, "a used heap"),
+    pytest.param({"scale": 4}, "4 copies of the program", marks=pytest.mark.thorough),
+    pytest.param({"age_occupancy": 0.9, "age_multiple": 10}, "a used heap", marks=pytest.mark.thorough),
     ({"processors": 64}, "64 processors"),
 ])
 def test_what_is_measured_extrapolated_and_unknown(tmp_path: Path, settings: dict[str, object], words: str) -> None:

@@ -22,6 +22,7 @@ def stats() -> ModuleType:
     return pytest.importorskip("scipy.stats")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("rounds", "sigma", "seed"), [(6, 0.05, 1), (9, 0.3, 2), (12, 0.02, 3), (20, 0.1, 4), (41, 0.2, 5)])
 def test_the_bootstrap_is_scipys(stats: ModuleType, rounds: int, sigma: float, seed: int) -> None:
     """Both draw 9,999 resamples, each with random numbers of its own. A quantile at p of so many draws is off in p by at most
@@ -62,6 +63,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say(rounds: int) -> None:
     assert 0.93 <= _coverage(rounds, 3_000, rounds) <= 0.97
 
 
+@pytest.mark.thorough
 def test_intervals_cover_the_truth_in_a_few_experiments() -> None:
     """The same with a fixed seed and 600 experiments, whose standard error is 0.9 %."""
     assert 0.93 <= _coverage(20, 600, 20) <= 0.97
@@ -119,6 +121,7 @@ def test_bad_conditions(text: str, words: str) -> None:
     assert words in str(caught.value)
 
 
+@pytest.mark.thorough
 @settings(deadline=None)
 @given(low=st.floats(0.01, 10), width=st.floats(0, 2), limit=st.floats(0.01, 10))
 def test_a_condition_is_met_by_whole_intervals_only(low: float, width: float, limit: float) -> None:
@@ -130,6 +133,7 @@ def test_a_condition_is_met_by_whole_intervals_only(low: float, width: float, li
     assert parse_condition(f"time>={low!r}").outcome(low, high) == HOLDS
 
 
+@pytest.mark.thorough
 @settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 99))
 def test_conditions_go_by_the_widened_interval(seed: int) -> None:

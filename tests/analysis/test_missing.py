@@ -43,6 +43,7 @@ def test_nothing_is_missing(tmp_path: Path) -> None:
     assert missing_lines(frame) == []
 
 
+@pytest.mark.thorough
 def test_each_allocator_by_its_last_problem(tmp_path: Path) -> None:
     rows = [*rows_of("glibc"), *rows_of("jemalloc", 3, "killed by SIGKILL"), *rows_of("null", 1), verified("glibc", 0),
             verified("mimalloc", 7)]
@@ -59,12 +60,22 @@ def test_each_allocator_by_its_last_problem(tmp_path: Path) -> None:
     assert comparison_object(summary)["missing"] == expected
 
 
+def test_an_allocator_that_refuses_calls_is_named_before_the_verdict(tmp_path: Path) -> None:
+    problem = "refuses 19,680 of 20,000 calls of aligned_alloc (such as alignment 64, size 100)"
+    rows = [*rows_of("glibc"), *(row | {"failures": 19_680, "refused_calls": 19_680, "problem": problem} for row in rows_of("scudo19"))]
+    summary = summarise(experiments(read_results(write(tmp_path / "r.jsonl", rows)))[0], None)
+    sentence = f"scudo19 {problem}: no figure of it would be of this program."
+    assert summary.headline.startswith(sentence) and summary.missing == [sentence]
+    assert "scudo19" not in set(summary.comparison["allocator"])
+
+
 def test_verification_alone_compares_nothing(tmp_path: Path) -> None:
     results = write(tmp_path / "r.jsonl", [verified("glibc", 0), verified("mimalloc", 2)])
     with pytest.raises(UsageError, match="nothing was measured.*mimalloc"):
         experiments(read_results(results))
 
 
+@pytest.mark.thorough
 def test_builds_under_one_name_are_reported(tmp_path: Path) -> None:
     """As where a library was built anew between two replays that append to one file."""
     from heaptape.report.provenance import result_warnings
@@ -88,6 +99,7 @@ def test_builds_under_one_name_are_reported(tmp_path: Path) -> None:
     assert len(set(names)) == 2 and names[1] == "job.bin (abababababab)"
 
 
+@pytest.mark.thorough
 def test_every_warning_is_in_the_report(tmp_path: Path) -> None:
     from heaptape.report.provenance import result_warnings
     from heaptape.results.comparison import experiments

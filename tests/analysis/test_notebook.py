@@ -26,6 +26,7 @@ def _run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs)
 
 
+@pytest.mark.thorough
 def test_runs_on_results_and_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results, trace = write_story(tmp_path)
     monkeypatch.setenv("HEAPTAPE_RESULTS", str(results))

@@ -87,7 +87,8 @@ def _one_line(said: str, status: int, file: Path) -> None:
         assert len(lines) == 1 and f"{file}:" in lines[0] and "expected" in lines[0]
 
 
-@pytest.mark.parametrize("seed", quick(range(4), range(60)))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(60))
 def test_whatever_a_line_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int) -> None:
     rng = random.Random(seed)
     rows = _rows() + _counted_rows()
@@ -100,7 +101,7 @@ def test_whatever_a_line_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str
         assert (tmp_path / "o.html").exists() == (arguments[0] == "report" and status == 0)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", quick(range(10), range(40)))
 def test_whatever_a_line_of_a_fleet_holds(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     _, trace = story.write_story(tmp_path, rounds=1) if seed == 0 else (None, tmp_path / "job.bin")
@@ -195,6 +196,7 @@ def test_a_run_that_is_there_twice_counts_once(tmp_path: Path, capsys: pytest.Ca
         assert reported in page.read_text() and reported in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("lacks", [0, 1])
 def test_classes_that_are_known_of_one_are_no_difference(tmp_path: Path, lacks: int) -> None:
     """The other's are not 0."""

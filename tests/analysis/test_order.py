@@ -63,6 +63,7 @@ def test_few_rounds_and_equal_ones_show_nothing(tmp_path: Path) -> None:
     assert summary_of(tmp_path, rows).trends == []
 
 
+@pytest.mark.thorough
 def test_chance_is_reported_as_rarely_as_promised(tmp_path: Path) -> None:
     frame = read_results(results_factory.write(tmp_path / "r.jsonl", rows_of(10)))
     rng, found = np.random.default_rng(3), 0

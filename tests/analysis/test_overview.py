@@ -35,6 +35,7 @@ def summaries_of(tmp_path: Path, rows: list[dict], baseline: str | None = None) 
     return [summary_of(one, baseline, SEED, FoundTrace(None, "not asked for")) for one in experiments(frame)]
 
 
+@pytest.mark.thorough
 def test_ratios_and_their_geometric_mean(tmp_path: Path) -> None:
     summaries = summaries_of(tmp_path, rows_of({"/t/a.bin": ("glibc", "mimalloc", "jemalloc"), "/t/b.bin": ("glibc", "mimalloc", "jemalloc")}))
     time, peak = overview(summaries)
@@ -59,6 +60,7 @@ def test_a_trace_without_a_ratio_leaves_no_mean(tmp_path: Path) -> None:
     assert time.allocators == ["jemalloc", "mimalloc"] and time.mean[0] and time.mean[1] == "" and time.rows[1][2][1] == ""
 
 
+@pytest.mark.thorough
 def test_names_tell_experiments_apart(tmp_path: Path) -> None:
     rows = rows_of({"/one/a.bin": ("glibc", "mimalloc"), "/two/a.bin": ("glibc", "mimalloc"), "/two/c.bin": ("glibc", "mimalloc")})
     rows += [row | {"touch": "none"} for row in rows if row["trace"]["path"] == "/two/c.bin"]
@@ -66,17 +68,20 @@ def test_names_tell_experiments_apart(tmp_path: Path) -> None:
         "one/a.bin, touch recorded", "two/a.bin, touch recorded", "c.bin, touch recorded", "c.bin, touch none"]
 
 
+@pytest.mark.thorough
 def test_one_experiment_and_other_baselines_have_none(tmp_path: Path) -> None:
     assert overview(summaries_of(tmp_path, rows_of({"/t/a.bin": ("glibc", "mimalloc")}))) == []
     rows = rows_of({"/t/a.bin": ("glibc", "mimalloc"), "/t/b.bin": ("jemalloc", "mimalloc")})
     assert overview(summaries_of(tmp_path, rows)) == []
 
 
+@pytest.mark.thorough
 def test_few_rounds_have_no_interval(tmp_path: Path) -> None:
     time, _ = overview(summaries_of(tmp_path, rows_of({"/t/a.bin": ("glibc", "mimalloc"), "/t/b.bin": ("glibc", "mimalloc")}, rounds=2)))
     assert re.fullmatch(r"\d\.\d\d", time.mean[0]) and time.note == ""
 
 
+@pytest.mark.thorough
 def test_the_report_opens_with_it(tmp_path: Path) -> None:
     results = results_factory.write(tmp_path / "r.jsonl", rows_of({"/t/a.bin": ("glibc", "mimalloc"), "/t/b.bin": ("glibc", "mimalloc")}))
     assert main(["report", "-q", str(results), "-o", str(tmp_path / "r.html")]) == 0

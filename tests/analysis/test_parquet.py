@@ -20,7 +20,6 @@ from heaptape.trace import parquet
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from naive_writer import CARRIES, Event, TraceSpec, inherits_first
-from quick_tier import quick
 from verbs_here import run_here
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,6 +67,7 @@ def _spec(events: list[Event], block: int) -> TraceSpec:
     return TraceSpec(events, block=block, compress=True, difference=True, unit_ns=16)
 
 
+@pytest.mark.thorough
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kinds=st.lists(st.tuples(st.sampled_from(sorted(CARRIES)), st.integers(1, 9), st.integers(0, 2)), max_size=60),
        block=st.sampled_from([1, 7, 65_536]))
@@ -80,6 +80,7 @@ def test_tables_equal_the_trace(tmp_path: Path, kinds: list[tuple[tuple[int, int
         _check(trace, tmp_path / "tables")
 
 
+@pytest.mark.thorough
 def test_recorded_traces(tmp_path: Path, recorded_traces: list[Path]) -> None:
     for path in recorded_traces:
         with read_trace(path) as trace:
@@ -147,7 +148,8 @@ sys.exit(program.run_program())
 """
 
 
-@pytest.mark.parametrize("name", quick(["SIGTERM"], ["SIGINT", "SIGTERM", "SIGHUP"]))
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_interrupted_it_leaves_nothing(tmp_path: Path, recorded_traces: list[Path], name: str) -> None:
     folder = tmp_path / "tables"
     done = subprocess.run([sys.executable, "-c", INTERRUPTED, "export", recorded_traces[0], "-o", folder, name],

@@ -37,6 +37,7 @@ def _class(value: int) -> int:
     return 1 if value <= 1 else 1 << (value - 1).bit_length()
 
 
+@pytest.mark.thorough
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(raw=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 5), st.integers(0, 5_000)), max_size=80),
        block=st.sampled_from([1, 5, 64]))
@@ -80,6 +81,7 @@ def test_fragmentation_adds_up_with_and_without_a_decomposition(tmp_path: Path) 
         plain["peak_requested_bytes"] + plain["peak_internal_bytes"] + plain["peak_other_bytes"])
 
 
+@pytest.mark.thorough
 def test_timeline_is_the_median_run_of_each(tmp_path: Path) -> None:
     frame = read_results(results_factory.write(tmp_path / "r.jsonl", results_factory.schedule(rounds=5)))
     table = timeline(frame)
@@ -90,6 +92,7 @@ def test_timeline_is_the_median_run_of_each(tmp_path: Path) -> None:
     assert timeline(frame[frame["pass"] == "time"]).empty
 
 
+@pytest.mark.thorough
 @settings(deadline=None)
 @given(values=st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=12))
 def test_nobody_beats_the_front(values: list[tuple[int, int]]) -> None:
@@ -127,6 +130,7 @@ def test_points_lie_within_their_intervals(tmp_path: Path) -> None:
         assert (points[f"{key}_low"] <= points[key]).all() and (points[key] <= points[f"{key}_high"]).all()
 
 
+@pytest.mark.thorough
 def test_what_is_unresolved_is_not_called_beaten(tmp_path: Path) -> None:
     """jemalloc's dot lies below and to the left of tcmalloc's in both, but within the noise in time; mimalloc is shown to
     be behind glibc in both."""

@@ -96,6 +96,7 @@ def sampled(row: dict[str, Any], *ns: float) -> dict[str, Any]:
     return row | {"counts": row["counts"] | {"sampled": groups}}
 
 
+@pytest.mark.thorough
 def test_the_interval_has_the_sample_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What the groups of bursts have in common is no error; one that differs is."""
     def half_width(*ns: float) -> float:
@@ -111,6 +112,7 @@ def test_the_interval_has_the_sample_too(tmp_path: Path, capsys: pytest.CaptureF
     assert "near misses sampled in 8 bursts" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", [[], ["--markdown"]])
 def test_compare_names_it(results: Path, how: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", *how, str(results)]) == 0
@@ -119,6 +121,7 @@ def test_compare_names_it(results: Path, how: list[str], capsys: pytest.CaptureF
     assert NOT_KNOWN not in printed
 
 
+@pytest.mark.thorough
 def test_its_json(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "--json", str(results)]) == 0
     base, other = json.loads(capsys.readouterr().out)[0]["program_time"]
@@ -126,6 +129,7 @@ def test_its_json(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert other["shares"]["program"]["TLB"] == pytest.approx(0.01) and other["blocks"][0]["far_misses"] == 200
 
 
+@pytest.mark.thorough
 def test_without_accesses_one_line_says_what_is_not_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     timed = results_factory.write(tmp_path / "r.jsonl", results_factory.schedule(2, ("glibc", "mimalloc")))
     assert main(["compare", str(timed)]) == 0
@@ -140,6 +144,7 @@ def test_the_report_names_whose_placement_it_is(results: Path, tmp_path: Path) -
     assert "How long does the program take?" in page and "Which blocks cause it?" in page and "48 to 55 bytes" in page
 
 
+@pytest.mark.thorough
 def test_counts_alone_can_be_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", str(results_factory.write(tmp_path / "r.jsonl", [GLIBC, MIMALLOC]))]) == 0
     assert "0.940" in capsys.readouterr().out

@@ -14,7 +14,6 @@ import results_factory
 import story
 from heaptape.base.errors import HeaptapeError, UsageError
 from heaptape.base.files import appendable, check_output, output_file, write_whole
-from quick_tier import quick
 from verbs_here import run_here
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,7 +39,8 @@ def results(tmp_path: Path) -> Path:
     return story.write_story(tmp_path, rounds=1)[0]
 
 
-@pytest.mark.parametrize("name", quick(["itself", "link"], ["itself", "link", "hard"]))
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["itself", "link", "hard"])
 @pytest.mark.parametrize("which", ["results", "trace"])
 def test_a_report_does_not_replace_what_it_is_made_from(tmp_path: Path, results: Path, which: str, name: str) -> None:
     victim = results if which == "results" else tmp_path / "job.bin"
@@ -86,21 +86,24 @@ def test_a_report_to_a_pipe(tmp_path: Path, results: Path) -> None:
     assert read and read[0].startswith(HTML) and read[0].rstrip().endswith(b"</html>") and (tmp_path / "fifo").is_fifo()
 
 
-@pytest.mark.parametrize("output", quick(["full"], ["/dev/full", "full"]))
+@pytest.mark.thorough
+@pytest.mark.parametrize("output", ["/dev/full", "full"])
 def test_a_full_device_is_reported(tmp_path: Path, results: Path, output: str) -> None:
     (tmp_path / "full").symlink_to("/dev/full")
     _refused(_run("report", results, "-o", output, cwd=tmp_path), 1, "No space left on device")
     assert Path("/dev/full").is_char_device() and (tmp_path / "full").is_symlink()
 
 
-@pytest.mark.parametrize("arguments", quick([["compare"]], [["report", "-o", "-"], ["compare"], ["compare", "--json"], ["compare", "--help"]]))
+@pytest.mark.thorough
+@pytest.mark.parametrize("arguments", [["report", "-o", "-"], ["compare"], ["compare", "--json"], ["compare", "--help"]])
 def test_a_full_standard_output_is_reported(tmp_path: Path, results: Path, arguments: list[str]) -> None:
     with open("/dev/full", "wb") as full:
         done = _run(arguments[0], results, *arguments[1:], cwd=tmp_path, stdout=full)
     _refused(done, 1, "standard output: cannot write: No space left on device")
 
 
-@pytest.mark.parametrize("arguments", quick([["compare"]], [["report", "-o", "-"], ["compare"], ["compare", "--json"], ["compare", "--help"]]))
+@pytest.mark.thorough
+@pytest.mark.parametrize("arguments", [["report", "-o", "-"], ["compare"], ["compare", "--json"], ["compare", "--help"]])
 def test_a_closed_standard_output_is_reported(tmp_path: Path, results: Path, arguments: list[str]) -> None:
     done = _run(arguments[0], results, *arguments[1:], cwd=tmp_path, stdout=None, preexec_fn=lambda: os.close(1))
     _refused(done, 1, "standard output: cannot write: Bad file descriptor")
@@ -162,6 +165,7 @@ esac
     assert sorted(path.name for path in tmp_path.iterdir()) == ["replay", "t.bin"]
 
 
+@pytest.mark.thorough
 def test_tables_do_not_replace_the_trace(tmp_path: Path) -> None:
     _, trace = story.write_story(tmp_path, rounds=1)
     trace = trace.rename(tmp_path / "events.parquet")

@@ -21,7 +21,6 @@ from heaptape import read_trace
 from heaptape.base.errors import TraceError
 from heaptape.trace.reader import EVENT_COLUMNS
 from naive_writer import Event, TraceSpec, sites_of
-from quick_tier import quick
 from test_dump_agrees import _call, _sound_events
 
 HEADER, SECTION, ENTRY, FOOTER = 64, 48, 16, 32
@@ -178,7 +177,8 @@ def _originals() -> list[bytes]:
     return [naive_writer.build(spec)[0] for spec in (sound, small, packed, small, sited)] + [SHIPPED.read_bytes()]
 
 
-@pytest.mark.parametrize("seed", quick([0], range(4)))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(4))
 def test_tampered_traces(heaptape_binary: Path, tmp_path: Path, seed: int) -> None:
     """HEAPTAPE_AGREE_ROUNDS=10000 for more of them."""
     rnd, originals, path = random.Random(seed), _originals(), tmp_path / "t.bin"

@@ -12,6 +12,7 @@ import results_factory
 from heaptape import ResultsError, ResultsWarning, read_results
 from heaptape.__main__ import main
 from heaptape.results.reader import count_failures
+from heaptape.results.schema import NUMBERS
 
 
 def test_one_row_per_run_flattened(tmp_path: Path) -> None:
@@ -42,6 +43,7 @@ def test_several_files_and_blank_lines(tmp_path: Path) -> None:
     assert [Path(source).name for source in frame["source"]] == ["a.jsonl", "a.jsonl", "b.jsonl"]
 
 
+@pytest.mark.thorough
 def test_a_name_of_bytes_that_are_no_characters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path(os.fsdecode(bytes(tmp_path) + b"/r\xff\n.jsonl"))
     results_factory.write(path, results_factory.schedule(rounds=1))
@@ -58,6 +60,16 @@ def test_the_least_that_a_line_must_have(tmp_path: Path) -> None:
     row = read_results(path).iloc[0]
     assert row["allocator_knobs"] == "narenas=1" and row["calls"] == {} and row["later"] == 3
     assert row["alloc_time_ns"] != row["alloc_time_ns"] and row["trace_sha256"] == "" and row["failures"] == 0
+
+
+@pytest.mark.filterwarnings("error")
+def test_many_columns_give_no_warning_about_their_frame(tmp_path: Path) -> None:
+    """pandas warns of a frame in a hundred parts, which it becomes where columns are set one by one."""
+    path = tmp_path / "r.jsonl"
+    figures = {name: 0.5 for known in NUMBERS for name in (known, f"later_{known}")}
+    path.write_text(json.dumps(_GOOD | figures) + "\n")
+    frame = read_results(path)
+    assert len(frame.columns) > 150
 
 
 _GOOD = {"trace": {}, "allocator": {"name": "a"}, "pass": "time", "round": 0}

@@ -87,6 +87,7 @@ def _naive_figures(events: list[Event], sites: int) -> list[dict[str, int]]:
     return sums
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [1, 2])
 def test_figures_are_those_of_a_walk_event_by_event(tmp_path: Path, seed: int) -> None:
     events = _events(seed)
@@ -211,6 +212,7 @@ def test_of_a_librarys_frames_the_first_and_the_last(tmp_path: Path) -> None:
     assert place_text(found.place(3)) == "<std::alloc::System as core::alloc::global::GlobalAlloc>::alloc (u.rs:1) ← std::sync::mpsc::channel (s.rs:4) ← app::main (m.rs:3)"
 
 
+@pytest.mark.thorough
 def test_copies_of_one_line_are_one_call_site(tmp_path: Path) -> None:
     """Code that is inlined at several places lies at several offsets; without a name each is one."""
     stacks = [[f"tick@job.c:4|main@main.c:{line}"] for line in range(1, 9)] + [[f"libold.so+0x{16 * n:x}"] for n in (1, 2)]
@@ -239,6 +241,7 @@ def test_modules_without_names_are_told_apart(tmp_path: Path) -> None:
     assert [row.split()[-1] for row in run_here("sites", path, cwd=tmp_path).stdout.splitlines()[3:]] == ["module", "2+0x10", "module", "3+0x10"][1::2]
 
 
+@pytest.mark.thorough
 def test_stacks_deeper_than_pythons_own(tmp_path: Path) -> None:
     deep = [f"f{n}@deep.c:{n}" for n in range(4000)]
     path = _write(tmp_path / "t.bin", _block(1, 1, 64, 0), sites_of([deep]))

@@ -69,7 +69,7 @@ CASES: dict[str, tuple[list[Use], list[Use], str]] = {
 
 
 @pytest.mark.parametrize("seed", quick([0], range(10)))
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", quick(["larger blocks", "new site", "gone", "more calls"], CASES))
 def test_a_planted_change_is_named_alone(tmp_path: Path, case: str, seed: int) -> None:
     old, new, function = CASES[case]
     paths = _trace(tmp_path / "old.bin", old, 1000 + seed), _trace(tmp_path / "new.bin", new, 2000 + seed, lines=3)
@@ -81,18 +81,21 @@ def test_a_planted_change_is_named_alone(tmp_path: Path, case: str, seed: int) -
     assert printed[2].startswith(f"1. xmalloc (util.c:3) ← {function} (job.c:")
 
 
-@pytest.mark.parametrize("seed", quick([0], range(100)))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(100))
 def test_chance_is_no_difference(tmp_path: Path, seed: int) -> None:
     done = run_here("diff", _trace(tmp_path / "old.bin", USES, 3000 + seed), _trace(tmp_path / "new.bin", USES, 4000 + seed, lines=9), cwd=tmp_path)
     assert done.stdout == "no difference: 5 call sites compared\n" and done.returncode == 0, done.stdout
 
 
+@pytest.mark.thorough
 def test_another_program_is_said_to_be_one(tmp_path: Path) -> None:
     ours, others = _trace(tmp_path / "ours.bin", USES, 1), _trace(tmp_path / "others.bin", [replace(use, function=f"x_{use.function}") for use in USES], 2)
     assert "warning: no call site is in both ours.bin and others.bin: expected two recordings of one program" in run_here("diff", "ours.bin", "others.bin", cwd=tmp_path).stderr
     assert run_here("diff", ours, ours, cwd=tmp_path).stderr == "" and others.exists()
 
 
+@pytest.mark.thorough
 def test_without_names_offsets_of_equal_builds_align(tmp_path: Path) -> None:
     paths = [_trace(tmp_path / f"{number}.bin", uses, number, named=False) for number, uses in enumerate((USES, _with(size=80)))]
     found = json.loads(run_here("diff", *paths, "--json", cwd=tmp_path).stdout)["differences"]
@@ -144,7 +147,8 @@ def _of_threads(path: Path, seed: int, jobs: list[tuple[str, list[int]]], names:
 POOL = [("start", [0]), ("alfa", [1]), ("bravo", [2]), ("work", [3, 4, 5, 6])]
 
 
-@pytest.mark.parametrize("seed", quick([0, 1, 2], range(20)))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize(("old", "new", "moved"), [(1, 1, False), (1, 2, True)], ids=["none", "moved"])
 @pytest.mark.parametrize("names", [["job"] * 7, ["job", "alfa", "bravo", *(f"worker-{n}" for n in range(4))]], ids=["unnamed", "named"])
 def test_threads_are_known_by_what_they_do(tmp_path: Path, names: list[str], old: int, new: int, moved: bool, seed: int) -> None:
@@ -156,6 +160,7 @@ def test_threads_are_known_by_what_they_do(tmp_path: Path, names: list[str], old
     assert [(row["frames"][0]["function"], row["changes"]) for row in found] == [("charlie", ["other threads"])] * moved
 
 
+@pytest.mark.thorough
 def test_a_page_of_live_bytes_and_milliseconds_of_life_are_no_difference(tmp_path: Path) -> None:
     paths = []
     for which, (blocks, life_ns) in enumerate([(1, 500_000), (9, 4_000_000)]):

@@ -13,7 +13,6 @@ import pytest
 from heaptape.sites.figures import site_figures
 from heaptape.trace.reader import read_trace
 from naive_writer import Event, TraceSpec, sites_of
-from quick_tier import quick
 from verbs_here import run_here
 
 MALLOC, FREE = 1, 5
@@ -62,6 +61,7 @@ def _rows(seed: int, mean: float = 20) -> Program:
     return job
 
 
+@pytest.mark.thorough
 def test_calls_that_come_in_batches(tmp_path: Path) -> None:
     """All pairs of ten runs: independent calls would differ by far less than these."""
     runs = sorted((_rows(seed) for seed in range(10)), key=lambda one: len(one.events))
@@ -91,7 +91,8 @@ def _queue(seed: int, backlog: int, hold: int = 0) -> Program:
     return job
 
 
-@pytest.mark.parametrize("seed", quick([0], range(10)))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(10))
 def test_how_soon_another_thread_wakes(tmp_path: Path, seed: int) -> None:
     assert _found(tmp_path, _queue(seed, 4), _queue(100 + seed, 16), "request", "body") == []
     [(function, words)] = _found(tmp_path, _queue(seed, 4), _queue(100 + seed, 4, hold=500), "request", "body")
@@ -105,6 +106,7 @@ def _phases(blocks: list[int]) -> Program:
     return job
 
 
+@pytest.mark.thorough
 def test_which_of_two_equal_peaks_is_higher(tmp_path: Path) -> None:
     assert _found(tmp_path, _phases([1000, 1020]), _phases([1015, 1000]), "index", "sort") == []
     assert _found(tmp_path, _phases([1000, 1020]), _phases([1000, 2000]), "index", "sort") == [("sort", ["more calls", "more live at the peak"])]
@@ -122,6 +124,7 @@ def _sawtooth(calls: int, teeth: int = 500) -> Program:
     return job
 
 
+@pytest.mark.thorough
 def test_the_end_of_a_sawtooth(tmp_path: Path) -> None:
     assert _found(tmp_path, _sawtooth(4480), _sawtooth(4020), "row") == []
     assert "more live at the end" in dict(_found(tmp_path, _sawtooth(4480), _sawtooth(4480, teeth=5000), "row"))["row"]

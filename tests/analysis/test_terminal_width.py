@@ -68,6 +68,7 @@ def every_word(results: Path) -> list[str]:
     return [word for table in text_tables(summary) for row in [table.columns, *table.rows] for cell in row for word in cell.split()]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("columns", [60, 80, 100, 200])
 def test_every_cell_is_there(tmp_path: Path, columns: int) -> None:
     results = results_factory.write(tmp_path / "r.jsonl", results_factory.schedule(rounds=4))
@@ -77,6 +78,7 @@ def test_every_cell_is_there(tmp_path: Path, columns: int) -> None:
         assert "…" not in said
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("columns", [60, 80, 100, 200])
 def test_tables_of_counts_too(tmp_path: Path, columns: int) -> None:
     """Which have fewer columns, or longer ones: instructions, the largest differences and the program's time."""

@@ -29,6 +29,7 @@ def test_the_last_column_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert terminal_columns(io.StringIO()) == 0
 
 
+@pytest.mark.thorough
 def test_colour_where_it_is_asked_for(tmp_path: Path) -> None:
     results, _ = story.write_story(tmp_path)
     said = {color: run_here("compare", results, "--color", color, cwd=tmp_path).stdout for color in ("always", "auto")}

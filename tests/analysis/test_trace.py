@@ -69,6 +69,7 @@ def test_every_event_comes_back(tmp_path: Path, spec: TraceSpec) -> None:
 _NEAR = [(1, 0), (2, 0), (3, 0), (3, 3), (5, 0), (11, 0), (26, 0), (26, 0), (26, 0)]
 
 
+@pytest.mark.thorough
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(raw=st.lists(st.tuples(st.sampled_from(_NEAR), st.integers(0, 1), st.integers(1, 2), st.booleans()), max_size=60),
        literal_seed=st.none() | st.integers(0, 99))
@@ -196,6 +197,7 @@ def _naive_live(events: list[Event]) -> list[int]:
 _OPS = [(1, 0), (2, 0), (3, 0), (3, 1), (3, 3), (3, 4), (4, 0), (5, 0), (5, 1), (11, 0), (24, 0), (26, 0), (30, 0)]
 
 
+@pytest.mark.thorough
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     raw=st.lists(st.tuples(st.sampled_from(_OPS), st.integers(1, 6), st.integers(0, 1000), st.integers(0, 9)), max_size=60),
@@ -224,7 +226,8 @@ def test_empty_trace(tmp_path: Path) -> None:
     assert trace.samples.empty and trace.threads.empty and list(live_chunks(trace)) == []
 
 
-@pytest.mark.parametrize("step", quick([7], [7, 1]))
+@pytest.mark.thorough
+@pytest.mark.parametrize("step", [7, 1])
 def test_cut_short_at_every_byte(tmp_path: Path, step: int) -> None:
     data, ends = naive_writer.build(_small())
     path = tmp_path / "t.bin"

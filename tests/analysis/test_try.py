@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,14 +19,21 @@ import story
 from heaptape import read_results
 from heaptape.base.programs import list_allocators
 from heaptape.base.recorded_trace import SHELLS
+from heaptape.report.html import write_report
 from heaptape.results.comparison import experiments
 from heaptape.results.malloc_share import Saving
 from heaptape.results.summary import summarise
-from heaptape.results.use import also_set, no_reason, python_malloc, use_lines, uses
+from heaptape.results.use import (
+    also_set,
+    no_reason,
+    python_malloc,
+    use_heading,
+    use_lines,
+    uses,
+)
 from heaptape.trial.allocators import choose
 from heaptape.trial.answer import table
-from heaptape.trial.recorded import record
-from quick_tier import quick
+from heaptape.trial.recorded import record, sharers_of
 from verbs_here import run_here
 from waiting import wait_until
 
@@ -80,7 +89,8 @@ def test_what_can_not_be_done(heaptape_binary: Path, tmp_path: Path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("how", quick(["interrupt"], ["seconds", "interrupt"]))
+@pytest.mark.thorough
+@pytest.mark.parametrize("how", ["seconds", "interrupt"])
 def test_a_server_is_ended(heaptape_binary: Path, tmp_path: Path, how: str) -> None:
     mark = tmp_path / "mark"
     script = f"{WORK}; import time; open({str(mark)!r}, 'w'); time.sleep(1000)"
@@ -130,6 +140,7 @@ def test_python_keeps_small_objects(executable: str, chosen: str | None, keeps: 
     assert also_set(context).startswith("Set PYTHONMALLOC=malloc_debug too") == (chosen == "malloc_debug") == bool(also_set(context))
 
 
+@pytest.mark.thorough
 def test_processes_of_one_name(heaptape_binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The logs of the others are named, so that one of them can be compared instead."""
     monkeypatch.setenv("PYTHONMALLOC", "malloc")
@@ -137,6 +148,45 @@ def test_processes_of_one_name(heaptape_binary: Path, tmp_path: Path, monkeypatc
     recorded = record(str(heaptape_binary), [PYTHON, "-S", "-c", f"import os; os.fork(); {WORK}"], tmp_path, None, None)
     [other] = recorded.namesakes
     assert recorded.others == 1 and other in (tmp_path / "logs").iterdir() and str(recorded.context["pid"]) not in other.name
+    assert recorded.sharers == "2 processes"
+
+
+@pytest.mark.parametrize(("families", "chosen", "words"), [
+    ([(1, 0, 0, 0)], 0, ""),
+    ([(1, 0, 0, 0), (2, 0, 1, 0), (3, 0, 1, 0), (4, 0, 1, 0)], 2, "3 workers"),
+    ([(1, 0, 0, 0), (2, 0, 1, 0), (3, 0, 1, 0), (4, 0, 1, 0)], 0, "4 processes"),
+    ([(2, 0, 1, 0)], 0, "2 processes"),
+    ([(1, 0, 0, 0), (2, 0, 1, 0), (3, 0, 2, 0)], 1, "3 processes"),
+    ([(1, 0, 0, 0), (2, 0, 1, 0), (2, 1, 0, 0)], 2, ""),  # it executed another program
+    ([(1, 0, 0, 0), (2, 0, 1, 0), (2, 1, 0, 0)], 0, ""),
+    ([(1, 0, 0, 0), (2, 0, 1, 0), (2, 1, 1, 0), (3, 0, 1, 0)], 3, "2 workers"),  # the second log of one, after a pause
+])
+def test_who_shares_pages(tmp_path: Path, families: list[tuple[int, ...]], chosen: int, words: str) -> None:
+    """Of each log pid and sequence, and those of its parent's."""
+    logs = [tmp_path / f"{number}.mraw" for number in range(len(families))]
+    for log, numbers in zip(logs, families, strict=True):
+        log.write_bytes(bytes(24) + struct.pack("<4I", *numbers) + bytes(100))
+    assert sharers_of(logs[chosen], logs) == words
+
+
+@pytest.mark.parametrize(("forked", "processes", "words"), [
+    (False, "", ""), (True, "", "one of several processes; shared pages are not counted"),
+    (True, "4 workers", "one of 4 workers; shared pages are not counted"),
+    pytest.param(False, "5 processes", "one of 5 processes; shared pages are not counted", marks=pytest.mark.thorough)])
+def test_advice_names_shared_pages(tmp_path: Path, forked: bool, processes: str, words: str) -> None:
+    results, trace = story.write_story(tmp_path)
+    rows = [json.loads(line) for line in results.read_text().splitlines()]
+    results_factory.write(results, [row | {"trace": row["trace"] | {"forked": forked}} for row in rows])
+    frame = read_results(results)
+    summary = summarise(experiments(frame)[0], "glibc", traces=[trace], processes=processes)
+    assert summary.sharing == words
+    assert summary.headline.endswith(f" {words[0].upper()}{words[1:]}." if words else ".")
+    assert ("shared pages" in summary.headline) == bool(words)
+    advised = uses(summary, "./app", "glibc")
+    assert advised and [use_heading(use, summary.sharing) for use in advised] == [
+        f"To use {use.allocator} ({words}):" if words else f"To use {use.allocator}:" for use in advised]
+    page = write_report(frame, tmp_path / "r.html", [trace], processes=processes).read_text()
+    assert (f"({words}):</p>" in page) == bool(words)
 
 
 def test_a_script_around_the_program_is_not_compared(heaptape_binary: Path, tmp_path: Path) -> None:
@@ -146,7 +196,7 @@ def test_a_script_around_the_program_is_not_compared(heaptape_binary: Path, tmp_
     wrapper.chmod(0o755)
     (tmp_path / "logs").mkdir()
     recorded = record(str(heaptape_binary), [str(wrapper)], tmp_path, None, None)
-    assert recorded.executable.startswith("python") and recorded.others
+    assert recorded.executable.startswith("python") and recorded.others and recorded.sharers == ""
 
 
 def test_shells_are_those_of_the_recorder(repository: Path) -> None:
@@ -154,6 +204,7 @@ def test_shells_are_those_of_the_recorder(repository: Path) -> None:
     assert set(re.findall(r'"(\w+)"', source.partition("shells[] = {")[2].partition("}")[0])) == SHELLS
 
 
+@pytest.mark.thorough
 def test_a_small_saving_is_no_reason_to_change(tmp_path: Path) -> None:
     """Faster, but malloc took little of the program's time, and nobody needs less memory."""
     results, trace = story.write_story(tmp_path)

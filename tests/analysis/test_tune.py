@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pytest
 import results_factory
-from quick_tier import quick
 
 pytest.importorskip("optuna")
 
@@ -136,6 +135,7 @@ def test_finds_the_front_and_prints_what_to_paste(trace: Path, capsys: pytest.Ca
     assert sum(line.startswith("trial-") for line in text) % 2 == 0
 
 
+@pytest.mark.thorough
 def test_no_two_replays_of_a_search_have_one_seed(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Or `compare` would take the last measurement's first round for that of the first trial, too."""
     rows = trace.with_name("rows.jsonl")
@@ -162,12 +162,26 @@ def test_one_objective_and_chosen_knobs(trace: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("forked", [False, True])
+def test_shared_pages(trace: Path, capsys: pytest.CaptureFixture[str], forked: bool) -> None:
+    """No setting of one of several processes is advised without these words."""
+    words = "one of several processes; shared pages are not counted"
+    trace.write_bytes(b"goodforked" if forked else b"good")
+    options = ["--objective", "time", "--knobs", "haste", "--trials", "6", "--rounds", "2"]
+    assert _tune(trace, *options) == 0
+    assert f"put its line before the command{f' ({words})' if forked else ''}:" in capsys.readouterr().out
+    assert _tune(trace, *options, "--json") == 0
+    assert _found(capsys)["sharing"] == (words if forked else None)
+
+
+@pytest.mark.thorough
 def test_nothing_better_than_the_default(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _tune(trace, "--objective", "rss", "--knobs", "waste", "--trials", "9", "--rounds", "2") == 0
     text = capsys.readouterr().out
     assert "1 trial of 1 knob," in text and "keep the default" in text  # there is one value to try, and no more
 
 
+@pytest.mark.thorough
 def test_a_study_whose_path_is_no_utf8_is_refused(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     odd = trace.rename(os.fsdecode(os.fsencode(trace.parent) + b"/t\xff"))
     assert _tune(odd, "--trials", "1", "--rounds", "2") == 2
@@ -176,6 +190,7 @@ def test_a_study_whose_path_is_no_utf8_is_refused(trace: Path, capsys: pytest.Ca
     assert list(odd.parent.iterdir()) == [odd]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("limit", [8192, 100_000, 200_000])
 def test_a_study_that_has_no_room_is_no_bad_study(trace: Path, capsys: pytest.CaptureFixture[str], limit: int) -> None:
     """As it is made, and later. It goes on once there is room."""
@@ -204,6 +219,7 @@ def test_a_study_of_something_else_is_refused(trace: Path, capsys: pytest.Captur
     assert _tune(trace, *study) == 2 and "another trace" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_bad_input(trace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(status: int, words: str, *arguments: str) -> None:
         assert main(["tune", *arguments]) == status
@@ -231,7 +247,7 @@ def _text_file(trace: Path) -> Path:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("number", quick([signal.SIGKILL], [signal.SIGKILL, signal.SIGINT]))
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_goes_on_after_it_was_stopped(
     trace: Path, capsys: pytest.CaptureFixture[str], number: signal.Signals
 ) -> None:
@@ -302,6 +318,7 @@ def test_a_database_of_somebody_else_stays_as_it_is(tmp_path: Path, ahead: bool)
         assert [name for (name,) in base.execute("SELECT name FROM sqlite_master")] == ["letters"]
 
 
+@pytest.mark.thorough
 def test_a_study_of_somebody_else_stays_as_it_is(tmp_path: Path) -> None:
     import optuna
     from heaptape.tune.study import StudyError, open_study
@@ -314,6 +331,7 @@ def test_a_study_of_somebody_else_stays_as_it_is(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+@pytest.mark.thorough
 def test_the_programs_time_stands_beside_the_objectives(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nine tenths of it are the program's own, whatever the knobs."""
     accesses = trace.with_name("x.acc")

@@ -264,6 +264,7 @@ exec {python} -S -c 'import time; x = [bytes(i % 3000) for i in range(5000)]; ti
 """
 
 
+@pytest.mark.thorough
 def test_allocators_that_fail_and_others(heaptape_binary: Path, tmp_path: Path) -> None:
     for name in ("jemalloc", "mimalloc"):
         if not heaptape_binary.with_name(f"replay-{name}").exists():
@@ -294,6 +295,7 @@ def test_allocators_that_fail_and_others(heaptape_binary: Path, tmp_path: Path) 
     assert all(len(line["time_ns"]) == len(line["rss_bytes"]) > 3 for line in lines)
 
 
+@pytest.mark.thorough
 def test_interrupted(heaptape_binary: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "HEAPTAPE_PYTHON": sys.executable, "PYTHONPATH": str(ROOT / "analysis"), "TMPDIR": str(tmp_path)}
     mark = tmp_path / "pid"

@@ -128,6 +128,7 @@ int main(void) {
 """
 
 
+@pytest.mark.thorough
 def test_a_tiny_program(heaptape_binary: Path, tmp_path: Path) -> None:
     if not (heaptape_binary.parent / "valgrind" / "heaptape-amd64-linux").exists():
         pytest.skip("the simulation is not built: it takes the package valgrind, on x86-64")

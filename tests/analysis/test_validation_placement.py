@@ -46,6 +46,7 @@ def test_it_takes_rounds(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--accesses: --count alone runs no rounds: expected --rounds with it" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_a_shuffled_list(heaptape_binary: Path) -> None:
     """Under mimalloc the nodes share pages: calls alone do not know that. The program waits, so that it seems long enough to be
     sampled, and is not: then all is recorded."""

@@ -36,10 +36,10 @@ def _lint(binary: Path, events: list[Event], folder: Path) -> tuple[int, dict[st
 
 
 def _block(make: int, end: int, **given: int) -> list[Event]:
-    """A block of 48 bytes, aligned to 64 where its function takes that, and its end."""
+    """A block of 64 bytes, aligned to 64 where its function takes that, and its end."""
     extra = {CALLOC: 1}.get(make, 64)
-    return [Event(make, 0, 0, 5, 1, 48, extra),
-            Event(end, 0, 1, 9, 1, given.get("size", 48), given.get("alignment", 64))]
+    return [Event(make, 0, 0, 5, 1, 64, extra),
+            Event(end, 0, 1, 9, 1, given.get("size", 64), given.get("alignment", 64))]
 
 
 @pytest.mark.parametrize(("events", "finding"), [
@@ -59,8 +59,8 @@ def _block(make: int, end: int, **given: int) -> list[Event]:
     (_block(NEW, DELETE_ARRAY), "mismatched_pair"),
     (_block(NEW_ALIGNED, DELETE), "mismatched_pair"),
     (_block(NEW, DELETE_ALIGNED), "mismatched_pair"),
-    (_block(MALLOC, FREE_SIZED, size=47), "size_mismatch"),
-    (_block(NEW, DELETE_SIZED, size=49), "size_mismatch"),
+    (_block(MALLOC, FREE_SIZED, size=63), "size_mismatch"),
+    (_block(NEW, DELETE_SIZED, size=65), "size_mismatch"),
     (_block(NEW_ALIGNED, DELETE_ALIGNED, alignment=32), "alignment_mismatch"),
     (_block(MALLOC, FREE_ALIGNED_SIZED), "alignment_mismatch"),
     (_block(MALLOC, DROP), "unseen_free"),
@@ -74,6 +74,16 @@ def test_alignments_that_are_no_power_of_two(heaptape_binary: Path, tmp_path: Pa
     events = [Event(ALIGNED_ALLOC, 0, 0, 1, 1, 48, 24), Event(POSIX_MEMALIGN, 2, 0, 2, 0, 48, 3),
               Event(POSIX_MEMALIGN, 0, 0, 3, 2, 48, 8)]
     assert _lint(heaptape_binary, events, tmp_path) == (1, {"bad_alignment": 2, "failed_call": 1})
+
+
+def test_sizes_that_not_every_allocator_serves(heaptape_binary: Path, tmp_path: Path) -> None:
+    """As scudo, which returns NULL: for information, like calls that failed, whatever their reason."""
+    events = [Event(ALIGNED_ALLOC, slot=1, size=100, extra=64), Event(ALIGNED_ALLOC, slot=2, size=128, extra=64),
+              Event(ALIGNED_ALLOC, 2, size=100, extra=64), Event(POSIX_MEMALIGN, slot=3, size=100, extra=64)]
+    assert _lint(heaptape_binary, events, tmp_path) == (0, {"odd_size": 1, "failed_call": 1})
+    # POSIX wants multiples of a pointer's size.
+    events = [Event(POSIX_MEMALIGN, 2, size=100, extra=4), Event(ALIGNED_ALLOC, slot=1, size=100, extra=4)]
+    assert _lint(heaptape_binary, events, tmp_path) == (1, {"bad_alignment": 1, "failed_call": 1})
 
 
 def test_a_slice_begins_with_its_first_event_even_if_that_is_left_out(heaptape_binary: Path, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ def explained(tools: Tools, *words: object) -> dict:
     return json.loads(tools.succeed([tools.heaptape, "explain", *map(str, words), "--json", *QUICKLY]).stdout)
 
 
+@pytest.mark.thorough
 def test_with_a_file_and_without(tools: Tools, service: Path, tmp_path: Path) -> None:
     tools.succeed([tools.heaptape, "extend", "-q", service, "--to", "40s", "-o", tmp_path / "long.bin"])
     of_file = explained(tools, tmp_path / "long.bin", "--at", "end")
@@ -36,6 +37,7 @@ def test_with_a_file_and_without(tools: Tools, service: Path, tmp_path: Path) ->
     assert without["blocks"] > 1000 and any(holder["born_from_ns"] > 38e9 for holder in late)
 
 
+@pytest.mark.thorough
 def test_it_says_what_is_extrapolated(tools: Tools, service: Path, tmp_path: Path) -> None:
     text = tools.succeed([tools.heaptape, "explain", service, "--extend", "20s", *QUICKLY]).stdout.decode()
     assert text.splitlines()[1].startswith("Extrapolated: time after ") and ", as if the load stayed as between " in text

@@ -97,6 +97,7 @@ def test_each_loop_has_the_calls_of_the_stretch(tools: Tools, services: dict[str
     assert set(loop) <= set(stretch)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["plain", "sessions"])
 def test_the_extended_trace_is_a_trace(tools: Tools, services: dict[str, Path], tmp_path: Path, kind: str) -> None:
     long = tmp_path / "long.bin"
@@ -118,6 +119,7 @@ def test_the_extended_trace_is_a_trace(tools: Tools, services: dict[str, Path], 
     tools.succeed([tools.replay_program, "-q", "--pass", "verify", "--alloc", "glibc,mimalloc", long])
 
 
+@pytest.mark.thorough
 def test_threads_come_and_go(tools: Tools, services: dict[str, Path], tmp_path: Path) -> None:
     long = tmp_path / "long.bin"
     said = extended(tools, services["sessions"], long, "--to", "40s")
@@ -132,6 +134,7 @@ def test_threads_come_and_go(tools: Tools, services: dict[str, Path], tmp_path: 
     assert most_at_once(after) <= most_at_once(before) + 2
 
 
+@pytest.mark.thorough
 def test_replay_extends_without_a_file(tools: Tools, services: dict[str, Path], tmp_path: Path) -> None:
     said = extended(tools, services["plain"], tmp_path / "long.bin", "--to", "60s")
     common = ["-q", "--pass", "memory", "--rounds", "1", "--seed", "3", "--layout", "fixed", "--alloc", "glibc", "-o"]
@@ -152,6 +155,7 @@ def test_replay_extends_without_a_file(tools: Tools, services: dict[str, Path], 
         assert b"is extrapolated from" in answer.stdout and b"recorded program:" not in answer.stdout
 
 
+@pytest.mark.thorough
 def test_growth_goes_on_as_it_was(tools: Tools, services: dict[str, Path], tmp_path: Path) -> None:
     said = extended(tools, services["leak"], tmp_path / "long.bin", "--from", 6, "--until", 18, "--to", 100)
     assert said["grows"] and said["live_slope_low"] > 0
@@ -218,6 +222,7 @@ def written(path: Path, held: int, size: int, made: float, freed: float, threads
     return path
 
 
+@pytest.mark.thorough
 def test_a_program_that_idles_until_its_exit_is_not_steady(tools: Tools, tmp_path: Path) -> None:
     """The last measurement is of its exit, minutes after the last call."""
     assert extended(tools, written(tmp_path / "t.bin", 1000, 400, 0, 0, exit_s=60), tmp_path / "long.bin", "--to", "10m")["loops"] > 5
@@ -227,6 +232,7 @@ def test_a_program_that_idles_until_its_exit_is_not_steady(tools: Tools, tmp_pat
         refused(tools, tmp_path / "idle.bin", tmp_path / "no.bin", "--to", "4m", status=2)
 
 
+@pytest.mark.thorough
 def test_a_recorded_peak_that_is_left_out_is_said(tools: Tools, tmp_path: Path) -> None:
     plain, peak = written(tmp_path / "t.bin", 1000, 400, 0, 0), written(tmp_path / "peak.bin", 1000, 400, 0, 0, peak_bytes=10_000_000)
     assert "left_out_live_peak_bytes" not in extended(tools, plain, tmp_path / "plain.bin", "--until", "55s", "--to", "10m")
@@ -236,6 +242,7 @@ def test_a_recorded_peak_that_is_left_out_is_said(tools: Tools, tmp_path: Path) 
     assert " s is left out: live bytes reached 10.4 MB there" in words
 
 
+@pytest.mark.thorough
 def test_a_growth_is_continued_from_the_middle_of_the_stretch(tools: Tools, tmp_path: Path) -> None:
     """What is said to be live at the end is what the extension ends with."""
     said = extended(tools, written(tmp_path / "t.bin", 1000, 400, 0.1, 0), tmp_path / "long.bin", "--to", "90s")
@@ -244,6 +251,7 @@ def test_a_growth_is_continued_from_the_middle_of_the_stretch(tools: Tools, tmp_
     assert said["live_to_bytes"] == pytest.approx(end, rel=0.02) == pytest.approx(400 * (1000 + 0.1 * 45_000), rel=0.04)
 
 
+@pytest.mark.thorough
 def test_a_level_that_falls_slowly_holds_for_a_while(tools: Tools, tmp_path: Path) -> None:
     """By less than 0.5 % over the stretch: its value lies within its range, and where the fall would matter it is refused."""
     trace = written(tmp_path / "t.bin", 20_000, 1000, 0, 0.003)
@@ -258,6 +266,7 @@ def test_a_level_that_falls_slowly_holds_for_a_while(tools: Tools, tmp_path: Pat
     assert b" (given): " in done.stdout.splitlines()[0]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("ends", "words"), [(True, None), (False, "the number of threads changes: ")])
 def test_threads_that_never_end_are_refused(tools: Tools, tmp_path: Path, ends: bool, words: str | None) -> None:
     """Live bytes do not show them: what they take is stacks and caches."""
@@ -295,6 +304,7 @@ def test_bad_usage_and_bad_input(tools: Tools, services: dict[str, Path], tmp_pa
     assert "expected a recording" in text
 
 
+@pytest.mark.thorough
 def test_a_slot_out_of_reach_is_refused(tools: Tools, tmp_path: Path) -> None:
     """Steady as it is: a table of the slots up to that one would take gigabytes."""
     events, trace, none = [], tmp_path / "t.bin", tmp_path / "no.bin"

@@ -11,7 +11,6 @@ import pytest
 from heaptape.base.programs import ToolFailed
 from heaptape.forecast import parts
 from heaptape.forecast.estimates import estimate, growth_left_out, rss_and_slope
-from quick_tier import quick
 from service_load import Service, write_service
 from tool_runner import Tools, run
 
@@ -65,7 +64,8 @@ def test_only_a_line_feed_ends_a_line_of_results(tmp_path: Path, monkeypatch: py
     assert parts._replay_part(["replay"], tmp_path / "r.jsonl", parts.Replayed()) == [line]
 
 
-@pytest.mark.parametrize("leak", quick([25], [0, 25]))
+@pytest.mark.thorough
+@pytest.mark.parametrize("leak", [0, 25])
 def test_a_service(tools: Tools, tmp_path: Path, leak: int) -> None:
     trace = write_service(tools, tmp_path / "s.bin", Service(duration_ms=24_000, lifetime_ms=100, leak=lambda part: leak))
     done = tools.succeed([tools.heaptape, "forecast", "--json", "--to", "65s", "--alloc", "glibc,mimalloc", trace])
@@ -83,6 +83,7 @@ def test_a_service(tools: Tools, tmp_path: Path, leak: int) -> None:
         assert "growth not resolved" not in text
 
 
+@pytest.mark.thorough
 def test_what_is_not_steady_has_no_forecast(tools: Tools, tmp_path: Path) -> None:
     trace = write_service(tools, tmp_path / "s.bin", Service(duration_ms=8000, leak=lambda part: 24 * part))
     done = run([tools.heaptape, "forecast", "--to", "1h", "--alloc", "glibc", trace])
@@ -91,6 +92,7 @@ def test_what_is_not_steady_has_no_forecast(tools: Tools, tmp_path: Path) -> Non
     assert done.returncode == 2
 
 
+@pytest.mark.thorough
 def test_other_machines_and_more_load(tools: Tools, tmp_path: Path) -> None:
     trace = write_service(tools, tmp_path / "s.bin", Service(duration_ms=24_000, lifetime_ms=100))
     command = [tools.heaptape, "forecast", "--to", "30s", "--alloc", "glibc", "--parts", "2"]
@@ -107,6 +109,7 @@ def test_other_machines_and_more_load(tools: Tools, tmp_path: Path) -> None:
         assert done.returncode == 2 and b"expected" in done.stderr, wrong
 
 
+@pytest.mark.thorough
 def test_an_allocator_that_fails_costs_the_others_nothing(tools: Tools, tmp_path: Path) -> None:
     trace = write_service(tools, tmp_path / "s.bin", Service(duration_ms=24_000, lifetime_ms=100))
     bad = f"bad={tools.target('faulty_malloc.so')}"

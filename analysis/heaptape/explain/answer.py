@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..base.sharing import as_sentence, in_brackets
 from ..base.text_table import table_lines
 from ..base.units import (
     byte_count,
@@ -76,6 +77,8 @@ class Answer:
     extended: dict[str, Any] | None = None
     """What was repeated, where the trace is one that was extended."""
     unmeasured: Unmeasured | None = None
+    sharing: str = ""
+    """The words that go with all advice about one of several processes."""
 
     @property
     def allocator(self) -> str:
@@ -241,14 +244,14 @@ def helpful_cures(answer: Answer) -> list[Cure]:
 def cure_rows(answer: Answer) -> list[list[str]]:
     """A table, its head first."""
     moment = "the end" if answer.snapshot.why == "end" else "the peak"
-    rows = [["what helps", f"saves at {moment}", "95 % interval", "time in malloc"]]
+    rows = [[f"what helps{in_brackets(answer.sharing)}", f"saves at {moment}", "95 % interval", "time in malloc"]]
     return rows + [[cure.name, byte_count(cure.saves_bytes), f"{byte_count(cure.ci_low)} to {byte_count(cure.ci_high)}",
                     "n/a" if cure.time_ratio is None else f"× {cure.time_ratio:.2f}"] for cure in helpful_cures(answer)]
 
 
 def nothing_helps(answer: Answer) -> str:
     """Where cures were tried."""
-    return f"No change saves memory ({len(answer.cures or [])} tried)."
+    return f"No change saves memory ({len(answer.cures or [])} tried).{as_sentence(answer.sharing)}"
 
 
 def also_set_for(cures: list[Cure], answer: Answer) -> str:
@@ -308,6 +311,7 @@ def object_of(answer: Answer) -> dict[str, Any]:
                      "verdict": moment.verdict} for moment in answer.moments],
         "stretches": {name: [null_unless_known(value) for value in answer.along[name].tolist()] for name in answer.along},
         "broke": None if answer.broke is None else with_nulls(asdict(answer.broke)),
+        "sharing": answer.sharing or None,
         "cures": None if answer.cures is None else [
             {"name": cure.name, "alloc": cure.alloc, "saves_bytes": cure.saves_bytes, "ci_low": cure.ci_low, "ci_high": cure.ci_high,
              "time_ratio": cure.time_ratio} for cure in answer.cures]}

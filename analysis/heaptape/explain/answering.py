@@ -10,6 +10,7 @@ import pandas as pd
 
 from ..base.arguments import duration_ns
 from ..base.errors import HeaptapeError
+from ..base.sharing import is_forked, sharing
 from ..results.use import also_set
 from ..trace.reader import Trace
 from .accounts import Sums, account, use_of
@@ -81,4 +82,4 @@ def answer_of(found: SnapshotFile, at: str, trace: Trace | None, cells_max: int)
                   map_of(found.snapshots, uses, snapshot, births, cells_max) if cells_max else None,
                   str(trace.context.get("command") or "") if trace else "", also_set(trace.context) if trace else "",
                   sites, _extended(trace) if trace else None,
-                  unmeasured(trace, blocks) if trace and blocks is not None else None)
+                  unmeasured(trace, blocks) if trace and blocks is not None else None, sharing(is_forked(trace.context, trace.totals)) if trace else "")

@@ -212,4 +212,4 @@ def _light(row: dict[str, Any]) -> dict[str, Any]:
     light = {name: row.get(name) for name in _KEPT}
     identity = row["allocator"]
     return light | {"allocator": identity["name"], "version": identity.get("version") or "",
-                    "build_id": identity.get("build_id") or "", "trace_sha256": row["trace"]["sha256"]}
+                    "build_id": identity.get("build_id") or "", "trace_sha256": row["trace"]["sha256"], "forked": row["trace"].get("forked") is True}

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from ..base.printable import markdown_escaped
+from ..base.sharing import sharing
 from ..base.text_table import table_lines
 from ..base.units import counted, interval, with_nulls
 from ..results.comparison import (
@@ -205,4 +206,5 @@ def notes_of(plan: Plan, rows: list[dict[str, Any]]) -> list[str]:
              for (name, trace), problems in failed.items()]
     notes += [f"{name} differs between hosts: {len(found)} builds ({', '.join(sorted({v for v, _ in found}))})"
               for name, found in builds.items() if len(found) > 1 and name != NULL_ALLOCATOR]
-    return notes
+    forked = dict.fromkeys(names[row["trace_sha256"]] for row in rows if row.get("forked"))
+    return notes + [f"{trace}: {sharing(True)}" for trace in forked]

@@ -35,6 +35,9 @@ class Replayed:
     parts: int = 0
     """Of how many parts."""
 
+    forked: bool = False
+    """Whether the recorded process was forked from another one."""
+
     failures: list[str] = field(default_factory=list)
     """What replays said that failed for some allocators."""
 
@@ -89,6 +92,7 @@ def replay_parts(replay: str, options: argparse.Namespace, said: dict[str, Any],
                     for line in _replay_part(_command(replay, options, stretch_ns, processors, results), results, found):
                         more = options.scale * np.array(growth_left_out(said, line["trace"]["extended"]))
                         rss, slope = rss_and_slope(line) + more
+                        found.forked |= line["trace"].get("forked") is True
                         found.figures.setdefault((processors, line["allocator"]["name"]), []).append((float(rss), float(slope)))
                     done += 1
             except Undecided as error:

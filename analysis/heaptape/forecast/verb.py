@@ -11,6 +11,7 @@ from ..base.errors import HeaptapeError, UsageError
 from ..base.printable import printable
 from ..base.programs import find_heaptape, find_replay
 from ..base.progress import ProgressLine
+from ..base.sharing import as_sentence, sharing
 from ..base.text_table import table_lines
 from .estimates import Estimate, estimate
 from .parts import Key, Replayed, replay_parts, steady_stretch
@@ -31,8 +32,8 @@ def _mb(value: Estimate, sign: str = "") -> str:
     return f"{value.value / 1e6:{sign}.1f} [{low / 1e6:{sign}.1f}, {value.high / 1e6:{sign}.1f}]"
 
 
-def _print(options: argparse.Namespace, said: dict[str, Any], forecasts: Forecasts, parts: int) -> None:
-    print(f"extrapolated: {parts} parts of {said['from_ns'] / 1e9:.0f} s to {said['until_ns'] / 1e9:.0f} s, each repeated up to {options.to:.0f} s")
+def _print(options: argparse.Namespace, said: dict[str, Any], forecasts: Forecasts, replayed: Replayed) -> None:
+    print(f"extrapolated: {replayed.parts} parts of {said['from_ns'] / 1e9:.0f} s to {said['until_ns'] / 1e9:.0f} s, each repeated up to {options.to:.0f} s")
     if options.scale > 1:
         print(f"assumed: {options.scale} times the load, as {options.scale} copies of the recording in one process")
     print(f"in the recording: {printable(said['why'])}\n")
@@ -43,7 +44,7 @@ def _print(options: argparse.Namespace, said: dict[str, Any], forecasts: Forecas
         print("\n".join(table_lines(rows, right={0, 2, 3})))
     else:
         print("\n".join(table_lines([row[1:] for row in rows], right={1, 2})))
-    print("\n" + _own_memory(said))
+    print("\n" + _own_memory(said) + as_sentence(sharing(replayed.forked)))
 
 
 def _own_memory(said: dict[str, Any]) -> str:
@@ -54,11 +55,11 @@ def _own_memory(said: dict[str, Any]) -> str:
     return f"The process has more: as recorded, {own / 1e6:.1f} MB of its own at {said['until_ns'] / 1e9:.0f} s (its data, stacks and mappings)."
 
 
-def _as_json(said: dict[str, Any], forecasts: Forecasts, parts: int, scale: int) -> dict[str, Any]:
+def _as_json(said: dict[str, Any], forecasts: Forecasts, replayed: Replayed, scale: int) -> dict[str, Any]:
     def keys(value: Estimate) -> dict[str, Any]:
         return {"value": value.value, "ci_low": value.low, "ci_high": value.high}
 
-    return {"extended": said, "parts": parts, "scale": scale, "allocators": [
+    return {"extended": said, "parts": replayed.parts, "scale": scale, "sharing": sharing(replayed.forked) or None, "allocators": [
         {"name": name, "processors": processors, "rss_bytes": keys(rss), "slope_bytes_per_hour": {**keys(slope), "resolved": slope.resolved}}
         for (processors, name), (rss, slope) in forecasts.items()]}
 
@@ -76,8 +77,8 @@ def run_forecast(options: argparse.Namespace) -> None:
     if not forecasts and not replayed.failures:
         raise UsageError("--alloc: expected an allocator other than null")
     if options.json:
-        print(json.dumps(_as_json(said, forecasts, replayed.parts, options.scale), indent=2))
+        print(json.dumps(_as_json(said, forecasts, replayed, options.scale), indent=2))
     elif forecasts:
-        _print(options, said, forecasts, replayed.parts)
+        _print(options, said, forecasts, replayed)
     if replayed.failures:
         raise HeaptapeError(f"an allocator that fails has no forecast: {'; '.join(replayed.failures)}")

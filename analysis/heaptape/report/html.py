@@ -34,7 +34,7 @@ from ..results.profiles import profiles_of
 from ..results.program_time import NOT_KNOWN
 from ..results.reader import NULL_ALLOCATOR
 from ..results.summary import Summary, summary_of
-from ..results.use import Use, also_set, no_reason, uses
+from ..results.use import Use, also_set, no_reason, use_heading, uses
 from ..sites.figures import site_figures
 from ..sites.frames import Stacks
 from ..sites.table import by_place, call_tree
@@ -73,7 +73,7 @@ class Chapter:
     classes: dict[str, str]
     gains: list[Gain]
     certainty: list[str]
-    uses: list[Use]
+    uses: list[tuple[str, Use]]
     also_set: str
     no_reason: str
     placement: Table | None
@@ -97,11 +97,13 @@ class Chapter:
 
 
 def build_chapter(
-    experiment: Experiment, found: FoundTrace, baseline: str | None, seed: int, remarks: Sequence[str] = (), snapshots: Sequence[SnapshotFile] = ()
+    experiment: Experiment, found: FoundTrace, baseline: str | None, seed: int, remarks: Sequence[str] = (), snapshots: Sequence[SnapshotFile] = (),
+    processes: str = "",
 ) -> Chapter:
-    """All figures and words about one experiment; remarks are sentences of `read_results`, snapshots those of its allocators."""
+    """All figures and words about one experiment; remarks are sentences of `read_results`, snapshots those of its allocators; processes
+    as in results.sharing."""
     runs, trace = experiment.runs, found.trace
-    summary = summary_of(experiment, baseline, seed, found)
+    summary = summary_of(experiment, baseline, seed, found, processes)
     comparison = summary.comparison
     allocators = allocator_order(runs, summary.baseline)
     classes = colour_classes(allocators, summary.baseline)
@@ -126,8 +128,9 @@ def build_chapter(
         gains=[*([program_gain(summary)] if summary.program_times else []),
                *(gain_of(summary, standing, classes) for standing in summary.standings)],
         certainty=certainty(summary),
-        uses=uses(summary, str(context.get("command") or "COMMAND"), str(context.get("allocator_name") or ""),
-                  str(context.get("linked_allocator") or "")),
+        uses=[(use_heading(use, summary.sharing), use)
+              for use in uses(summary, str(context.get("command") or "COMMAND"), str(context.get("allocator_name") or ""),
+                              str(context.get("linked_allocator") or ""))],
         also_set=also_set(context),
         no_reason=no_reason(summary),
         placement=placement_table(summary),
@@ -231,11 +234,13 @@ def write_report(
     baseline: str | None = None,
     seed: int = SEED,
     snapshots: str | Path | None = None,
+    processes: str = "",
 ) -> Path:
     """Write the report on `frame` (from `read_results`) to `output`, whole or not at all; returns its path.
 
     `traces` names the traces replayed; without, they are searched where the results say. `snapshots`
-    is a folder that `heaptape replay --snapshots` wrote, of which the report shows the heaps. Raises UsageError, TraceError
+    is a folder that `heaptape replay --snapshots` wrote, of which the report shows the heaps. `processes` names those that share pages
+    since a fork, such as "4 workers". Raises UsageError, TraceError
     (for a trace that was named and cannot be read) or HeaptapeError (output cannot be written)."""
     given = [Path(path) for path in traces]
     inputs: list[str | Path] = [*dict.fromkeys(frame["source"]), *given]
@@ -250,7 +255,7 @@ def write_report(
     for experiment in found_experiments:
         found = find_trace(experiment, given)
         remarks = [sentence for key in ("cut_short", "repeated") for sentence in frame.attrs.get(key, [])] + flips
-        chapters.append(build_chapter(experiment, found, baseline, seed, remarks, snapshots_of(heaps, experiment)))
+        chapters.append(build_chapter(experiment, found, baseline, seed, remarks, snapshots_of(heaps, experiment), processes))
         if found.trace:
             inputs.append(found.trace.path)
             found.trace.close()

@@ -65,6 +65,11 @@ def caution(runs: pd.DataFrame, totals: Mapping[str, Any] | None = None) -> str:
     return share.sentence() if share and share.is_small else ""
 
 
+def was_forked(runs: pd.DataFrame) -> bool:
+    """Whether the recorded process was forked from another one, with which it shares pages."""
+    return "trace_forked" in runs and any(value is True for value in runs["trace_forked"])
+
+
 def zeroed_line(runs: pd.DataFrame) -> str:
     """One sentence where predicted memory rests on what calloc wrote while recording, else ""."""
     recorded = runs[runs["touch"] == "recorded"]

@@ -70,9 +70,9 @@ def timeline(frame: pd.DataFrame, allocators: Sequence[str] | None = None) -> pd
 
 def recorded_curves(trace: Trace) -> dict[str, pd.DataFrame]:
     """The recorded program: "recorded heap" (what malloc held) and "recorded whole" (all anonymous memory). Columns as in
-    `replayed_curve`. Empty for a trace without samples."""
+    `replayed_curve`. Empty for a trace without samples, or with sizes that were rounded."""
     samples = trace.samples
-    if samples.empty:
+    if samples.empty or trace.context.get("shared", {}).get("size_bits"):
         return {}
     base = {"time_ns": samples["time_ns"], "event": samples["event"], "live_bytes": np.nan}
     return {

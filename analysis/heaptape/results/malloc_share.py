@@ -23,7 +23,7 @@ class Saving:
     share: float
 
     def sentence(self) -> str:
-        """Follows the sentence about the most that could be saved."""
+        """Follows the sentence about what the program uses."""
         if not math.isfinite(self.share):
             return "No other allocator measured here clearly saves any of it."
         return f"{self.allocator} would save about {percent(self.share)}."
@@ -50,14 +50,15 @@ class MallocShare:
 
     @property
     def share(self) -> float:
-        """The reference allocator's part of the program's CPU time: also the most that could be gained."""
+        """The part of the program's CPU time that the replayed calls take under the reference allocator. It bounds no saving: where
+        blocks lie changes the program's own time too."""
         return float(self.rows.set_index("allocator").loc[self.reference, "share"])
 
     def sentence(self) -> str:
         """The answer in a line or two."""
         return (f"The program used {nanoseconds(self.cpu_ns)} of CPU time; {self.reference} takes "
-                f"{percent(self.share)} of it for the same calls in replay: no allocator could save more. "
-                f"{self.saving.sentence()}")
+                f"{percent(self.share)} of it for the same calls in replay. {self.saving.sentence()} "
+                "Where blocks lie also changes the program's own time, perhaps by more.")
 
 
 def _savings(runs: pd.DataFrame, comparison: pd.DataFrame, measure: Measure, reference: str, seed: int) -> pd.Series:
@@ -110,8 +111,8 @@ def malloc_share(
 class MemoryShare:
     """Bytes at the moment when the recorded program held most anonymous memory; shares are fractions of that.
 
-    `reference` as in `MallocShare`. `gain` is the most that could be gained: what malloc held beyond the blocks that were live at
-    most; None where more was live than resident, or an allocator was seen to save more, so that it is not known. `rows`:
+    `reference` as in `MallocShare`. `gain` is what malloc held beyond the blocks that were live at
+    most; None where more was live than resident, or an allocator was seen to save more: the program did not touch all of its blocks. `rows`:
     allocator, rss_peak_bytes, saving; `saving` as in `MallocShare`.
     """
 
@@ -132,10 +133,9 @@ class MemoryShare:
         """The answer in a line or two."""
         text = (f"At its peak the program held {byte_count(self.whole_bytes)}, {percent(self.share)} of it in malloc's heap; ")
         if self.gain is None:
-            text += ("it never touched part of its blocks, so the most that could be saved is unknown.")
+            text += ("it never touched part of its blocks, so malloc's overhead is unknown.")
         else:
-            text += (f"at most {byte_count(self.live_bytes)} were live, so no allocator could save more than "
-                     f"{percent(self.gain)}.")
+            text += f"at most {byte_count(self.live_bytes)} were live: {percent(self.gain)} is malloc's overhead."
         return f"{text} {self.saving.sentence()}"
 
 

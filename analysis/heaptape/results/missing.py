@@ -14,10 +14,17 @@ from .reader import NULL_ALLOCATOR
 VERIFY = "verify"
 
 
+def refusal_lines(runs: pd.DataFrame) -> list[str]:
+    """One sentence for each allocator that refuses calls which the program's own served."""
+    refused = runs[runs["refused_calls"] > 0]
+    return [f"{name} {rows['problem'].iloc[-1]}: no figure of it would be of this program."
+            for name, rows in refused.groupby("allocator", sort=False)]
+
+
 def missing_lines(runs: pd.DataFrame) -> list[str]:
-    """One sentence for each allocator of which runs failed, and for each that verification found wrong."""
-    lines = []
-    measured = runs[runs["pass"] != VERIFY]
+    """One sentence for each allocator that refuses calls, of which runs failed, and for each that verification found wrong."""
+    lines = refusal_lines(runs)
+    measured = runs[(runs["pass"] != VERIFY) & (runs["refused_calls"] == 0)]
     for name, rows in measured.groupby("allocator", sort=False):
         failed = rows[rows["failures"] > 0]
         if failed.empty:

@@ -33,6 +33,9 @@ _TEXTS = (
     "trace_path", "trace_sha256", "allocator", "allocator_path", "allocator_version", "allocator_build_id",
     "allocator_knobs", "pass", "seed", "threads", "touch", "touch_free", "pace", "wrap", "configuration", "thp", "started_at",
 )
+_COUNTS = {"scale": 1, "pollution_bytes": 0, "pollution_code_bytes": 0, "pollution_pages": 0, "purge_ns": 0, "processors": 0,
+           "refused_calls": 0}
+"""What they are where a line does not have them."""
 
 
 # What is easily given in place of results.
@@ -48,7 +51,7 @@ def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     Columns: source and line (where the run was read), schema, trace_path, trace_sha256, trace_events, allocator (its name
     as given to replay), allocator_path, _version, _build_id, _knobs (text), pass, round, seed (text), threads, touch, pace,
     thp (transparent huge pages in force), scale (copies of the trace that ran side by side), every figure of the line under
-    its own name, fragmentation_f1 to _f4, failures (count), control (True for the baseline's second run in a round, which
+    its own name, fragmentation_f1 to _f4, failures (count), refused_calls (of them), control (True for the baseline's second run in a round, which
     is no result of its own), calls, timeline, latency_ns, allocator_stats, decomposition, machine, perf and syscalls as
     dicts. Keys unknown to this version are kept under their names. Raises ResultsError.
 
@@ -64,41 +67,37 @@ def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     if not rows:
         found = "a line that is cut short" if cut_short else "none"
         raise ResultsError(listed[0] if listed else "results", 0, f"expected at least one run, found {found}")
-    sources = [row.pop("source") for row in rows]
-    frame = pd.DataFrame(rows)
-    # A file's name may have bytes that are no character: newer pandas does not keep those as text.
-    frame["source"] = pd.Series(sources, index=frame.index, dtype=object)
-    frame.attrs["cut_short"], frame.attrs["repeated"] = cut_short, repeated
-    for name in NUMBERS:
-        frame[name] = pd.to_numeric(frame[name]) if name in frame else float("nan")
-    for name in _TEXTS:
-        frame[name] = frame[name].map(_as_text) if name in frame else ""
-    for name in OBJECTS:
-        frame[name] = [_as_object(value) for value in frame[name]] if name in frame else [{} for _ in rows]
-    frame["control"] = frame["control"].map(lambda value: value is True) if "control" in frame else False
-    frame["scale"] = pd.to_numeric(frame["scale"]).fillna(1).astype(int) if "scale" in frame else 1
-    of_machine = frame["machine"].map(lambda machine: _as_text(machine.get("thp")))
-    frame["thp"] = frame["thp"].where(frame["thp"] != "", of_machine)
-    frame["touch_free"] = frame["touch_free"].replace("", "none")
-    for name in ("pollution_bytes", "pollution_code_bytes", "pollution_pages", "purge_ns", "processors"):
-        frame[name] = pd.to_numeric(frame[name]).fillna(0).astype(int) if name in frame else 0
-    frame["age"] = _ages(frame)
-    frame["extended"] = [_extension(value) for value in frame["trace_extended"]] if "trace_extended" in frame else ""
-    frame["failures"] = [count_failures(value) for value in frame["failures"]] if "failures" in frame else 0
+    frame = pd.DataFrame(_columns(rows))
     # Every selection of rows copies each column that is a block of its own, as newer pandas keeps texts.
     texts = {name: object for name, dtype in frame.dtypes.items() if pd.api.types.is_string_dtype(dtype)}
     whole = frame.astype(texts).copy()
-    whole.attrs.update(frame.attrs)
+    whole.attrs["cut_short"], whole.attrs["repeated"] = cut_short, repeated
     return whole
 
 
-def _ages(frame: pd.DataFrame) -> pd.Series | str:
-    """How used the heap was, as `replay --age` takes it; empty: fresh."""
-    if "age_occupancy" not in frame or "age_multiple" not in frame:
-        return ""
-    shares, multiples = (pd.to_numeric(frame[name]).fillna(0) for name in ("age_occupancy", "age_multiple"))
-    return pd.Series([f"{share:g},{multiple:g}" if share else "" for share, multiple in zip(shares, multiples, strict=True)],
-                     index=frame.index, dtype=object)
+def _columns(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The columns of `read_results`. A frame is made of all at once: pandas warns of one that grows by a hundred."""
+    sources = [row.pop("source") for row in rows]
+    columns: dict[str, Any] = dict(pd.DataFrame(rows).items())
+    none = pd.Series(float("nan"), index=range(len(rows)))
+    # A file's name may have bytes that are no character: newer pandas does not keep those as text.
+    columns["source"] = pd.Series(sources, dtype=object)
+    for name in NUMBERS:
+        columns[name] = pd.to_numeric(columns.get(name, none))
+    for name in _TEXTS:
+        columns[name] = [_as_text(value) for value in columns.get(name, none)]
+    for name in OBJECTS:
+        columns[name] = [_as_object(value) for value in columns.get(name, none)]
+    columns["control"] = [value is True for value in columns.get("control", none)]
+    for name, default in _COUNTS.items():
+        columns[name] = pd.to_numeric(columns.get(name, none)).fillna(default).astype(int)
+    columns["thp"] = [own or _as_text(machine.get("thp")) for own, machine in zip(columns["thp"], columns["machine"], strict=True)]
+    columns["touch_free"] = [text or "none" for text in columns["touch_free"]]
+    ages = zip(columns["age_occupancy"].fillna(0), columns["age_multiple"].fillna(0), strict=True)
+    columns["age"] = [f"{share:g},{multiple:g}" if share else "" for share, multiple in ages]  # as `replay --age` takes them
+    columns["extended"] = [_extension(value) for value in columns.get("trace_extended", none)]
+    columns["failures"] = [count_failures(value) for value in columns.get("failures", none)]
+    return columns
 
 
 def _extension(value: object) -> str:

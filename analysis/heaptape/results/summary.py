@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from .caution import caution, cautioned
+from ..base.sharing import as_sentence, sharing
+from .caution import caution, cautioned, was_forked
 from .comparison import (
     MEASURES,
     SEED,
@@ -21,7 +22,7 @@ from .comparison import (
 )
 from .found_trace import FoundTrace, find_trace
 from .malloc_share import MallocShare, MemoryShare, malloc_share, memory_share
-from .missing import missing_lines, mixed_lines
+from .missing import missing_lines, mixed_lines, refusal_lines
 from .order import Trend, find_trends
 from .program_time import ProgramTime, other_costs_lines, program_times
 from .standing import Standing
@@ -32,7 +33,8 @@ from .verdicts import headline_of, ranked_standings
 class Summary:
     """`caution`, where there is one, goes before everything. Then `share_lines` lead: malloc's share of the program's CPU
     time and memory, or why that is not known. `same_name`: another trace has
-    the same path, so that its checksum belongs to its name. `program_times`: empty where no accesses were simulated."""
+    the same path, so that its checksum belongs to its name. `program_times`: empty where no accesses were simulated. `sharing`: the words
+    that go with all advice about one of several processes, else ""; the headline has them."""
 
     experiment: Experiment
     baseline: str
@@ -49,6 +51,7 @@ class Summary:
     mixed: list[str]
     headline: str
     caution: str
+    sharing: str
     same_name: bool = False
 
     @property
@@ -72,19 +75,19 @@ def tell_apart(summaries: Sequence[Summary]) -> list[Summary]:
 
 
 def summarise(
-    experiment: Experiment, baseline: str | None, seed: int = SEED, traces: Sequence[Path] = ()
+    experiment: Experiment, baseline: str | None, seed: int = SEED, traces: Sequence[Path] = (), processes: str = ""
 ) -> Summary:
-    """Compare, and find the trace for malloc's share. Raises UsageError, and TraceError for a trace that is named
-    and cannot be read."""
+    """Compare, and find the trace for malloc's share; processes as in sharing(). Raises UsageError, and TraceError for a trace that
+    is named and cannot be read."""
     found = find_trace(experiment, traces) if experiment.is_as_recorded else FoundTrace(None, "")
     try:
-        return summary_of(experiment, baseline, seed, found)
+        return summary_of(experiment, baseline, seed, found, processes)
     finally:
         if found.trace:
             found.trace.close()
 
 
-def summary_of(experiment: Experiment, baseline: str | None, seed: int, found: FoundTrace) -> Summary:
+def summary_of(experiment: Experiment, baseline: str | None, seed: int, found: FoundTrace, processes: str = "") -> Summary:
     """The same, where the trace has been searched."""
     base = choose_baseline(experiment.runs, baseline)
     comparison = compare(experiment.all_runs, base, seed)
@@ -97,11 +100,14 @@ def summary_of(experiment: Experiment, baseline: str | None, seed: int, found: F
     sentences = {"time": time.sentence() if time else "", "rss_peak": memory.sentence() if memory else ""}
     lines = [sentences[standing.measure.name] for standing in standings if sentences[standing.measure.name]]
     about = caution(experiment.runs, trace.totals if trace else None)
+    headline = cautioned(" ".join([*refusal_lines(experiment.runs), headline_of(standings)]), about)
     times = program_times(experiment.runs, base)
     mixed = [*mixed_lines(experiment.runs), *other_costs_lines(experiment.runs, times)]
+    shared = sharing(was_forked(experiment.runs), processes)
     return Summary(
         experiment, base, seed, comparison, controls, find_trends(experiment.all_runs, base), standings, time, memory, times,
-        lines or [why_share_unknown(experiment, found)], missing_lines(experiment.runs), mixed, cautioned(headline_of(standings), about), about)
+        lines or [why_share_unknown(experiment, found)], missing_lines(experiment.runs), mixed,
+        headline + as_sentence(shared), about, shared)
 
 
 def why_share_unknown(experiment: Experiment, found: FoundTrace) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from ..base.sharing import in_brackets
 from .standing import Standing
 from .summary import Summary
 
@@ -26,6 +27,13 @@ class Use:
     allocator: str
     path: str
     lines: list[tuple[str, str]]
+
+
+def use_heading(use: Use, shared: str) -> str:
+    """Stands before the lines; shared: Summary.sharing."""
+    if use.lines:
+        return f"To use {use.allocator}{in_brackets(shared)}:"
+    return f"{use.allocator} is not a library and cannot be preloaded ({use.path})."
 
 
 def leaders(standings: Sequence[Standing]) -> list[str]:
@@ -100,5 +108,5 @@ def also_set(context: Mapping[str, Any]) -> str:
 def no_reason(summary: Summary) -> str:
     """The sentence where there is nothing to use."""
     if leaders(summary.standings):
-        return "No allocator measured here saves 1 % of the program's CPU time or memory: this gives no reason to change."
+        return "No allocator measured here saves 1 % of the program's CPU time, in malloc's calls, or memory: this gives no reason to change."
     return f"No allocator is clearly better than {summary.baseline}: this gives no reason to change."

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import signal
+import struct
 import subprocess
 import time
 from dataclasses import dataclass
@@ -20,12 +21,43 @@ RECORD_FAILED = 125
 
 @dataclass(frozen=True)
 class Recorded(RecordedTrace):
-    """How the program ended, how many other processes have logs, and the logs of those of the same name that made about as
-    many calls."""
+    """How the program ended, how many other processes have logs, the logs of those of the same name that made about as
+    many calls, and who shares pages with it since a fork, such as "4 workers", or ""."""
 
     exit_status: int
     others: int
     namesakes: list[Path]
+    sharers: str
+
+
+_FAMILY_OFFSET, _FAMILY = 24, struct.Struct("<4I")
+"""Of a raw log's header: pid and sequence, and those of the parent's log, or zeros (docs/reference/raw-log-format.md)."""
+
+_Name = tuple[int, int]
+"""Of a log: pid and sequence."""
+
+
+def _family(log: Path) -> tuple[_Name, _Name]:
+    """The log's name and its parent's."""
+    with log.open("rb") as file:
+        file.seek(_FAMILY_OFFSET)
+        numbers = file.read(_FAMILY.size)
+    pid, sequence, parent_pid, parent_sequence = _FAMILY.unpack(numbers.ljust(_FAMILY.size, b"\0"))  # a log may be cut
+    return (pid, sequence), (parent_pid, parent_sequence)
+
+
+def sharers_of(log: Path, logs: list[Path]) -> str:
+    """How many recorded processes share pages with that of the log since a fork, in words; "" where none does. A process that
+    executes another program, and begins another log, shares nothing any more."""
+    families = [_family(one) for one in logs]
+    executed = {pid for (pid, sequence), parent in families if sequence and not parent[0]}
+    name, parent = _family(log)
+    children = {one: {pid for (pid, _), other in families if other == one and pid not in executed} for one in (name, parent)}
+    siblings = len(children[parent]) if parent[0] else 0
+    if siblings > 1:
+        return f"{siblings} workers"
+    relatives = siblings + len(children[name])
+    return f"{relatives + 1} processes" if relatives else ""
 
 
 def run_recorded(heaptape: str, command: list[str], logs: Path, seconds: float | None) -> int:
@@ -57,15 +89,16 @@ def record(heaptape: str, command: list[str], folder: Path, process: str | None,
     if not found:
         why = "heaptape record failed" if status >= RECORD_FAILED else f"the program ended with status {status} after {time.monotonic() - begun:.1f} s"
         raise HeaptapeError(f"nothing was recorded of {command[0]}: {why}")
-    best, namesakes = _convert_one(heaptape, found, folder / "trace.bin", process)
+    best, log, namesakes = _convert_one(heaptape, found, folder / "trace.bin", process)
+    sharers = sharers_of(log, found)
     if len(found) == 1:
         found[0].unlink()
         logs.rmdir()
-    return Recorded(best.trace, best.info, status, len(found) - 1, namesakes)
+    return Recorded(best.trace, best.info, status, len(found) - 1, namesakes, sharers)
 
 
-def _convert_one(heaptape: str, logs: list[Path], trace: Path, process: str | None) -> tuple[RecordedTrace, list[Path]]:
-    """Leaves the trace of the highest rank; the logs beside it are of its namesakes. A log is as large as its last chunk allows: the
+def _convert_one(heaptape: str, logs: list[Path], trace: Path, process: str | None) -> tuple[RecordedTrace, Path, list[Path]]:
+    """Leaves the trace of the highest rank, with its log; the logs beside it are of its namesakes. A log is as large as its last chunk allows: the
     one with the most calls may take half of the bytes of the first, and one that outranks a shell a twentieth."""
     best: RecordedTrace | None = None
     chosen, other = logs[0], trace.with_name("other.bin")
@@ -85,7 +118,7 @@ def _convert_one(heaptape: str, logs: list[Path], trace: Path, process: str | No
             other.replace(trace)
     other.unlink(missing_ok=True)
     if best:
-        return best, [log for log, name in names.items() if name == names[chosen] and log != chosen]
+        return best, chosen, [log for log, name in names.items() if name == names[chosen] and log != chosen]
     if process is not None and names:
         raise HeaptapeError(f"--process {process}: no such process was recorded, only {', '.join(dict.fromkeys(names.values()))}")
     raise HeaptapeError(problem or "no process made a call that could be recorded")

@@ -20,7 +20,7 @@ from ..report.html import write_report
 from ..results.comparison import experiments
 from ..results.reader import ResultsWarning, read_results
 from ..results.summary import Summary, summarise
-from ..results.use import also_set, no_reason, python_malloc, uses
+from ..results.use import also_set, no_reason, python_malloc, use_heading, uses
 from .allocators import choose, listed
 from .answer import table
 from .recorded import Recorded, record
@@ -70,21 +70,20 @@ def _say(options: argparse.Namespace, words: str) -> None:
         print(f"heaptape try: {printable(words)}", file=sys.stderr, flush=True)
 
 
-def _summary(folder: Path, baseline: str) -> Summary:
-    """Of the results, whose report is written beside them."""
+def _summary(folder: Path, baseline: str, processes: str) -> Summary:
+    """Of the results, whose report is written beside them; processes as in results.sharing."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResultsWarning)
         frame = read_results(folder / "results.jsonl")
-    write_report(frame, folder / "report.html", [folder / "trace.bin"], baseline)
-    return summarise(experiments(frame)[0], baseline, traces=[folder / "trace.bin"])
+    write_report(frame, folder / "report.html", [folder / "trace.bin"], baseline, processes=processes)
+    return summarise(experiments(frame)[0], baseline, traces=[folder / "trace.bin"], processes=processes)
 
 
 def _use(summary: Summary, command: list[str], recorded: Recorded) -> list[str]:
     lines = []
     kind, linked = (str(recorded.context.get(key) or "") for key in ("allocator_name", "linked_allocator"))
     for use in uses(summary, shlex.join(command), kind, linked):
-        lines += ["", f"To use {use.allocator}:", *(f"  {what:7}  {line}" for what, line in use.lines)] if use.lines else \
-            ["", f"{use.allocator} is not a library and cannot be preloaded ({use.path})."]
+        lines += ["", use_heading(use, summary.sharing), *(f"  {what:7}  {line}" for what, line in use.lines)]
     if lines and also_set(recorded.context):
         lines += ["", also_set(recorded.context)]
     return lines or ["", no_reason(summary)]
@@ -94,7 +93,7 @@ def _answer(summary: Summary, recorded: Recorded, why_baseline: str, command: li
     lines = [summary.caution] if summary.caution else []
     lines += [summary.headline.removeprefix(summary.caution).strip()]
     lines += [why_baseline] if why_baseline else []
-    lines += ["", *table(summary), "", *summary.missing, *summary.share_lines]
+    lines += ["", *table(summary), "", *(line for line in summary.missing if line not in summary.headline), *summary.share_lines]
     if python_malloc(recorded.context) == "":
         lines += ["Python allocates objects of up to 512 bytes itself: they are not compared. To compare them too: "
                   f"PYTHONMALLOC=malloc heaptape try -- {shlex.join(command)}"]
@@ -131,7 +130,7 @@ def run_try(options: argparse.Namespace) -> int:
     alloc, baseline, why_baseline = choose(replay, options.alloc, recorded.context)
     _say(options, f"replaying {counted(recorded.info['events'], 'call')} under {alloc.replace(',', ', ')}")
     problem = _replay(replay, alloc, baseline, recorded.trace, folder / "results.jsonl", options)
-    summary = _summary(folder, baseline)
+    summary = _summary(folder, baseline, recorded.sharers)
     print(_answer(summary, recorded, why_baseline, options.command, folder))
     if problem:
         print(f"heaptape try: {problem}", file=sys.stderr)

@@ -19,7 +19,8 @@ from .study import Trial
 @dataclass(frozen=True)
 class Tuned:
     """The front is in the order of the first objective. Runs and comparison are those of the last measurement, None where
-    it did not come to that; dropped is how many were measured again and left out then. Program times are of the default and the front."""
+    it did not come to that; dropped is how many were measured again and left out then. Program times are of the default and the front.
+    sharing: the words that go with all advice about one of several processes, or ""."""
 
     trace: Path
     trace_sha256: str
@@ -34,6 +35,7 @@ class Tuned:
     runs: pd.DataFrame | None = None
     comparison: pd.DataFrame | None = None
     program_times: Sequence[ProgramTime] = ()
+    sharing: str = ""
 
 
 def row_of(comparison: pd.DataFrame, objective: str, name: str) -> pd.Series | None:

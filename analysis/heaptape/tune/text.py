@@ -8,6 +8,7 @@ import shlex
 from collections import Counter
 from typing import Any
 
+from ..base.sharing import in_brackets
 from ..base.text_table import table_lines
 from ..base.units import counted, figure, interval, null_unless_known
 from ..results.comparison import control_estimate
@@ -80,11 +81,11 @@ def front_text(tuned: Tuned) -> str:
         cells = [["", *(OBJECTIVES[name].title for name in tuned.objectives), *([PROGRAM_TIME] if tuned.program_times else []), "knobs"],
                  _default_cells(tuned)]
         cells += [_trial_cells(tuned, trial) for trial in tuned.front]
-        lines += ["", *table_lines(cells), *([interval_means(tuned.program_times)] if tuned.program_times else []), "", "to use a configuration, put its line before the command:"]
+        lines += ["", *table_lines(cells), *([interval_means(tuned.program_times)] if tuned.program_times else []), "", f"to use a configuration, put its line before the command{in_brackets(tuned.sharing)}:"]
         lines += table_lines([[trial.label, paste_line(trial)] for trial in tuned.front], columns=0)
     else:
         shown = "is clearly" if tuned.dropped else "was"
-        lines += ["", f"no configuration that was tried {shown} better than the default in any of these: keep the default"]
+        lines += ["", f"no configuration that was tried {shown} better than the default in any of these: keep the default{in_brackets(tuned.sharing)}"]
     notes = []
     if tuned.dropped and tuned.front:
         notes.append(f"{tuned.dropped} more {'was' if tuned.dropped == 1 else 'were'} as good in the search; measured again, each was equalled or beaten by another, "
@@ -100,7 +101,7 @@ def front_object(tuned: Tuned) -> dict[str, Any]:
         "trace": {"path": str(tuned.trace), "sha256": tuned.trace_sha256},
         "allocator": {"name": tuned.allocator.spec, "version": tuned.allocator.version, "build_id": tuned.allocator.build_id},
         "objectives": tuned.objectives, "study": str(tuned.study), "seed": tuned.seed,
-        "measured_again": tuned.comparison is not None, "rounds": _rounds(tuned), "dropped": tuned.dropped,
+        "sharing": tuned.sharing or None, "measured_again": tuned.comparison is not None, "rounds": _rounds(tuned), "dropped": tuned.dropped,
         "front": [_trial_object(tuned, trial) for trial in tuned.front],
         "trials": [{"trial": trial.number, "knobs": trial.config, "problem": trial.problem or None,
                     "ratios": dict(zip(tuned.objectives, trial.ratios, strict=True)) if trial.ratios else None}

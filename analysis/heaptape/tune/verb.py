@@ -19,6 +19,7 @@ from ..base.files import appendable, check_output
 from ..base.printable import printable
 from ..base.programs import ToolFailed, find_replay
 from ..base.progress import ProgressLine
+from ..base.sharing import sharing
 from ..base.units import counted
 from ..results.comparison import compare
 from ..results.found_trace import trace_sha256
@@ -141,7 +142,7 @@ def run_tune(options: argparse.Namespace) -> None:
     identity = _identity(sha256, allocator, objectives, space, options.cpus)
     with open_study(path, identity, space, options.trials, options.seed, options.sampler) as (study, seed):
         def tuned(front: list[Trial], runs: pd.DataFrame | None = None) -> Tuned:
-            found = Tuned(trace, sha256, allocator, objectives, path, seed, len(space), study.trials(), front)
+            found = Tuned(trace, sha256, allocator, objectives, path, seed, len(space), study.trials(), front, sharing=sharing(bench.forked))
             if runs is None:
                 return found
             comparison = compare(runs, bench.default)
