@@ -63,7 +63,8 @@ if [ -z "$labels" ]; then
 fi
 
 step "Tests of the tools, end to end"
-# Two more than there are processors, as many tests wait. exec: pytest's summary is then the last line, whatever it says.
-workers=$(($(nproc) + 2))
+# One for each processor: each reads all tests first, and holds what they import. exec: pytest's summary is then the last
+# line, whatever it says.
+workers=$(nproc)
 echo "\$ .venv/bin/python -m pytest -q -m \"$tests\" -n $workers --dist worksteal"
 exec .venv/bin/python -m pytest -q -m "$tests" -n "$workers" --dist worksteal "$@"

@@ -35,6 +35,7 @@ def check_interval(estimate: dict) -> None:
     assert all(math.isfinite(value) for value in estimate.values())
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("needs_recorders")
 def test_every_recorder_has_its_row(tools: Tools, tmp_path: Path) -> None:
     text, report = bench(tools, tmp_path, "--workload", "loop", "--seed", "5")
@@ -72,6 +73,7 @@ def test_threads_are_compared_with_one(tools: Tools, tmp_path: Path) -> None:
     assert set(report["threads"]["cross-2"]) == set(RECORDERS) - {"untraced"}
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("needs_recorders")
 def test_another_build_of_the_shim_has_its_row(tools: Tools, tmp_path: Path) -> None:
     text, report = bench(tools, tmp_path, "--pairs", "1", "--workload", "loop",
@@ -92,6 +94,7 @@ def test_any_program(tools: Tools, tmp_path: Path) -> None:
     assert 10_200 <= workload["calls"] < 10_300
 
 
+@pytest.mark.thorough
 def test_a_recorder_that_is_missing_is_named(tools: Tools, tmp_path: Path) -> None:
     build = tmp_path / "build"
     (build / "bench").mkdir(parents=True)

@@ -92,6 +92,7 @@ def bench(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, BENCH / "validity" / "validate.py", *map(str, arguments)], capture_output=True, text=True, check=False, timeout=120)
 
 
+@pytest.mark.thorough
 def test_the_totals_are_those_of_all_programs(made: Made) -> None:
     totals = made.printed.split("\n\n")[0]
     assert totals in made.page
@@ -137,6 +138,7 @@ def test_a_result_that_was_cut_short_is_said(made: Made) -> None:
     assert "a line that is no JSON is passed over" in made.said
 
 
+@pytest.mark.thorough
 def test_programs_that_are_not_listed_are_refused() -> None:
     done = bench("--only", "nothing-of-that-name")
     assert done.returncode == 2 and "nothing-of-that-name" in done.stderr

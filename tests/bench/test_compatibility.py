@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from quick_tier import quick
 from tool_runner import Tools, run
 
 QUICK = ["perl", "sqlite3", "sort"]
@@ -42,7 +41,7 @@ def check(tools: Tools, repository: Path, folder: Path, name: str, timeout: floa
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", quick(["sqlite3"], QUICK))
+@pytest.mark.parametrize("name", QUICK)
 def test_quick_row(tools: Tools, repository: Path, tmp_path: Path, name: str) -> None:
     check(tools, repository, tmp_path, name, timeout=300)
 

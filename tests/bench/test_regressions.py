@@ -79,6 +79,7 @@ def test_a_table_has_a_row_for_each_release() -> None:
     assert lines[3] == "| 1.1 | toy-sys 1.0+5 | 4.0 | 3.0 | 3.0 | 5.0 | 7.00 | 1.50 [1.35, 1.65] | 1.50 | holds | – |"
 
 
+@pytest.mark.thorough
 def test_figures_of_a_real_run(tools: Tools) -> None:
     """40 MB are held, then 5; a program that fails is an error."""
     script = ("import mmap, time\nm = mmap.mmap(-1, 40 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\nfor at in range(0, 40 << 20, 4096): m[at] = 1\n"

@@ -161,6 +161,7 @@ def totals_section(trace: bytes) -> tuple[int, int]:
     return at, at + 48 + struct.unpack_from("<I", trace, at + 8)[0]
 
 
+@pytest.mark.thorough
 def test_verbs_in_c_and_in_python_say_the_same_of_a_header(tools: Tools, good: tuple[Path, Path], tmp_path: Path) -> None:
     content = bytearray(good[1].read_bytes())
     content[20] ^= 0xFF
@@ -170,6 +171,7 @@ def test_verbs_in_c_and_in_python_say_the_same_of_a_header(tools: Tools, good: t
     assert said[0] == said[1] and said[0].startswith(f"{bad}: offset 0: expected bytes of checksum ")
 
 
+@pytest.mark.thorough
 def test_verbs_in_c_and_in_python_say_the_same_of_what_is_no_file(tools: Tools, tmp_path: Path) -> None:
     directory(tmp_path, tmp_path / "folder")
     pipe(tmp_path, tmp_path / "pipe")
@@ -223,6 +225,7 @@ SHORT_READERS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", SHORT_READERS)
 def test_files_too_short_for_a_header(tools: Tools, good: tuple[Path, Path], tmp_path: Path, kind: str) -> None:
     """Each verb says what it expected and found, of what is no such file, and of the first bytes of one."""
@@ -270,6 +273,7 @@ def test_failed_convert_keeps_the_old_output(tools: Tools, good: tuple[Path, Pat
     assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.mraw", "t.bin"]
 
 
+@pytest.mark.thorough
 def test_empty_recording_is_an_error(tools: Tools, tmp_path: Path) -> None:
     """A static program is not recorded; record must say so instead of leaving the user puzzled."""
     source = tmp_path / "static.c"

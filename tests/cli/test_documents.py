@@ -13,15 +13,21 @@ import pytest
 from tool_runner import Tools
 
 README_LINES_MAX = 90
+SOURCE = re.compile(r"(\.(awk|c|cmake|cpp|css|gdb|go|h|j2|java|js|lua|pgbench|php|pl|py|rb|rs|sh|sql|vim|xsl)|(^|/)CMakeLists\.txt|^Containerfile|^\.ci/run|^debian/rules)$")
+INPUTS = re.compile(r"^tests/(fuzz/corpus/|golden/(?!.*\.py$))")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
-def documents(repository: Path) -> list[Path]:
-    done = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "--", "*.md"], cwd=repository, text=True, capture_output=True,
+def files(repository: Path, pattern: str) -> list[Path]:
+    done = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "--", pattern], cwd=repository, text=True, capture_output=True,
                           check=False, timeout=60)
     if done.returncode:
         pytest.skip("this is no checkout of git, which knows what belongs to the tree")
     return [repository / name for name in done.stdout.splitlines() if (repository / name).exists()]
+
+
+def documents(repository: Path) -> list[Path]:
+    return files(repository, "*.md")
 
 
 def anchors(text: str) -> set[str]:
@@ -74,6 +80,7 @@ def options(tools: Tools) -> dict[str, set[str]]:
             | {f"-{option['short']}" for option in table["options"] if "short" in option} for table in tables}
 
 
+@pytest.mark.thorough
 def test_commands_have_verbs_options_and_files_that_exist(repository: Path, options: dict[str, set[str]]) -> None:
     wrong, seen = [], 0
     for document in documents(repository):
@@ -105,3 +112,15 @@ def test_news_and_packages_have_the_version(repository: Path) -> None:
     news = re.search(r"^## ([\d.]+)", (repository / "NEWS.md").read_text(), re.MULTILINE)
     package = re.match(r"heaptape \(([\d.]+)\) ", (repository / "debian" / "changelog").read_text())
     assert news and package and {news[1], package[1]} == {version}
+
+
+def test_source_files_name_their_licence(repository: Path) -> None:
+    """In the first line, or the one after what has to be the first."""
+    names = [str(path.relative_to(repository)) for path in files(repository, "*")]
+    sources = [name for name in names if SOURCE.search(name) and not INPUTS.search(name)]
+    assert len(sources) > 1000
+    wrong = [name for name in sources if not re.search(
+        rf"SPDX-License-Identifier: {'GPL-3.0-or-later' if name.startswith('simulate/tool/') else 'Apache-2.0'}( |$)",
+        "\n".join((repository / name).read_text().split("\n", 2)[:2]), re.MULTILINE)]
+    assert not wrong
+    assert "GNU GENERAL PUBLIC LICENSE" in (repository / "simulate" / "tool" / "COPYING").read_text()

@@ -25,10 +25,8 @@ IMPORTED = {
     "strstr",  # pure
     "__errno_location", "environ", "__environ", "getauxval", "gnu_get_libc_version",  # read what lies there
     "dl_iterate_phdr",  # the start, and a library's end
-    "dladdr", "dlopen",  # the start, of C++ alone: the library that serves new stays
-    "pthread_key_create", "__register_atfork", "pthread_atfork",  # the start, once
-    "pthread_setspecific",  # of our own key: no memory among the first 32 keys
-    "_Unwind_Backtrace", "_Unwind_Find_FDE", "_Unwind_GetCFA", "_Unwind_GetGR", "_Unwind_GetIPInfo", "_dl_find_object",  # call sites: neither allocates nor locks
+    "__register_atfork", "pthread_atfork",  # the start, once
+    "_Unwind_Backtrace", "_Unwind_Find_FDE", "_Unwind_GetCFA", "_Unwind_GetGR", "_Unwind_GetIPInfo",  # call sites: neither allocates nor locks
     "_Unwind_Resume", "__gcc_personality_v0", "__cxa_finalize",  # the compiler's
 }
 IMPORTED_FULL = IMPORTED | {"getenv", "realpath"}  # mi_dupenv_s and mi_realpath are these by another name
@@ -121,6 +119,7 @@ def test_includes_run_downward(sources: dict[str, str], table: dict[str, set[str
     assert forbidden(sources, table) == []
 
 
+@pytest.mark.thorough
 def test_no_circle_of_files(sources: dict[str, str]) -> None:
     assert circles(sources) == []
 
@@ -143,6 +142,7 @@ def test_folders_are_small(repository: Path) -> None:
     assert {folder: size for folder, size in sizes.items() if size > FILES_MAX and not DATA.match(folder)} == {}
 
 
+@pytest.mark.thorough
 def test_no_recording_lies_in_the_tree(repository: Path) -> None:
     paths = tracked(repository)
     assert [path for path in paths if (repository / path).stat().st_size > FILE_BYTES_MAX] == []

@@ -38,6 +38,7 @@ def hostile_trace(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.thorough
 def test_c_verbs(tools: Tools, tmp_path: Path) -> None:
     trace = hostile_trace(tmp_path)
     for words, status in ((["info"], 0), (["dump"], 0), (["stats"], 0), (["lint"], None), (["lint", "--strict"], None),
@@ -62,6 +63,7 @@ def test_error_lines(tools: Tools, tmp_path: Path, verb: str) -> None:
         assert done.stderr.count(b"\n") == 1, done.stderr
 
 
+@pytest.mark.thorough
 def test_names_that_are_no_text(tools: Tools, tmp_path: Path) -> None:
     path = bytes(tmp_path) + b"/\xff\xc0\x80\xed\xa0\x80\xe2\x80.bin"
     with open(path, "wb"):

@@ -89,6 +89,7 @@ def test_installed_pages(tools: Tools, prefix: Path) -> None:
         assert (share / name).stat().st_size > 20, name
 
 
+@pytest.mark.thorough
 def test_the_reader_example(tools: Tools, prefix: Path, repository: Path, tmp_path: Path) -> None:
     """The program of docs/reference/reader.md, compiled as the page says, in strict C."""
     if not shutil.which("pkg-config"):
@@ -112,6 +113,7 @@ def test_the_reader_example(tools: Tools, prefix: Path, repository: Path, tmp_pa
     assert done.returncode == 1 and b"cut.bin: offset" in done.stderr
 
 
+@pytest.mark.thorough
 def test_verbs_in_python_when_installed(prefix: Path, tmp_path: Path) -> None:
     """They take the installed package, and nothing of the folder that they are called in."""
     (tmp_path / "json.py").write_text("raise SystemExit('the module of somebody else')")

@@ -175,6 +175,7 @@ def check_completion(shell: str, command: list[str], begin: str, tools: Tools, f
     assert found == {line: words.rstrip("<,= ") for line, words in CASES.items()}
 
 
+@pytest.mark.thorough
 def test_bash_completes(tools: Tools, pages: Path, tmp_path: Path) -> None:
     check_completion("bash", ["bash", "--norc", "--noprofile", "-i"], f"source {pages}/bash/heaptape", tools, tmp_path)
 

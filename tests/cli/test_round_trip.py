@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from quick_tier import quick
 
 from dump_lines import ALIGNED, PSEUDO, QUERY, REALLOCS, Event, events_of
 from foreign_writers import FORMATS, Call, Format, expected_of, named_by_birth
@@ -168,7 +169,7 @@ def replayed(events: Iterable[Event]) -> list[Event]:
     return [event for event in events if event.function != QUERY]
 
 
-@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.write.__name__)
+@pytest.mark.parametrize("form", quick([form for form in FORMATS if form.name in ("android", "mtrace")], FORMATS), ids=lambda form: form.write.__name__)
 def test_written_calls_come_back(tools: Tools, tmp_path: Path, recorded: dict[str, Path],
                                  form: Format) -> None:
     whole = set()
@@ -181,7 +182,7 @@ def test_written_calls_come_back(tools: Tools, tmp_path: Path, recorded: dict[st
     assert whole >= LOSSLESS[form.write.__name__]
 
 
-@pytest.mark.parametrize("name", sorted(EXPORTED))
+@pytest.mark.parametrize("name", quick(["malloc_wrap"], sorted(EXPORTED)))
 def test_exports_come_back(tools: Tools, tmp_path: Path, recorded: dict[str, Path],
                            name: str) -> None:
     form = next(form for form in FORMATS if form.name == name)
@@ -199,6 +200,7 @@ def test_exports_come_back(tools: Tools, tmp_path: Path, recorded: dict[str, Pat
     assert whole >= LOSSLESS[name]
 
 
+@pytest.mark.thorough
 def test_android_keeps_times_threads_and_residency(tools: Tools, tmp_path: Path,
                                                    recorded: dict[str, Path]) -> None:
     residency_seen = ends_seen = 0

@@ -63,6 +63,7 @@ def complaints(page: Page, status: int, outputs: list[str]) -> list[str]:
     return wrong
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [pytest.param(path.name, marks=[] if path.name in QUICK else pytest.mark.thorough)
                                   for path in sorted(GUIDES.glob("*.md")) if path.name != "README.md"])
 def test_guide(request: pytest.FixtureRequest, repository: Path, build: Path, open_folder: Path, name: str) -> None:

@@ -51,6 +51,8 @@ def test_packages_are_built_installed_used_and_removed(clone: Path, tmp_path: Pa
     run(["git", "clone", "-q", clone, tree])
     builder = bare_debian(suite, tmp_path / "builder")
     shutil.copytree(tree, builder / "heaptape")
+    # A tree that was built, on a machine that has what its build installs: none of it may get into the packages.
+    inside(builder, "/heaptape/build.sh")
     inside(builder, "/heaptape/debian/build.sh", "/debs")
     user = bare_debian(suite, tmp_path / "user")
     shutil.copytree(tree, user / "heaptape")

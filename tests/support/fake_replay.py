@@ -4,7 +4,7 @@
 
 `haste` 0 to 9 (4 when left alone) makes it faster and larger, step by step, so that all its values are on the front.
 `waste` makes it larger only. `odd` is refused when it is set; more than 9 digits in `wide` end it with a signal.
-FAKE_REPLAY_STOP names a file: once it holds as many lines as the number behind it says, runs wait for ever; each run adds
+A trace of which more is "forked" is of a forked process. FAKE_REPLAY_STOP names a file: once it holds as many lines as the number behind it says, runs wait for ever; each run adds
 a line.
 """
 
@@ -111,7 +111,8 @@ def main() -> int:
                 knobs = configs[label]
                 time_ns, rss = figures(knobs, rng)
                 environment = ["FAKE_CONF=" + ":".join(f"{name}={value}" for name, value in knobs.items())] if knobs else []
-                common = {"schema": 1, "trace": {"path": options.trace, "sha256": "ab", "events": 1000}, "round": number,
+                trace = {"path": options.trace, "sha256": "ab", "events": 1000, "forked": Path(options.trace).read_bytes()[4:] == b"forked"}
+                common = {"schema": 1, "trace": trace, "round": number,
                           "allocator": {"name": label, "version": "1.0", "environment": environment}, "control": control,
                           "seed": int(options.seed), "threads": "trace", "touch": "recorded", "pace": "virtual", "failures": []}
                 if getattr(options, "pass") in ("both", "time"):
