@@ -297,7 +297,8 @@ static void a_log_cut_anywhere_holds_its_calls_up_to_there(void **state) {
 
 // A conversion takes a few milliseconds: the thorough tier takes some places, too.
 static size_t stride_of(size_t quick, size_t thorough) {
-    return unit_stride(quick) == quick ? quick : thorough;
+    size_t stride = unit_stride(quick);
+    return stride > 1 ? stride : thorough;
 }
 
 // Three threads of several chunks each. ended: it says how many calls they made.
@@ -385,7 +386,7 @@ static void zeros_lose_no_call_without_a_word(void **state) {
         }
         converted_close(&whole);
     }
-    assert_true(lost > 20);
+    assert_true(lost > 5);
     close(file.fd);
 }
 

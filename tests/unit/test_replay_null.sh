@@ -24,7 +24,7 @@ replay() {
         exit 1
     fi
     # A line for each pass, in which nothing failed.
-    if [ "$(grep -c '"failures":0,"problem":null' "$folder/r.jsonl")" != 2 ]; then
+    if [ "$(grep -c '"failures":0,"refused_calls":0,"problem":null' "$folder/r.jsonl")" != 2 ]; then
         echo "heaptape replay --alloc null $*: two runs without failures expected:"
         cut -c 1-300 "$folder/r.jsonl"
         exit 1

@@ -9,13 +9,14 @@
 #include "trace_json.h"
 
 // What is said of a recording itself, and the time, which whoever continues a trace sets.
-static const char *const staying[] = {"repairs",     "anomalies",       "unfinished", "lost_calls",
-                                      "duration_ns", "freed_looked_at", "freed_warm"};
+static const char *const staying[] = {"repairs", "anomalies",   "unfinished",      "lost_calls",
+                                      "damage",  "duration_ns", "freed_looked_at", "freed_warm"};
 
 static json_t *all_totals(void) {
     static struct ht_raw_log log = {.fd = -1};
     struct merge_totals totals;
     memset(&totals, 1, sizeof totals);
+    totals.damage.first[sizeof totals.damage.first - 1] = 0;
     log.header.freed_probes[0] = 1;
     log.header.freed_probe_step_counts = 1;
     return trace_json_totals(&totals, &log);
