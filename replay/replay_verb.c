@@ -313,7 +313,7 @@ static int print_comparison(struct ht_experiment *x, const struct loaded_trace *
     if (x->counts && !x->plan->json) ht_profile_print(stdout, x->counts);
     if (ht_stdout_status("heaptape replay", HT_EXIT_DONE)) failed = -1;
     else if (failed) ht_print(stderr, "heaptape replay: no memory for the comparison\n");
-    size_t printed = ht_heap_share_is_small(x->share);  // that warning came before the first round
+    size_t printed = ht_heap_share_is_small(&x->program->share);  // that warning came before the first round
     if (!x->plan->quiet) ht_warnings_print(stderr, &x->warnings, printed);
     *judged = ht_fail_if_say(stderr, &comparison);
     // What was cut short or failed is no baseline.
@@ -423,9 +423,9 @@ static void say_idle_ends(const struct ht_plan *plan, const struct loaded_trace 
 // At once, and not only after a minute: what comes is about little of the program.
 static void caution(struct ht_experiment *x) {
     char words[HT_HEAP_SHARE_TEXT_BYTES];
-    if (!ht_heap_share_is_small(x->share)) return;
+    if (!ht_heap_share_is_small(&x->program->share)) return;
     ht_warn(&x->warnings, HT_WARNING_MOSTLY_UNSEEN, "the comparison is of malloc's part only", "%s",
-            ht_heap_share_words(words, x->share));
+            ht_heap_share_words(words, &x->program->share));
     ht_warnings_print(stderr, &x->warnings, 0);
 }
 
@@ -458,13 +458,9 @@ static int replay_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_c
     ht_child_catch_signals();  // until here there is nothing to keep
     x->built = &trace.built;
     x->trace_sha256 = trace.sha256;
-    x->share = &trace.program.share;
-    x->extended = &trace.program.extended;
-    x->forked = trace.program.forked;
+    x->program = &trace.program;
     caution(x);
     say_idle_ends(plan, &trace);
-    x->end_ns = trace.program.end_ns;
-    x->freed_warm_share = trace.program.freed_warm_share;
     x->own_bytes = trace.own_bytes;
     if (ht_child_channel_open(&x->channel, &trace.built, &error)) return complain(&error);
     x->channel.watch = (struct ht_child_watch){.timeout_ns = plan->timeout_ns};
@@ -490,7 +486,7 @@ static int replay_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_c
     if ((plan->baseline_file || plan->write_baseline) && !read_earlier(x, &trace, &earlier, &error))
         return complain(&error);
     refused += plan->verify ? ht_verify_all(x) : 0;
-    say_waiting(plan, x->end_ns);
+    say_waiting(plan, trace.program.end_ns);
     int status = measure(x, &trace, refused);
     if (x->results_fd >= 0) close(x->results_fd);
     ht_form_free(&trace.built);
@@ -510,7 +506,9 @@ int ht_verb_replay(int argc, char **argv) {
     signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit fails instead, and that is reported
     ht_replay_options_parse(argc, argv, &options);
     static struct ht_experiment x;  // too large for a small stack
-    x = (struct ht_experiment){.plan = &options.plan, .results_fd = -1, .random = {options.plan.seed}};
+    static const struct ht_recorded_program none;
+    x = (struct ht_experiment){
+        .plan = &options.plan, .program = &none, .results_fd = -1, .random = {options.plan.seed}};
     mallopt(M_ARENA_MAX, 1);  // one for the decoder would take 64 MiB of address space, which may be limited
     if (options.list) return ht_allocator_list(&x, &options);
     int status = check_baseline(&options.plan);

@@ -30,6 +30,12 @@ struct ht_sample {
     bool own_fresh;
 };
 
+// Anonymous memory without the program's own mappings, stacks and data.
+static inline uint64_t ht_sample_heap_bytes(const struct ht_sample *sample) {
+    uint64_t own = sample->own_rss_bytes;
+    return sample->rss_anon_bytes > own ? sample->rss_anon_bytes - own : 0;
+}
+
 struct ht_residency {
     uint64_t event;  // the birth it belongs to
     uint64_t pages_before, pages_after;

@@ -161,6 +161,23 @@ static void estimate_allocator(const struct ht_measurements *m, size_t choice,
     estimate_functions(m, choice, made, scratch);
 }
 
+static double error_of(const struct ht_cell *c) { return c->memory_ok ? c->check.peak_error : NAN; }
+
+// The whole check of one round, so that its figures belong together: of two middle rounds the earlier.
+static struct ht_baseline_check middle_check(const struct ht_measurements *m, int choice, double *scratch) {
+    double away = INFINITY;
+    struct ht_baseline_check middle = ht_baseline_unchecked;
+    if (choice < 0) return middle;
+    double median = median_of(m, 1 + (size_t)choice, error_of, scratch);
+    for (uint32_t round = 0; round < m->rounds; round++) {
+        const struct ht_cell *cell = ht_cell(m, round, (size_t)choice);
+        if (!(fabs(error_of(cell) - median) < away)) continue;
+        away = fabs(error_of(cell) - median);
+        middle = cell->check;
+    }
+    return middle;
+}
+
 bool ht_compare(const struct ht_measurements *m, struct ht_comparison *comparison) {
     double *scratch = malloc((m->rounds ? m->rounds : 1) * sizeof *scratch);
     if (!scratch) return false;
@@ -177,6 +194,7 @@ bool ht_compare(const struct ht_measurements *m, struct ht_comparison *compariso
     comparison->harness_ns = median_of(m, HT_WHO_NULL, harness_of, scratch);
     comparison->null_rss_bytes = median_of(m, HT_WHO_NULL, peak_of, scratch);
     comparison->clock_cost_ns = median_of(m, HT_WHO_NULL, clock_of, scratch);
+    comparison->check = middle_check(m, ht_comparison_recorded(comparison), scratch);
     comparison->timed_calls = m->rounds ? ht_null_cell(m, 0)->time.timed_calls : 0;
     free(scratch);
     return true;

@@ -42,6 +42,7 @@ struct ht_comparison {
     struct ht_allocator_estimates allocators[HT_CHOICES_MAX];
     bool controlled;                                   // the baseline ran twice in each round
     struct ht_interval controls[HT_FIGURES];           // ratio of its second run to its first
+    struct ht_baseline_check check;                    // of the round whose peak error is the median
     double harness_ns, null_rss_bytes, clock_cost_ns;  // the null replayer's, median
     uint64_t timed_calls;
     size_t rounds, failed_runs;

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "baseline_check.h"
 #include "choice_figures.h"
 #include "counter_figures.h"
 #include "decomposition.h"
@@ -28,6 +29,7 @@ struct ht_cell {
     struct ht_time_figures time;
     double faults;                    // minor and major, of the time pass where there is one
     struct ht_memory_figures memory;  // its samples are not kept
+    struct ht_baseline_check check;   // of the memory pass under the recorded allocator
     struct ht_counter_figures counters;
     struct ht_leftover_figures leftovers;
     struct ht_decomposition decomposition;

@@ -134,10 +134,8 @@ void ht_experiment_keep(struct ht_experiment *x, struct ht_run_result *line) {
     line->machine = &x->machine;
     line->thp = x->huge_pages.mode;
     line->trace_sha256 = x->trace_sha256;
-    line->share = x->share;
+    line->program = x->program;
     line->own_bytes = x->own_bytes;
-    line->extended = x->extended;
-    line->forked = x->forked;
     if (x->results_fd < 0 || ht_child_interrupted()) return;
     if (ht_results_line_write(x->results_fd, line) && !x->results_failed) {
         ht_progress_end(&x->progress);
@@ -247,6 +245,12 @@ static void take_arenas(const struct ht_experiment *x, struct ht_cell *cell) {
     cell->processors_asked = x->channel.processors_asked;
 }
 
+// Is a replay by this plan the program as it was recorded, under the allocator that served it?
+static bool is_as_recorded(const struct ht_experiment *x, uint32_t who) {
+    return who != HT_WHO_NULL && !is_control(x, who) && x->plan->touch == HT_TOUCH_RECORDED &&
+           !x->plan->purge_ns && !strcmp(choice_of(x, who)->name, x->program->allocator);
+}
+
 static void memory_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     char problem[512] = "";
     bool own = turn->who == HT_WHO_NULL;
@@ -267,6 +271,12 @@ static void memory_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     if (cell->memory_ok && own) {
         x->null_memory = outcome;
         memcpy(x->null_rss_bytes, x->channel.rss_bytes, x->built->form->samples * sizeof(uint64_t));
+    }
+    cell->check = ht_baseline_unchecked;
+    if (cell->memory_ok && is_as_recorded(x, turn->who)) {
+        cell->check = ht_baseline_check(x->program, x->built, cell->memory.rss_bytes,
+                                        cell->memory.rss_peak_bytes, cell->memory.rss_end_bytes);
+        line.check = &cell->check;
     }
     if (cell->memory_ok) {
         warn_of_cycle_counter(x, turn, &outcome);

@@ -11,8 +11,9 @@ static const uint64_t extended_windows = 20000, extended_window_ns_max = 1000000
 
 static uint64_t usual_window_ns(const struct ht_experiment *x, bool of_memory) {
     uint64_t usual_ns = of_memory ? memory_window_ns : time_window_ns;
-    if (!x->extended || !x->extended->to_ns) return usual_ns;
-    uint64_t extended_ns = x->extended->to_ns / extended_windows, lives_ns = x->extended->thread_lives_ns;
+    const struct ht_extended_part *extended = &x->program->extended;
+    if (!extended->to_ns) return usual_ns;
+    uint64_t extended_ns = extended->to_ns / extended_windows, lives_ns = extended->thread_lives_ns;
     if (extended_ns > extended_window_ns_max) extended_ns = extended_window_ns_max;
     if (lives_ns && extended_ns > lives_ns) extended_ns = lives_ns;
     return extended_ns > usual_ns ? extended_ns : usual_ns;
@@ -35,7 +36,7 @@ struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass
         .pass = pass,
         .touch = x->plan->touch,
         .touch_free = x->plan->touch_free,
-        .warm_of_2_32 = (uint32_t)(x->freed_warm_share * UINT32_MAX),
+        .warm_of_2_32 = (uint32_t)(x->program->freed_warm_share * UINT32_MAX),
         .pollution = x->plan->pollution,
         .fixed_addresses = of_memory || x->plan->layout_fixed,
         .syscall_socket = -1,
@@ -46,7 +47,7 @@ struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass
         .operator_calls = calls_operators(x),
         .virtual_time = pace->virtual_time,
         .real_ns_per_trace_ns = pace->real_ns_per_trace_ns,
-        .end_ns = x->end_ns,
+        .end_ns = x->program->end_ns,
         .purge_ns = x->plan->purge_ns,
         .scale = pass == HT_PASS_DESCRIBE ? 1 : x->built->side_by_side,
         .repeats = pass == HT_PASS_FLAT && x->repeats ? x->repeats : 1,

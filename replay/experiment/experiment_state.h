@@ -38,11 +38,7 @@ struct ht_experiment {
     const struct ht_choice *null_choice;
     size_t baseline;
     const char *trace_sha256;
-    const struct ht_extended_part *extended;
-    bool forked;                        // the recorded process
-    const struct ht_heap_share *share;  // how much of its memory the trace accounts for
-    uint64_t end_ns;                    // of the trace
-    double freed_warm_share;
+    const struct ht_recorded_program *program;  // of --list: nothing is known of it
     const uint64_t *own_bytes;  // the recorded program's own memory by sample; NULL: not known
     int results_fd;             // -1: results are not kept
     struct ht_machine machine;

@@ -136,15 +136,25 @@ static json_t *snapshots_json(const struct ht_experiment *x, const struct ht_sna
     return all;
 }
 
+static json_t *check_json(const struct ht_experiment *x, const struct ht_snapshot_index *index) {
+    uint32_t samples = x->built->form->samples;
+    if (!samples || strcmp(index->choice->name, x->program->allocator)) return json_null();
+    const uint64_t *rss_bytes = index->rss_bytes;
+    uint64_t peak_bytes = rss_bytes[ht_peak_sample(x->built, rss_bytes, samples)];
+    struct ht_baseline_check check = ht_baseline_check(x->program, x->built, rss_bytes, (double)peak_bytes,
+                                                       (double)rss_bytes[samples - 1]);
+    return ht_baseline_json(&check, x->program, x->built, index->choice->version, x->huge_pages.mode);
+}
+
 static json_t *index_json(const struct ht_experiment *x, const struct ht_snapshot_index *index,
                           json_t *snapshots) {
     const struct ht_choice *choice = index->choice;
-    return json_pack("{s:i, s:{s:o, s:s}, s:{s:o, s:o, s:o}, s:b, s:o, s:o, s:o}", "schema", 1, "trace",
+    return json_pack("{s:i, s:{s:o, s:s}, s:{s:o, s:o, s:o}, s:b, s:o, s:o, s:o, s:o}", "schema", 1, "trace",
                      "path", json_text(x->plan->trace_path), "sha256", x->trace_sha256, "allocator", "name",
                      json_known_text(choice->name), "version", json_known_text(choice->version), "kind",
                      json_known_text(choice->kind ? choice->kind->name : ""), "one_thread",
-                     x->plan->one_thread, "snapshots", snapshots, "curve", curve_json(x, index), "stretches",
-                     stretches_json(x, index));
+                     x->plan->one_thread, "snapshots", snapshots, "baseline_check", check_json(x, index),
+                     "curve", curve_json(x, index), "stretches", stretches_json(x, index));
 }
 
 bool ht_snapshot_index_write(const struct ht_experiment *x, const struct ht_snapshot_index *index, int fd,

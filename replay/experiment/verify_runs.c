@@ -21,7 +21,7 @@ static struct ht_job verify_job(const struct ht_experiment *x) {
     const struct ht_pace *pace = &plan->paces.memory;
     return (struct ht_job){.pass = HT_PASS_VERIFY,
                            .virtual_time = pace->virtual_time || pace->real_ns_per_trace_ns > 0,
-                           .end_ns = x->end_ns,
+                           .end_ns = x->program->end_ns,
                            .scale = x->built->side_by_side,
                            .repeats = 1,
                            .fixed_addresses = plan->layout_fixed,

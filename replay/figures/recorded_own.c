@@ -9,13 +9,15 @@ bool ht_own_memory_take(const struct ht_trace_facts *facts, struct ht_own_memory
     if (!count) return true;
     own->time_ns = malloc(count * sizeof *own->time_ns);
     own->bytes = malloc(count * sizeof *own->bytes);
-    if (!own->time_ns || !own->bytes) {
+    own->heap_bytes = malloc(count * sizeof *own->heap_bytes);
+    if (!own->time_ns || !own->bytes || !own->heap_bytes) {
         ht_own_memory_free(own);
         return false;
     }
     for (size_t i = 0; i < count; i++) {
         own->time_ns[i] = facts->samples[i].time_ns;
         own->bytes[i] = facts->samples[i].own_rss_bytes;
+        own->heap_bytes[i] = ht_sample_heap_bytes(&facts->samples[i]);
     }
     own->count = count;
     return true;
@@ -24,6 +26,7 @@ bool ht_own_memory_take(const struct ht_trace_facts *facts, struct ht_own_memory
 void ht_own_memory_free(struct ht_own_memory *own) {
     free(own->time_ns);
     free(own->bytes);
+    free(own->heap_bytes);
     *own = (struct ht_own_memory){0};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the recorded program held beside its heap, along the trace: its own mappings, stacks and data. Added to the
-// heap under another allocator it gives the process's anonymous memory, as ps and a container's limit count it.
+// The recorded program's memory along the trace: its heap; and what it held beside it, its own mappings, stacks and
+// data. Added to the heap under another allocator these give the process's anonymous memory, as ps and a container's
+// limit count it.
 #ifndef HEAPTAPE_RECORDED_OWN_H
 #define HEAPTAPE_RECORDED_OWN_H
 
@@ -12,7 +13,7 @@
 #include "trace_reader.h"
 
 struct ht_own_memory {
-    uint64_t *time_ns, *bytes;
+    uint64_t *time_ns, *bytes, *heap_bytes;
     size_t count;  // 0: not known
 };
 

@@ -10,7 +10,6 @@
 #include "machine_facts.h"
 #include "replay_form.h"
 #include "shared_words.h"
-#include "trace_json.h"
 
 static void take_text(const json_t *object, const char *key, char *text, size_t room) {
     const char *value = json_string_value(json_object_get(object, key));
@@ -31,14 +30,12 @@ static void take_samples(const struct ht_trace_facts *facts, struct ht_recorded_
     double rss = 0, heap = 0, cpu = 0, own = 0;
     for (size_t i = 0; i < facts->samples_count; i++) {
         const struct ht_sample *sample = &facts->samples[i];
-        double in_heap = sample->rss_anon_bytes > sample->own_rss_bytes
-                             ? (double)(sample->rss_anon_bytes - sample->own_rss_bytes)
-                             : 0;
         rss = fmax(rss, (double)sample->rss_anon_bytes);
-        heap = fmax(heap, in_heap);
+        heap = fmax(heap, (double)ht_sample_heap_bytes(sample));
         cpu = fmax(cpu, (double)sample->cpu_ns);
         own = fmax(own, (double)sample->own_rss_bytes);
     }
+    program->has_samples = facts->samples_count > 0;
     program->rss_peak_bytes = rss > 0 ? rss : NAN;
     program->heap_peak_bytes = heap > 0 ? heap : NAN;
     program->cpu_ns = cpu > 0 ? cpu : NAN;
@@ -61,6 +58,8 @@ static int take_totals(struct ht_trace_reader *reader, const json_t *context,
     program->anomalies = (uint64_t)json_integer_value(json_object_get(totals, "anomalies"));
     program->foreign_frees = (uint64_t)json_integer_value(json_object_get(totals, "foreign_frees"));
     program->repairs = (uint64_t)json_integer_value(json_object_get(totals, "repairs"));
+    if (!trace_json_damage(totals, program->damage)) program->damage[0] = 0;
+    program->sliced = json_is_object(json_object_get(context, "sliced_from"));
     const json_t *ops = json_object_get(totals, "ops");
     program->has_aligned = !json_is_object(ops) ||
                            json_object_get(ops, ht_functions[HT_ALIGNED_ALLOC].name) ||

@@ -9,6 +9,7 @@
 #include "extended_words.h"
 #include "heap_share.h"
 #include "recorded_own.h"
+#include "trace_json.h"
 #include "trace_reader.h"
 
 // What heaptape extend made of the recording: it ends at until_ns, all later time repeats what lies between.
@@ -28,6 +29,7 @@ struct ht_recorded_program {
     bool forked;          // it shares pages with its parent and other children, which no figure counts
     uint64_t end_ns;      // when it ended, in trace time: not before its last call
     // NaN where the trace does not know.
+    bool has_samples;        // of its memory, as an imported trace has not
     double rss_peak_bytes;   // RssAnon
     double heap_peak_bytes;  // of it, without the program's own data and bss
     double cpu_ns;
@@ -37,7 +39,9 @@ struct ht_recorded_program {
     char thp[64];  // mode of transparent huge pages, empty if not known
     // What the recording missed, 0 where it does not know.
     uint64_t lost_calls, anomalies, foreign_frees, repairs;
-    bool has_aligned;  // calls of aligned_alloc and memalign, or that is not known
+    char damage[TRACE_DAMAGE_BYTES];  // empty: none
+    bool sliced;                      // its first blocks were allocated before the trace begins
+    bool has_aligned;                 // calls of aligned_alloc and memalign, or that is not known
     struct ht_extended_part extended;
     struct ht_heap_share share;  // of one copy, however many are replayed
     struct ht_own_memory own;    // along the trace; unknown where several copies are replayed

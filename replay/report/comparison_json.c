@@ -140,6 +140,12 @@ static json_t *recorded_json(const struct ht_comparison *c) {
         json_figure(c->program->cpu_ns), "malloc_share", json_figure(malloc_ns / c->program->cpu_ns));
 }
 
+json_t *ht_comparison_check_json(const struct ht_comparison *c) {
+    int served = ht_comparison_recorded(c);
+    const char *version = served >= 0 ? c->plan->choices.list[served].version : NULL;
+    return ht_baseline_json(&c->check, c->program, c->built, version, c->thp);
+}
+
 int ht_comparison_print_json(FILE *out, const struct ht_comparison *c) {
     const struct ht_choices *choices = &c->plan->choices;
     json_t *root = json_pack("{s:o, s:I, s:I, s:I, s:I, s:I}", "trace", json_text(c->plan->trace_path),
@@ -162,6 +168,7 @@ int ht_comparison_print_json(FILE *out, const struct ht_comparison *c) {
                                   json_figure(c->clock_cost_ns)));
     json_object_set_new(root, "recorded", recorded_json(c));
     json_set_known_text(root, "extrapolated", c->program->extended.words);
+    json_object_set_new(root, "baseline_check", ht_comparison_check_json(c));
     json_t *allocators = json_array();
     for (size_t i = 0; i < c->count; i++) json_array_append_new(allocators, allocator_json(c, i));
     json_object_set_new(root, "allocators", allocators);

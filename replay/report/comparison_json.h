@@ -7,6 +7,9 @@
 
 #include "comparison.h"
 
+// The replay held against the recording, as ht_baseline_json.
+json_t *ht_comparison_check_json(const struct ht_comparison *comparison);
+
 // Returns 0, or -1 if it could not be written.
 int ht_comparison_print_json(FILE *out, const struct ht_comparison *comparison);
 

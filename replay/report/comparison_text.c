@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "comparison_json.h"
 #include "earlier_report.h"
 #include "figures_text.h"
 #include "print.h"
@@ -273,6 +274,7 @@ static void print_best(FILE *out, const struct ht_comparison *c,
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         const struct ht_standing *standing = &standings[words[i].figure];
         if (standing->leader < 0 || !has_rival(c, words[i].figure)) continue;
+        if (words[i].figure == HT_FIGURE_PEAK && ht_baseline_differs(&c->check)) continue;
         fputs(between, out);
         print_lead(out, c, &words[i], standing);
         between = "  ";
@@ -285,6 +287,8 @@ static void print_best(FILE *out, const struct ht_comparison *c,
 static void print_recorded(FILE *out, const struct ht_comparison *c, const struct ht_standing *of_time) {
     const struct ht_recorded_program *program = c->program;
     int served = ht_comparison_recorded(c);
+    if (c->plan->memory_pass && !program->has_samples)
+        ht_print(out, "recorded program: its memory is not in the trace: no replay is held against it\n");
     if (c->plan->memory_pass && !isnan(program->rss_peak_bytes)) {
         double replayed = served >= 0 ? c->allocators[served].rss_peak.median : NAN;
         ht_print(out, "recorded program: %.1f MB peak RssAnon", program->rss_peak_bytes / 1e6);
@@ -398,8 +402,12 @@ static void print_details(FILE *out, const struct ht_comparison *c) {
 
 static void print_caution(FILE *out, const struct ht_comparison *c) {
     char words[HT_HEAP_SHARE_TEXT_BYTES];
-    if (!ht_heap_share_is_small(&c->program->share)) return;
-    ht_print(out, "caution: %s\n", ht_heap_share_words(words, &c->program->share));
+    if (ht_heap_share_is_small(&c->program->share))
+        ht_print(out, "caution: %s\n", ht_heap_share_words(words, &c->program->share));
+    json_t *check = ht_comparison_check_json(c);
+    const char *differs = json_string_value(json_object_get(check, "words"));
+    if (differs) ht_print(out, "caution: %s\n", differs);
+    json_decref(check);
 }
 
 // Before all figures: whose are not of this program.

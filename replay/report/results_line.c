@@ -41,14 +41,14 @@ static json_t *trace_json(const struct ht_run_result *line) {
         (json_int_t)((built->calls_total + built->failed_skipped + built->foreign_skipped) / copies),
         "inherited_objects", (json_int_t)(built->inherited_objects / copies));
     free(absolute);
-    json_object_set_new(trace, "forked", json_boolean(line->forked));
-    const struct ht_heap_share *share = line->share;
+    json_object_set_new(trace, "forked", json_boolean(line->program->forked));
+    const struct ht_heap_share *share = &line->program->share;
     json_set_whole(trace, "rss_peak_bytes", share->anon_bytes ? (double)share->anon_bytes : NAN);
     json_set_whole(trace, "explained_bytes", share->anon_bytes ? (double)share->explained_bytes : NAN);
     json_set_whole(trace, "own_bytes", share->anon_bytes ? (double)share->own_bytes : NAN);
     json_set_whole(trace, "touched_bytes", (double)built->touched_peak_bytes / copies);
     json_set_whole(trace, "zeroed_bytes", (double)built->zeroed_peak_bytes / copies);
-    json_object_set_new(trace, "extended", extended_json(line->extended));
+    json_object_set_new(trace, "extended", extended_json(&line->program->extended));
     return trace;
 }
 
@@ -200,6 +200,10 @@ static void add_figures(json_t *run, const struct ht_run_result *line) {
     json_set_number(run, "live_peak_bytes", line->built->live_peak_bytes);
     json_object_set_new(run, "fragmentation", fragmentation_json(memory));
     json_object_set_new(run, "timeline", memory ? timeline_json(line) : json_null());
+    json_object_set_new(run, "baseline_check",
+                        line->check ? ht_baseline_json(line->check, line->program, line->built,
+                                                       line->choice->version, line->thp)
+                                    : json_null());
     bool measured = time || memory;
     const struct ht_outcome *outcome = line->outcome;
     json_set_count(run, "background_threads", measured ? outcome->background_threads : HT_FIGURE_UNKNOWN);

@@ -10,7 +10,6 @@
 #include "counter_figures.h"
 #include "decomposition.h"
 #include "form_builder.h"
-#include "heap_share.h"
 #include "leftover_figures.h"
 #include "limit_result.h"
 #include "machine_facts.h"
@@ -28,9 +27,7 @@ struct ht_run_result {
     const struct ht_machine *machine;
     const char *thp;  // transparent huge pages of the run, empty if not known
     const char *trace_sha256;
-    const struct ht_heap_share *share;
-    const struct ht_extended_part *extended;
-    bool forked;  // the recorded process
+    const struct ht_recorded_program *program;
     bool memory_pass;
     bool control;  // the baseline's second run in its round
     uint32_t round, repeats;
@@ -42,6 +39,7 @@ struct ht_run_result {
     uint64_t started_realtime_ns;
     const struct ht_time_figures *time;      // NULL if not measured or failed
     const struct ht_memory_figures *memory;  // likewise
+    const struct ht_baseline_check *check;   // likewise; NULL: not of a run under the recorded allocator
     const uint64_t *own_bytes;               // of the recorded program, by sample; NULL: not known
     const struct ht_counter_figures *counters;
     const struct ht_latencies *latencies;

@@ -11,7 +11,7 @@ import pytest
 import results_factory
 from heaptape import read_results, write_report
 from heaptape.__main__ import main
-from heaptape.results.caution import HeapShare, caution, heap_share, zeroed_line
+from heaptape.results.caution import HeapShare, baseline_caution, caution, heap_share, zeroed_line
 
 SEEN = {"rss_peak_bytes": 84_100_000, "explained_bytes": 84_000_000, "own_bytes": 100_000}
 UNSEEN = {"rss_peak_bytes": 84_100_000, "explained_bytes": 12_000, "own_bytes": 83_200_000}
@@ -84,3 +84,11 @@ def test_what_calloc_wrote_while_recording(tmp_path: Path, capsys: pytest.Captur
     runs = pd.DataFrame({"touch": ["recorded"], "trace_touched_bytes": [4e7], "trace_zeroed_bytes": [2e6]})
     assert zeroed_line(runs) == ""  # so much is no news
     assert zeroed_line(runs.assign(trace_zeroed_bytes=3e7, touch="none")) == ""
+
+
+def test_the_check_of_the_middle_run_is_taken() -> None:
+    checks = [{"peak_error": error, "words": words} for error, words in ((0.5, "high"), (0.1, None), (-0.5, "low"), (0.06, "middle"), (0.03, None))]
+    frame = pd.DataFrame({"baseline_check": [{}, *checks]})
+    assert baseline_caution(frame) == "Caution: middle."
+    assert baseline_caution(frame.iloc[[0, 1, 2, 5]]) == ""
+    assert baseline_caution(frame.iloc[:1]) == baseline_caution(pd.DataFrame({"pass": ["time"]})) == ""

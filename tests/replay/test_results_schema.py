@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -12,6 +13,8 @@ import pytest
 from heaptape.results.schema import LINE
 from service_load import Service, write_service
 from tool_runner import Tools
+
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 # Written by `fleet` alone.
 NOT_OF_REPLAY = {".configuration", ".host"}
@@ -32,6 +35,7 @@ def lines(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> list[dict[s
     tools.succeed([*replay, "--alloc", "glibc,jemalloc,tcmalloc,mimalloc", "--touch", "recorded", trace])
     tools.succeed([*replay, "--alloc", "glibc,jemalloc", "--verify", trace])
     tools.succeed([*replay, "--alloc", "glibc", "--memory-max", "search", "--pass", "limit", "--cpus", "4", trace])
+    tools.succeed([*replay, "--alloc", "glibc", "--pass", "memory", REPOSITORY / "traces" / "sqlite3-small.bin"])
     steady = write_service(tools, folder / "s.bin", Service(duration_ms=8000))
     tools.succeed([*replay, "--alloc", "glibc", "--pass", "memory", "--extend", "9s", steady])
     if simulates(tools):

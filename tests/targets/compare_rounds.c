@@ -54,10 +54,12 @@ int main(int argc, char **argv) {
     struct ht_comparison *comparison = calloc(1, sizeof *comparison);
     struct ht_plan *plan = calloc(1, sizeof *plan);
     measurements.cells = calloc(measurements.rounds * (measurements.choices + 2), sizeof *measurements.cells);
-    if (!comparison || !plan || !measurements.cells) return 2;
+    struct ht_recorded_program *program = calloc(1, sizeof *program);
+    if (!comparison || !plan || !program || !measurements.cells) return 2;
     for (int i = 2; i < argc; i++)
         strncpy(plan->choices.list[i - 2].name, argv[i], sizeof plan->choices.list->name - 1);
     comparison->plan = plan;
+    comparison->program = program;
     for (uint32_t round = 0; round < measurements.rounds; round++) {
         for (size_t who = 1; who < measurements.choices + 2; who++)
             read_cell(ht_cell_of(&measurements, round, who));
@@ -66,6 +68,7 @@ int main(int argc, char **argv) {
     for (int figure = 0; figure < HT_FIGURES; figure++) print_figure(comparison, (enum ht_figure)figure);
     ht_comparison_free(comparison);
     free(measurements.cells);
+    free(program);
     free(plan);
     free(comparison);
     return 0;

@@ -10,10 +10,12 @@ static uint64_t window_ns(enum ht_pass pass, const struct ht_extended_part *exte
     static struct ht_plan plan;
     static struct ht_built_form built;
     static struct ht_experiment x;
+    static struct ht_recorded_program program;
     plan.window_ns = asked_ns;
     x.plan = &plan;
     x.built = &built;
-    x.extended = extended;
+    program.extended = extended ? *extended : (struct ht_extended_part){0};
+    x.program = &program;
     return ht_experiment_job(&x, pass).window_ns;
 }
 

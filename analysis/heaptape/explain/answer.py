@@ -20,6 +20,7 @@ from ..base.units import (
     three_digits,
     with_nulls,
 )
+from ..results.caution import NOT_HELD_AGAINST, as_caution
 from ..sites.frames import place_text
 from .accounts import MEANING, Accounts, Sums
 from .call_sites import CallSites, site_rows, site_sentences, sites_object
@@ -79,6 +80,13 @@ class Answer:
     unmeasured: Unmeasured | None = None
     sharing: str = ""
     """The words that go with all advice about one of several processes."""
+    baseline_check: dict[str, Any] | None = None
+    memory_recorded: bool = True
+
+    @property
+    def caution(self) -> str:
+        """The first sentence where the replay is not what the program ran under, else ""."""
+        return as_caution(self.baseline_check)
 
     @property
     def allocator(self) -> str:
@@ -175,7 +183,8 @@ def first_sentences(answer: Answer) -> list[str]:
     above = accounts.rss_bytes - accounts.bytes["live"]
     moment = f"{nanoseconds(snapshot.time_ns)} of {nanoseconds(answer.end_ns)}"
     why = {"peak": f"at its peak ({moment})", "end": f"at the end ({nanoseconds(answer.end_ns)})"}.get(snapshot.why, f"at {moment}")
-    return [f"Under {answer.allocator} RSS is {byte_count(accounts.rss_bytes)} {why}: {byte_count(accounts.bytes['live'])} of live bytes and "
+    return [*filter(None, [answer.caution, "" if answer.memory_recorded else NOT_HELD_AGAINST]),
+            f"Under {answer.allocator} RSS is {byte_count(accounts.rss_bytes)} {why}: {byte_count(accounts.bytes['live'])} of live bytes and "
             f"{byte_count(above)} above them.",
             *unmeasured_sentence(answer.unmeasured, accounts.rss_bytes), *_extended_sentence(answer),
             f"Verdict: {answer.verdict} ({VERDICTS[answer.verdict]}). Along the trace {answer.trend.words}.", *when_sentence(answer), *_above(accounts),
@@ -244,7 +253,8 @@ def helpful_cures(answer: Answer) -> list[Cure]:
 def cure_rows(answer: Answer) -> list[list[str]]:
     """A table, its head first."""
     moment = "the end" if answer.snapshot.why == "end" else "the peak"
-    rows = [[f"what helps{in_brackets(answer.sharing)}", f"saves at {moment}", "95 % interval", "time in malloc"]]
+    helps = "what helps in this replay, not recommended" if answer.caution else "what helps"
+    rows = [[f"{helps}{in_brackets(answer.sharing)}", f"saves at {moment}", "95 % interval", "time in malloc"]]
     return rows + [[cure.name, byte_count(cure.saves_bytes), f"{byte_count(cure.ci_low)} to {byte_count(cure.ci_high)}",
                     "n/a" if cure.time_ratio is None else f"× {cure.time_ratio:.2f}"] for cure in helpful_cures(answer)]
 
@@ -266,7 +276,7 @@ def _cure_lines(answer: Answer) -> list[str]:
     if not helpful:
         return [nothing_helps(answer)]
     lines = table_lines(cure_rows(answer), right=(1,))
-    for cure in helpful:
+    for cure in helpful if not answer.caution else []:
         lines += ["", f"{cure.name}:", *(f"  {what:7}  {line}" for what, line in cure.lines)] \
             if cure.lines else []
     if also_set_for(helpful, answer):
@@ -311,7 +321,7 @@ def object_of(answer: Answer) -> dict[str, Any]:
                      "verdict": moment.verdict} for moment in answer.moments],
         "stretches": {name: [null_unless_known(value) for value in answer.along[name].tolist()] for name in answer.along},
         "broke": None if answer.broke is None else with_nulls(asdict(answer.broke)),
-        "sharing": answer.sharing or None,
+        "sharing": answer.sharing or None, "baseline_check": answer.baseline_check,
         "cures": None if answer.cures is None else [
             {"name": cure.name, "alloc": cure.alloc, "saves_bytes": cure.saves_bytes, "ci_low": cure.ci_low, "ci_high": cure.ci_high,
              "time_ratio": cure.time_ratio} for cure in answer.cures]}

@@ -82,4 +82,5 @@ def answer_of(found: SnapshotFile, at: str, trace: Trace | None, cells_max: int)
                   map_of(found.snapshots, uses, snapshot, births, cells_max) if cells_max else None,
                   str(trace.context.get("command") or "") if trace else "", also_set(trace.context) if trace else "",
                   sites, _extended(trace) if trace else None,
-                  unmeasured(trace, blocks) if trace and blocks is not None else None, sharing(is_forked(trace.context, trace.totals)) if trace else "")
+                  unmeasured(trace, blocks) if trace and blocks is not None else None, sharing(is_forked(trace.context, trace.totals)) if trace else "",
+                  found.baseline_check, not trace or (trace.totals or {}).get("recorded_rss_peak_bytes") is not None)

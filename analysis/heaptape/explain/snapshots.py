@@ -74,6 +74,8 @@ class SnapshotFile:
     timed: Timed
     null_timed: Timed
     snapshots: list[Snapshot]
+    baseline_check: dict[str, Any] | None = None
+    """As in lines of results: where this is the allocator that served the recording."""
 
 
 def _index(path: Path, data: bytes) -> dict[str, Any]:
@@ -130,6 +132,13 @@ def _timed(item: dict[str, Any], stretches: int) -> Timed:
     return timed
 
 
+def _check(index: dict[str, Any]) -> dict[str, Any] | None:
+    found = index.get("baseline_check")
+    if found is not None and not isinstance(found, dict):
+        raise ValueError("a baseline_check that is no object")
+    return found
+
+
 def read_snapshots(path: str | Path) -> SnapshotFile:
     """All of a file. Raises TraceError where it is none."""
     path = Path(path)
@@ -141,7 +150,7 @@ def read_snapshots(path: str | Path) -> SnapshotFile:
     try:
         snapshots = [_snapshot(path, data, index, item) for item in index["snapshots"]]
         curve = pd.DataFrame(index["curve"], columns=_CURVE).astype(np.int64)
-        return SnapshotFile(path, index["allocator"], index["trace"], curve, *_stretches(index["stretches"]), snapshots)
+        return SnapshotFile(path, index["allocator"], index["trace"], curve, *_stretches(index["stretches"]), snapshots, _check(index))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise TraceError(path, 0, f"expected an index of snapshots: {error}") from error
 

@@ -24,7 +24,7 @@ _LINE_BEGIN = b'{"schema":'
 
 # All that a summary needs: the curves of thousands of runs would fill the memory.
 _KEPT = ("allocator", "pass", "round", "seed", "control", "failures", "problem", "host", "configuration", "alloc_time_ns",
-         "rss_peak_bytes", "rss_mean_bytes", "rss_end_bytes", "process_rss_peak_bytes", "counts")
+         "rss_peak_bytes", "rss_mean_bytes", "rss_end_bytes", "process_rss_peak_bytes", "baseline_check", "counts")
 
 
 def key_of(row: dict[str, Any]) -> Key:

@@ -14,6 +14,7 @@ from ..base.printable import markdown_escaped
 from ..base.sharing import sharing
 from ..base.text_table import table_lines
 from ..base.units import counted, interval, with_nulls
+from ..results.caution import baseline_caution
 from ..results.comparison import (
     BOOTSTRAP_ROUNDS_MIN,
     MEASURES,
@@ -107,7 +108,7 @@ def summary_object(plan: Plan, blocks: list[Block], rows: list[dict[str, Any]], 
     hosts = sorted({str(row["host"]) for row in rows})
     return {
         "plan": str(plan.path), "baseline": plan.baseline, "bootstrap_seed": seed, "hosts": hosts,
-        "traces": [asdict(trace) for trace in plan.traces], "notes": notes,
+        "traces": [asdict(trace) for trace in plan.traces], "cautions": cautions_of(plan, rows), "notes": notes,
         "configurations": [
             {"name": block.configuration.name, "options": block.configuration.options,
              "geometric_means": [with_nulls(asdict(mean)) for mean in block.means],
@@ -167,7 +168,8 @@ def summary_text(plan: Plan, blocks: list[Block], rows: list[dict[str, Any]], no
         lines += ["", _heading(plan, block, rows)]
         for title, cells in _tables(plan, block):
             lines += ["", f"{title}:", *table_lines(cells)]
-    return "\n".join([*lines[1:], *_closing(blocks), *notes])
+    cautions = cautions_of(plan, rows)
+    return "\n".join([*cautions, *lines[0 if cautions else 1:], *_closing(blocks), *notes])
 
 
 def summary_markdown(plan: Plan, blocks: list[Block], rows: list[dict[str, Any]], notes: list[str]) -> str:
@@ -179,7 +181,8 @@ def summary_markdown(plan: Plan, blocks: list[Block], rows: list[dict[str, Any]]
             lines += ["", f"{markdown_escaped(title[0].upper() + title[1:])}:", "", _markdown(cells[0]), _markdown(["---"] * len(cells[0]))]
             lines += [_markdown(row) for row in cells[1:]]
     closing = [line for line in (*_closing(blocks), *notes) if line]
-    return "\n".join([*lines[1:], "", *(f"- {markdown_escaped(line)}" for line in closing)]).rstrip()
+    cautions = [f"**{markdown_escaped(line)}**" for line in cautions_of(plan, rows)]
+    return "\n".join([*cautions, *lines[0 if cautions else 1:], "", *(f"- {markdown_escaped(line)}" for line in closing)]).rstrip()
 
 
 def _markdown(cells: list[str]) -> str:
@@ -190,6 +193,16 @@ def _closing(blocks: list[Block]) -> list[str]:
     if any(math.isfinite(mean.ci_low) for block in blocks for mean in block.means):
         return ["", INTERVAL_MEANS]
     return ["", f"no intervals: fewer than {BOOTSTRAP_ROUNDS_MIN} rounds of a trace cannot be resampled"]
+
+
+def cautions_of(plan: Plan, rows: list[dict[str, Any]]) -> list[str]:
+    """A sentence for each trace whose replay is not what the program ran under."""
+    found = []
+    for trace in plan.traces:
+        checks = [row["baseline_check"] for row in rows if row["trace_sha256"] == trace.sha256 and row.get("baseline_check")]
+        words = baseline_caution(pd.DataFrame({"baseline_check": checks}))
+        found += [f"{trace.name}: {words}"] if words else []
+    return found
 
 
 def notes_of(plan: Plan, rows: list[dict[str, Any]]) -> list[str]:

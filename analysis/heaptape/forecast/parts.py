@@ -55,6 +55,19 @@ def steady_stretch(heaptape: str, options: argparse.Namespace) -> dict[str, Any]
     return said
 
 
+def baseline_check(replay: str, options: argparse.Namespace) -> dict[str, Any] | None:
+    """What a replay of the recording itself says of it, where the allocator that served it is among those asked for."""
+    command = [replay, "-q", "--json", "--pass", "memory", "--rounds", "1", "--alloc", options.alloc, "--", options.trace]
+    try:
+        said = run_tool(command)
+    except ToolFailed as error:
+        if not error.printed:
+            raise as_ours(error) from error
+        said = error.printed  # some of them failed, which the parts' replays say
+    found: dict[str, Any] | None = json.loads(said)["baseline_check"]
+    return found
+
+
 def _command(replay: str, options: argparse.Namespace, stretch_ns: tuple[int, int], processors: int | None, results: Path) -> list[str]:
     how = f"{options.to:.9f}s,from={stretch_ns[0]}ns,until={stretch_ns[1]}ns"
     machine = ["--cpus", str(processors)] if processors else []

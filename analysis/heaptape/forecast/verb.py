@@ -13,8 +13,9 @@ from ..base.programs import find_heaptape, find_replay
 from ..base.progress import ProgressLine
 from ..base.sharing import as_sentence, sharing
 from ..base.text_table import table_lines
+from ..results.caution import as_caution
 from .estimates import Estimate, estimate
-from .parts import Key, Replayed, replay_parts, steady_stretch
+from .parts import Key, Replayed, baseline_check, replay_parts, steady_stretch
 
 Forecasts = dict[Key, tuple[Estimate, Estimate]]
 
@@ -32,7 +33,9 @@ def _mb(value: Estimate, sign: str = "") -> str:
     return f"{value.value / 1e6:{sign}.1f} [{low / 1e6:{sign}.1f}, {value.high / 1e6:{sign}.1f}]"
 
 
-def _print(options: argparse.Namespace, said: dict[str, Any], forecasts: Forecasts, replayed: Replayed) -> None:
+def _print(options: argparse.Namespace, said: dict[str, Any], forecasts: Forecasts, replayed: Replayed, check: dict[str, Any] | None) -> None:
+    if as_caution(check):
+        print(printable(as_caution(check)))
     print(f"extrapolated: {replayed.parts} parts of {said['from_ns'] / 1e9:.0f} s to {said['until_ns'] / 1e9:.0f} s, each repeated up to {options.to:.0f} s")
     if options.scale > 1:
         print(f"assumed: {options.scale} times the load, as {options.scale} copies of the recording in one process")
@@ -55,11 +58,11 @@ def _own_memory(said: dict[str, Any]) -> str:
     return f"The process has more: as recorded, {own / 1e6:.1f} MB of its own at {said['until_ns'] / 1e9:.0f} s (its data, stacks and mappings)."
 
 
-def _as_json(said: dict[str, Any], forecasts: Forecasts, replayed: Replayed, scale: int) -> dict[str, Any]:
+def _as_json(said: dict[str, Any], forecasts: Forecasts, replayed: Replayed, scale: int, check: dict[str, Any] | None) -> dict[str, Any]:
     def keys(value: Estimate) -> dict[str, Any]:
         return {"value": value.value, "ci_low": value.low, "ci_high": value.high}
 
-    return {"extended": said, "parts": replayed.parts, "scale": scale, "sharing": sharing(replayed.forked) or None, "allocators": [
+    return {"extended": said, "parts": replayed.parts, "scale": scale, "sharing": sharing(replayed.forked) or None, "baseline_check": check, "allocators": [
         {"name": name, "processors": processors, "rss_bytes": keys(rss), "slope_bytes_per_hour": {**keys(slope), "resolved": slope.resolved}}
         for (processors, name), (rss, slope) in forecasts.items()]}
 
@@ -71,14 +74,15 @@ def run_forecast(options: argparse.Namespace) -> None:
     progress = ProgressLine(not options.quiet)
     try:
         replayed = replay_parts(replay, options, said, progress)
+        check = baseline_check(replay, options)
     finally:
         progress.end()
     forecasts = _forecasts(said, replayed, options.scale)
     if not forecasts and not replayed.failures:
         raise UsageError("--alloc: expected an allocator other than null")
     if options.json:
-        print(json.dumps(_as_json(said, forecasts, replayed, options.scale), indent=2))
+        print(json.dumps(_as_json(said, forecasts, replayed, options.scale, check), indent=2))
     elif forecasts:
-        _print(options, said, forecasts, replayed)
+        _print(options, said, forecasts, replayed, check)
     if replayed.failures:
         raise HeaptapeError(f"an allocator that fails has no forecast: {'; '.join(replayed.failures)}")

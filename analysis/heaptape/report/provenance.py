@@ -19,7 +19,7 @@ from ..base.units import (
     nanoseconds,
     percent,
 )
-from ..results.caution import zeroed_line
+from ..results.caution import NOT_HELD_AGAINST, zeroed_line
 from ..results.comparison import (
     BASELINE,
     BOOTSTRAP_ROUNDS_MIN,
@@ -217,6 +217,8 @@ def trace_warnings(trace: Trace) -> list[str]:
         found.append(f"The trace was cut short: it was read up to its last whole section (byte {trace.whole_bytes:,}), "
                      f"{counted(trace.records, 'event')}.")
     totals = trace.totals or {}
+    if totals.get("recorded_rss_peak_bytes") is None:
+        found.append(NOT_HELD_AGAINST)
     for key, noun, words in (
         ("repairs", "event", "recorded out of order and reordered"),
         ("anomalies", "event", "explained by no program order"),

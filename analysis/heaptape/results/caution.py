@@ -14,6 +14,7 @@ from ..base.units import known
 SMALL_SHARE = 5
 UNEXPLAINED_MIN_BYTES = 8 << 20
 """Both as in format/heap_share.c, which says why."""
+NOT_HELD_AGAINST = "The program's memory is not in the trace: no replay is held against it."
 ZEROED_SHARE_MAX = 0.05
 """As in replay/experiment/experiment_warnings.c."""
 
@@ -63,6 +64,22 @@ def caution(runs: pd.DataFrame, totals: Mapping[str, Any] | None = None) -> str:
     """One sentence where most of the program's memory is not from malloc, else ""."""
     share = heap_share(runs, totals)
     return share.sentence() if share and share.is_small else ""
+
+
+def baseline_caution(runs: pd.DataFrame) -> str:
+    """One sentence where the replay under the recorded allocator is not what the program ran under, else "": that of the run whose peak error
+    is the median, as `replay` takes it."""
+    checks = [check for check in runs["baseline_check"] if known(check.get("peak_error"))] if "baseline_check" in runs else []
+    if not checks:
+        return ""
+    middle = pd.Series([check["peak_error"] for check in checks]).median()
+    return as_caution(min(checks, key=lambda check: abs(check["peak_error"] - middle)))
+
+
+def as_caution(check: Mapping[str, Any] | None) -> str:
+    """The sentence of a baseline_check, or ""."""
+    words = check.get("words") if check else None
+    return f"Caution: {words}." if isinstance(words, str) else ""
 
 
 def was_forked(runs: pd.DataFrame) -> bool:

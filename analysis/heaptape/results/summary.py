@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from ..base.sharing import as_sentence, sharing
-from .caution import caution, cautioned, was_forked
+from .caution import baseline_caution, caution, cautioned, was_forked
 from .comparison import (
     MEASURES,
     SEED,
@@ -31,7 +31,8 @@ from .verdicts import headline_of, ranked_standings
 
 @dataclass(frozen=True)
 class Summary:
-    """`caution`, where there is one, goes before everything. Then `share_lines` lead: malloc's share of the program's CPU
+    """`caution`, where there is one, goes before everything. `differs`: the replay is not what the program ran under, and `standings` has no
+    memory. Then `share_lines` lead: malloc's share of the program's CPU
     time and memory, or why that is not known. `same_name`: another trace has
     the same path, so that its checksum belongs to its name. `program_times`: empty where no accesses were simulated. `sharing`: the words
     that go with all advice about one of several processes, else ""; the headline has them."""
@@ -52,6 +53,7 @@ class Summary:
     headline: str
     caution: str
     sharing: str
+    differs: bool = False
     same_name: bool = False
 
     @property
@@ -93,7 +95,9 @@ def summary_of(experiment: Experiment, baseline: str | None, seed: int, found: F
     comparison = compare(experiment.all_runs, base, seed)
     controls = {name: control for name, measure in MEASURES.items()
                 if (control := control_estimate(experiment.all_runs, measure, seed)) is not None}
-    standings = ranked_standings(experiment.all_runs, comparison, seed)
+    differs = baseline_caution(experiment.runs)
+    standings = [standing for standing in ranked_standings(experiment.all_runs, comparison, seed)
+                 if not differs or standing.measure.name == "time"]
     trace = found.trace if experiment.is_as_recorded else None
     time = malloc_share(experiment.all_runs, trace.context, trace.totals, comparison, seed) if trace and len(comparison) else None
     memory = memory_share(experiment.all_runs, trace, comparison, seed) if trace and len(comparison) else None
@@ -101,13 +105,15 @@ def summary_of(experiment: Experiment, baseline: str | None, seed: int, found: F
     lines = [sentences[standing.measure.name] for standing in standings if sentences[standing.measure.name]]
     about = caution(experiment.runs, trace.totals if trace else None)
     headline = cautioned(" ".join([*refusal_lines(experiment.runs), headline_of(standings)]), about)
+    if differs:
+        headline, about = f"{differs} {headline}", f"{differs} {about}".rstrip()
     times = program_times(experiment.runs, base)
     mixed = [*mixed_lines(experiment.runs), *other_costs_lines(experiment.runs, times)]
     shared = sharing(was_forked(experiment.runs), processes)
     return Summary(
         experiment, base, seed, comparison, controls, find_trends(experiment.all_runs, base), standings, time, memory, times,
         lines or [why_share_unknown(experiment, found)], missing_lines(experiment.runs), mixed,
-        headline + as_sentence(shared), about, shared)
+        headline + as_sentence(shared), about, shared, bool(differs))
 
 
 def why_share_unknown(experiment: Experiment, found: FoundTrace) -> str:

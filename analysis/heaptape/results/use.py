@@ -107,6 +107,8 @@ def also_set(context: Mapping[str, Any]) -> str:
 
 def no_reason(summary: Summary) -> str:
     """The sentence where there is nothing to use."""
+    on_memory = "; on memory see the caution" if summary.differs else ""
     if leaders(summary.standings):
-        return "No allocator measured here saves 1 % of the program's CPU time, in malloc's calls, or memory: this gives no reason to change."
-    return f"No allocator is clearly better than {summary.baseline}: this gives no reason to change."
+        saves = "saves 1 % of the program's CPU time, in malloc's calls" + (on_memory or ", or memory")
+        return f"No allocator measured here {saves}: this gives no reason to change."
+    return f"No allocator is clearly {'faster' if on_memory else 'better'} than {summary.baseline}{on_memory}: this gives no reason to change."

@@ -15,7 +15,7 @@ import pandas as pd
 from ..base.errors import EXIT_BAD_INPUT, BadTrace, UsageError
 from ..base.printable import printable
 from ..base.programs import ToolFailed, list_allocators, run_tool
-from ..results.caution import was_forked
+from ..results.caution import baseline_caution, was_forked
 from ..results.comparison import MEASURES, Measure, is_control, round_table
 from ..results.program_time import ProgramTime, program_times
 from ..results.reader import read_results
@@ -56,6 +56,8 @@ class Bench:
         self._machine = ["--cpus", str(cpus)] if cpus else []
         passes = {OBJECTIVES[name].pass_name for name in objectives}
         self._pass = "both" if len(passes) > 1 else passes.pop()
+        self.caution = ""
+        """The first sentence where the default's replay is not what the program ran under."""
         self.forked = False
         """Whether the recorded process was, as far as replays have said."""
 
@@ -91,6 +93,7 @@ class Bench:
                 self._keep(rows)
             found = read_results(rows)
             self.forked |= was_forked(found)
+            self.caution = baseline_caution(found) or self.caution
             return found
 
     def _keep(self, rows: Path) -> None:

@@ -20,7 +20,7 @@ from .study import Trial
 class Tuned:
     """The front is in the order of the first objective. Runs and comparison are those of the last measurement, None where
     it did not come to that; dropped is how many were measured again and left out then. Program times are of the default and the front.
-    sharing: the words that go with all advice about one of several processes, or ""."""
+    sharing: the words that go with all advice about one of several processes, or ""; caution: the first sentence, or ""."""
 
     trace: Path
     trace_sha256: str
@@ -36,6 +36,7 @@ class Tuned:
     comparison: pd.DataFrame | None = None
     program_times: Sequence[ProgramTime] = ()
     sharing: str = ""
+    caution: str = ""
 
 
 def row_of(comparison: pd.DataFrame, objective: str, name: str) -> pd.Series | None:

@@ -76,7 +76,7 @@ def _trial_cells(tuned: Tuned, trial: Trial) -> list[str]:
 
 def front_text(tuned: Tuned) -> str:
     """The table, a line for each configuration, and below the lines to paste."""
-    lines = [_title(tuned), *_controls(tuned)]
+    lines = [*([tuned.caution] if tuned.caution else []), _title(tuned), *_controls(tuned)]
     if tuned.front:
         cells = [["", *(OBJECTIVES[name].title for name in tuned.objectives), *([PROGRAM_TIME] if tuned.program_times else []), "knobs"],
                  _default_cells(tuned)]
@@ -101,7 +101,7 @@ def front_object(tuned: Tuned) -> dict[str, Any]:
         "trace": {"path": str(tuned.trace), "sha256": tuned.trace_sha256},
         "allocator": {"name": tuned.allocator.spec, "version": tuned.allocator.version, "build_id": tuned.allocator.build_id},
         "objectives": tuned.objectives, "study": str(tuned.study), "seed": tuned.seed,
-        "sharing": tuned.sharing or None, "measured_again": tuned.comparison is not None, "rounds": _rounds(tuned), "dropped": tuned.dropped,
+        "caution": tuned.caution or None, "sharing": tuned.sharing or None, "measured_again": tuned.comparison is not None, "rounds": _rounds(tuned), "dropped": tuned.dropped,
         "front": [_trial_object(tuned, trial) for trial in tuned.front],
         "trials": [{"trial": trial.number, "knobs": trial.config, "problem": trial.problem or None,
                     "ratios": dict(zip(tuned.objectives, trial.ratios, strict=True)) if trial.ratios else None}

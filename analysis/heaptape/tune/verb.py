@@ -142,7 +142,7 @@ def run_tune(options: argparse.Namespace) -> None:
     identity = _identity(sha256, allocator, objectives, space, options.cpus)
     with open_study(path, identity, space, options.trials, options.seed, options.sampler) as (study, seed):
         def tuned(front: list[Trial], runs: pd.DataFrame | None = None) -> Tuned:
-            found = Tuned(trace, sha256, allocator, objectives, path, seed, len(space), study.trials(), front, sharing=sharing(bench.forked))
+            found = Tuned(trace, sha256, allocator, objectives, path, seed, len(space), study.trials(), front, sharing=sharing(bench.forked), caution=bench.caution)
             if runs is None:
                 return found
             comparison = compare(runs, bench.default)

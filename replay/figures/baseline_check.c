@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "baseline_check.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "json_values.h"
+#include "talk.h"
+
+static const double differs_ratio = 0.05, differs_bytes = 2e6;
+
+const struct ht_baseline_check ht_baseline_unchecked = {NAN, NAN, NAN, NAN, NAN, NAN};
+
+// How far a recorded figure is from the readings before and after it: no more than they tell.
+static double distance_bytes(double recorded, double before, double after) {
+    return fmax(fmax(fmin(before, after) - recorded, recorded - fmax(before, after)), 0);
+}
+
+// The mean of both along the trace. A sample stands for the time until the next one.
+static void check_curve(const struct ht_own_memory *recorded, const struct ht_built_form *built,
+                        const uint64_t *rss_bytes, struct ht_baseline_check *check) {
+    double distance = 0, mean = 0, weights = 0;
+    size_t at = 0, count = built->form->samples;
+    for (size_t i = 0; i + 1 < recorded->count; i++) {
+        while (at + 1 < count && built->points[at].time_ns < recorded->time_ns[i]) at++;
+        double weight = (double)(recorded->time_ns[i + 1] - recorded->time_ns[i]);
+        double heap = (double)recorded->heap_bytes[i], before = (double)rss_bytes[at ? at - 1 : 0];
+        distance += weight * distance_bytes(heap, before, (double)rss_bytes[at]);
+        mean += weight * heap;
+        weights += weight;
+    }
+    if (weights <= 0 || mean <= 0) return;
+    check->curve_bytes = distance / weights;
+    check->curve_error = distance / mean;
+}
+
+static void compare(double replayed, double recorded, double *error, double *bytes) {
+    if (recorded <= 0) return;
+    *bytes = replayed - recorded;
+    *error = replayed / recorded - 1;
+}
+
+struct ht_baseline_check ht_baseline_check(const struct ht_recorded_program *program,
+                                           const struct ht_built_form *built, const uint64_t *rss_bytes,
+                                           double peak_bytes, double end_bytes) {
+    struct ht_baseline_check check = ht_baseline_unchecked;
+    const struct ht_own_memory *recorded = &program->own;
+    if (isnan(program->heap_peak_bytes) || !recorded->count || !built->form->samples) return check;
+    compare(peak_bytes, program->heap_peak_bytes, &check.peak_error, &check.peak_bytes);
+    compare(end_bytes, (double)recorded->heap_bytes[recorded->count - 1], &check.end_error, &check.end_bytes);
+    check_curve(recorded, built, rss_bytes, &check);
+    return check;
+}
+
+static bool is_far(double error, double bytes) {
+    return fabs(error) > differs_ratio && fabs(bytes) > differs_bytes;
+}
+
+bool ht_baseline_differs(const struct ht_baseline_check *check) {
+    return is_far(check->peak_error, check->peak_bytes) || is_far(check->end_error, check->end_bytes) ||
+           is_far(check->curve_error, check->curve_bytes);
+}
+
+__attribute__((format(printf, 2, 3))) static void give(json_t *reasons, const char *format, ...) {
+    char text[512];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    json_array_append_new(reasons, json_text(text));
+}
+
+// As far as the trace knows; empty where it knows nothing.
+static json_t *reasons_of(const struct ht_recorded_program *program, const struct ht_built_form *built,
+                          const char *version, const char *thp) {
+    json_t *reasons = json_array();
+    char number[HT_NUMBER_OF_BYTES];
+    if (ht_heap_share_is_small(&program->share))
+        give(reasons, "most of its memory does not come from malloc");
+    if (program->damage[0]) give(reasons, "its log was damaged: %s", program->damage);
+    if (program->lost_calls)
+        give(reasons, "%s %s not recorded", ht_number_of(number, program->lost_calls, "call"),
+             program->lost_calls == 1 ? "was" : "were");
+    if (program->foreign_frees)
+        give(reasons, "it freed %s that no recorded call had allocated",
+             ht_number_of(number, program->foreign_frees, "block"));
+    if (built->inherited_objects)
+        give(reasons, "%s that %s begin in a fresh heap",
+             ht_number_of(number, built->inherited_objects, "block"),
+             program->sliced ? "were live before the slice" : "its parent had allocated");
+    if (version && *version && program->allocator_version[0] && strcmp(version, program->allocator_version))
+        give(reasons, "it ran under %s %s, and %s is replayed", program->allocator,
+             program->allocator_version, version);
+    if (program->thp[0] && thp && *thp && strcmp(program->thp, thp))
+        give(reasons, "transparent huge pages were \"%s\", and are \"%s\" here", program->thp, thp);
+    if (built->form->streams > 1)
+        give(reasons, "which arena each of its %" PRIu32 " threads takes hangs on when they run",
+             built->form->streams);
+    return reasons;
+}
+
+// "12.3 MB (40 %) more at the peak", where that is far.
+static void say(char *text, size_t room, double error, double bytes, const char *where) {
+    size_t used = strlen(text);
+    if (!is_far(error, bytes)) return;
+    snprintf(text + used, room - used, "%s%.1f MB (%.0f %%) %s", used ? ", " : "", fabs(bytes) / 1e6,
+             100 * fabs(error), where);
+}
+
+static json_t *words_of(const struct ht_baseline_check *check, const char *allocator, const json_t *reasons) {
+    char by[256] = "", why[1024] = "", text[2048];
+    const json_t *reason;
+    size_t i;
+    if (!ht_baseline_differs(check)) return json_null();
+    say(by, sizeof by, check->peak_error, check->peak_bytes,
+        check->peak_error < 0 ? "too little at the peak" : "too much at the peak");
+    say(by, sizeof by, check->end_error, check->end_bytes,
+        check->end_error < 0 ? "too little at the end" : "too much at the end");
+    say(by, sizeof by, check->curve_error, check->curve_bytes, "away on average");
+    json_array_foreach(reasons, i, reason) {
+        size_t used = strlen(why);
+        snprintf(why + used, sizeof why - used, "%s%s", used ? "; " : "", json_string_value(reason));
+    }
+    snprintf(
+        text, sizeof text,
+        "the replay under %s is not what the program ran under: against the recorded heap it has %s. %s%s. "
+        "No verdict on memory is recommended",
+        allocator, by, *why ? "Perhaps because " : "Why is not known", why);
+    return json_text(text);
+}
+
+json_t *ht_baseline_json(const struct ht_baseline_check *check, const struct ht_recorded_program *program,
+                         const struct ht_built_form *built, const char *version, const char *thp) {
+    if (isnan(check->peak_error)) return json_null();
+    json_t *reasons = reasons_of(program, built, version, thp),
+           *words = words_of(check, program->allocator, reasons);
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "peak_error", json_figure(check->peak_error),
+                     "end_error", json_figure(check->end_error), "curve_error",
+                     json_figure(check->curve_error), "peak_bytes", json_whole(check->peak_bytes),
+                     "end_bytes", json_whole(check->end_bytes), "curve_bytes", json_whole(check->curve_bytes),
+                     "reasons", reasons, "words", words);
+}
