@@ -2,6 +2,7 @@
 // The index behind a child's snapshots: of which moment each is, in whatever order its threads came to them.
 #include <fcntl.h>
 #include <jansson.h>
+#include <math.h>
 #include <string.h>
 
 #include "snapshot_index.h"
