@@ -73,11 +73,12 @@ static bool put_sites(const struct convert_request *request, const struct ht_raw
     return done;
 }
 
-static void warn_of_damage(const struct ht_raw_log *log, const json_t *totals) {
+static void warn_of_damage(const struct ht_raw_log *log, const json_t *totals,
+                           const struct ht_raw_damage *damage) {
+    const char *lost = damage->lost_calls || damage->end_lost ? "; blocks whose free is lost stay live" : "";
     char words[TRACE_DAMAGE_BYTES];
     if (trace_json_damage(totals, words))
-        ht_print(stderr, "heaptape convert: warning: %s: damaged: %s; blocks whose free is lost stay live\n",
-                 log->path, words);
+        ht_print(stderr, "heaptape convert: warning: %s: damaged: %s%s\n", log->path, words, lost);
 }
 
 int convert_finish(const struct convert_request *request, const struct ht_raw_log *log,
@@ -101,7 +102,7 @@ int convert_finish(const struct convert_request *request, const struct ht_raw_lo
         return ht_error_memory(error, log->path, "cannot list the call sites");
     }
     json_t *totals = trace_json_totals(&result->totals, log);
-    warn_of_damage(log, totals);
+    warn_of_damage(log, totals, &result->totals.damage);
     int status =
         trace_json_finish(writer, result->threads, result->totals.threads, totals, file_bytes, error);
     free(result->threads);

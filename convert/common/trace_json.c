@@ -110,15 +110,19 @@ static void put_damage(json_t *object, const struct ht_raw_damage *damage) {
 
 bool trace_json_damage(const json_t *totals, char words[TRACE_DAMAGE_BYTES]) {
     const json_t *damage = json_object_get(totals, "damage");
-    char lost[32], all[HT_NUMBER_OF_BYTES], more[64] = "";
+    char lost[32], all[HT_NUMBER_OF_BYTES], more[64] = "", part[128];
     if (!json_is_object(damage)) return false;
     const char *first = json_string_value(json_object_get(damage, "first"));
     uint64_t calls = known_number(damage, "lost_calls"), places = known_number(damage, "places");
     if (places > 1) snprintf(more, sizeof more, ", the first of %s places", ht_grouped(all, places));
-    snprintf(words, TRACE_DAMAGE_BYTES, "%s%s of %s %s lost%s%s%s%s",
-             json_is_true(json_object_get(damage, "at_least")) ? "at least " : "", ht_grouped(lost, calls),
-             ht_number_of(all, known_number(totals, "events") + calls, "call"), calls == 1 ? "is" : "are",
-             first ? " (" : "", first ? first : "", first ? more : "", first ? ")" : "");
+    ht_number_of(all, known_number(totals, "events") + calls, "call");
+    bool at_least = json_is_true(json_object_get(damage, "at_least"));
+    if (calls)
+        snprintf(part, sizeof part, "%s%s of %s %s lost", at_least ? "at least " : "",
+                 ht_grouped(lost, calls), all, calls == 1 ? "is" : "are");
+    else snprintf(part, sizeof part, at_least ? "perhaps some of %s are lost" : "none of %s is lost", all);
+    snprintf(words, TRACE_DAMAGE_BYTES, "%s%s%s%s%s", part, first ? " (" : "", first ? first : "",
+             first ? more : "", first ? ")" : "");
     return true;
 }
 
