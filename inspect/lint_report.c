@@ -213,10 +213,11 @@ static void print_leaks(const struct lint *lint) {
                  ht_bytes(bytes, (double)leaks->inherited_bytes));
 }
 
-void lint_report_text(const struct lint *lint, const char *path) {
+void lint_report_text(const struct lint *lint, const char *path, bool part) {
     char calls[HT_NUMBER_OF_BYTES], defects[HT_NUMBER_OF_BYTES];
     uint64_t count = lint_defects(lint);
-    ht_print(stdout, "%s: %s, %s\n", path, ht_number_of(calls, lint->calls, "call"),
+    ht_print(stdout, "%s: %s%s, %s\n", path, part ? "only a part could be read: " : "",
+             ht_number_of(calls, lint->calls, "call"),
              count ? ht_number_of(defects, count, "defect") : "no defects");
     print_findings(lint, 0, LINT_LAST_DEFECT, "defects");
     bool any = lint->leaks.blocks || lint->leaks.inherited_blocks;

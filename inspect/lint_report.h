@@ -8,6 +8,7 @@
 #include "lint_checks.h"
 
 json_t *lint_report_json(const struct lint *lint, const char *path);
-void lint_report_text(const struct lint *lint, const char *path);
+// part: of the file, the rest of which is damaged.
+void lint_report_text(const struct lint *lint, const char *path, bool part);
 
 #endif

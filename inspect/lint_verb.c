@@ -94,9 +94,9 @@ static int check_trace(struct lint *lint, const char *path, bool *cut, struct ht
     return status;
 }
 
-static void print(const struct lint *lint, const struct options *options) {
+static void print(const struct lint *lint, const struct options *options, bool cut) {
     if (!options->json) {
-        lint_report_text(lint, options->file);
+        lint_report_text(lint, options->file, cut);
         return;
     }
     json_t *report = lint_report_json(lint, options->file);
@@ -119,7 +119,7 @@ int ht_verb_lint(int argc, char **argv) {
     if (status) {
         status = ht_complain("heaptape lint", &error);
     } else {
-        print(&lint, &options);
+        print(&lint, &options, cut);
         fflush(stdout);
         status = cut                   ? ht_complain("heaptape lint", &error)
                  : lint_defects(&lint) ? HT_EXIT_FAILED
