@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds replays against many real programs: runs `heaptape validate` for each that programs.toml lists.
 
-    bench/validity/validate.py [--build B] [--only NAME,...] [--alloc LIST] [--rounds N] [-o results.jsonl] [--again]
+    bench/validity/validate.py [--programs FILE.toml] [--build B] [--only NAME,...] [--alloc LIST] [--rounds N] [-o results.jsonl] [--again]
     bench/validity/validate.py --count|--instructions [--only NAME,...] [--counts FILE]
     bench/validity/validate.py -o results.jsonl --no-run [--page docs/method/validity.md] [--tables DIR]
 
@@ -40,13 +40,13 @@ KEYS = {"does", "needs", "setup", "command", "start", "ready", "load", "stop", "
         "count_note"}
 
 
-def read_programs() -> dict[str, dict[str, Any]]:
-    programs: dict[str, dict[str, Any]] = tomllib.loads(PROGRAMS.read_text())
+def read_programs(path: Path = PROGRAMS) -> dict[str, dict[str, Any]]:
+    programs: dict[str, dict[str, Any]] = tomllib.loads(path.read_text())
     for name, program in programs.items():
         if unknown := set(program) - KEYS:
-            sys.exit(f"{PROGRAMS}: {name}: unknown: {', '.join(sorted(unknown))}")
+            sys.exit(f"{path}: {name}: unknown: {', '.join(sorted(unknown))}")
         if ("command" in program) == ("start" in program):
-            sys.exit(f"{PROGRAMS}: {name}: either a command or a server's start expected")
+            sys.exit(f"{path}: {name}: either a command or a server's start expected")
     return programs
 
 
@@ -62,6 +62,7 @@ def _counted(*program: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 def parse(programs: dict[str, dict[str, Any]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", type=Path, default=PROGRAMS, metavar="FILE.toml", help="that are listed there (programs.toml)")
     parser.add_argument("--build", type=Path, default=ROOT / "build")
     parser.add_argument("--only", metavar="NAME,...", help=f"of {', '.join(programs)}")
     parser.add_argument("--alloc", default="glibc,jemalloc,tcmalloc,mimalloc", metavar="LIST")
@@ -85,7 +86,9 @@ def parse(programs: dict[str, dict[str, Any]]) -> argparse.Namespace:
 
 
 def main() -> int:
-    programs = read_programs()
+    listed = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    listed.add_argument("--programs", type=Path, default=PROGRAMS)
+    programs = read_programs(listed.parse_known_args()[0].programs)
     options = parse(programs)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the scratch folders go on the way out
     fine = options.no_run or (run_all(options, programs, options.counts, _counted) if options.counted else

@@ -207,7 +207,8 @@ def test_limit_while_paused(tools: Tools, tmp_path: Path, locks: list[str]) -> N
         logs.chmod(0o777)
         recording = tools.preload(command, logs, env={"MALLOC_WRAP_START": start})
         assert recording.outcome == outcome
-        tallies = recorded_tallies(tools, recording.logs, tmp_path) if recorded else {}
+        # On a slow machine it begins while the program still makes the calls before the limit: one block is live then.
+        tallies = recorded_tallies(tools, recording.logs, tmp_path, unseen_max=1) if recorded else {}
         assert {size: tallies[size] for size in recorded} == recorded
 
 
