@@ -135,8 +135,9 @@ static void print_for_people(const json_t *info) {
     print_count(info, "peak live objects", "peak_live_objects");
     print_count(info, "live objects at the end", "end_live_objects");
     if (number(info, "inherited_objects")) {
-        print_count(info, "inherited objects", "inherited_objects");
-        print_bytes(info, "inherited", "inherited_bytes");
+        bool sliced = json_is_object(cut);
+        print_count(info, sliced ? "from before the slice" : "inherited objects", "inherited_objects");
+        print_bytes(info, sliced ? "  in bytes" : "inherited", "inherited_bytes");
     }
     print_seconds(info, "duration", "duration_ns");
     print_seconds(info, "recorded CPU time", "recorded_cpu_ns");

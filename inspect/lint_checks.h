@@ -80,6 +80,7 @@ struct lint_leaks {
 
 struct lint {
     bool raw;
+    bool sliced;
     bool drops_expected;  // a slice by threads, which ends blocks of left-out threads so
     size_t limit;         // examples to keep of each kind
     uint64_t calls;

@@ -50,6 +50,7 @@ int lint_trace(struct lint *lint, struct ht_trace_reader *reader, const char *pa
     struct ht_op_shape shape[256];
     struct slot_table blocks = slot_table_of(sizeof(struct lint_block));
     int status = trace_json_drops_expected(reader, &lint->drops_expected, error);
+    if (!status) status = trace_json_sliced(reader, &lint->sliced, error);
     bool memory = true;
     struct ht_site_table table;
     size_t sites = SIZE_MAX;

@@ -37,6 +37,7 @@ static void print_head(const struct trace_stats *stats, const json_t *context) {
     const char *command = json_string_value(json_object_get(context, "command"));
     const char *time = json_string_value(json_object_get(context, "time")),
                *frees = json_string_value(json_object_get(context, "frees"));
+    bool sliced = json_object_get(context, "sliced_from") != NULL;
     if (command) ht_print(stdout, "%s\n", command);
     double seconds = (double)stats->duration_ns / 1e9;
     ht_print(stdout, "%s by %s in %s", ht_number_of(a, stats->events, "call"),
@@ -50,8 +51,9 @@ static void print_head(const struct trace_stats *stats, const json_t *context) {
              ht_bytes(a, (double)stats->allocated_bytes), ht_number_of(b, stats->requests, "call"),
              ht_bytes(c, (double)stats->peak_live_bytes), duration(d, stats->peak_time_ns));
     if (stats->inherited_objects)
-        ht_print(stdout, "begins with %s in %s\n", ht_bytes(a, (double)stats->inherited_bytes),
-                 ht_number_of(b, stats->inherited_objects, "inherited block"));
+        ht_print(stdout, "begins with %s in %s%s\n", ht_bytes(a, (double)stats->inherited_bytes),
+                 ht_number_of(b, stats->inherited_objects, sliced ? "block" : "inherited block"),
+                 sliced ? " from before the slice" : "");
 }
 
 static void print_functions(const struct trace_stats *stats) {

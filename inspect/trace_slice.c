@@ -19,7 +19,7 @@ enum { NO_THREAD = UINT32_MAX };
 // What a slot of the old trace holds.
 struct old_block {
     uint64_t birth_event, bytes, born_ns;
-    uint32_t site;
+    uint32_t site, maker;  // maker: the old number of the thread that made the object
     bool live, kept;
     bool left_out;  // with all calls on it
 };
@@ -43,9 +43,10 @@ struct slicing {
     uint32_t *old_number;    // of each new thread
     struct heap_model heap;  // its addresses are the old slots
     struct ht_trace_writer *writer;
-    bool begun, over;
+    bool begun, has_inherited, over, over_by_event;
     bool drops_expected;  // the old trace is a slice by threads
     uint64_t first_event, end_event, base_ns, last_ns;
+    uint64_t end_ns;  // of the old trace; then the slice's, in the old trace's time
 };
 
 static int no_memory(const struct slicing *s, struct ht_error *error) {
@@ -112,7 +113,8 @@ static void put_first_seen(struct slicing *s, size_t row, uint64_t birth, uint64
 }
 
 // What an inherited block has when the slice begins is there from its start. Between two samples it is taken
-// to have been filled evenly, if no runs were seen before; else it has what was seen last. seen: the first row of that,
+// to have been filled evenly while the program was busy, as a replay fills it, if no runs were seen before; else it has
+// what was seen last. seen: the first row of that,
 // next: the row behind it.
 static void put_inherited(struct slicing *s, const struct ht_residency_step *before, size_t seen, size_t next,
                           uint64_t new_birth) {
@@ -121,7 +123,10 @@ static void put_inherited(struct slicing *s, const struct ht_residency_step *bef
         put_seen(s, seen, new_birth, 0);
     } else if (is_step_of(s, next, before->event)) {
         const struct ht_residency_step *after = &s->facts.steps[next];
-        double share = (double)(s->base_ns - before->time_ns) / (double)(after->time_ns - before->time_ns);
+        uint64_t full_ns = ht_trace_busy_until(&s->facts, before->time_ns, after->time_ns);
+        double share = s->base_ns < full_ns
+                           ? (double)(s->base_ns - before->time_ns) / (double)(full_ns - before->time_ns)
+                           : 1;
         step.pages =
             (uint64_t)((double)before->pages + ((double)after->pages - (double)before->pages) * share);
         if (!after->run_pages || !step.pages) put_step(s, new_birth, 0, step);
@@ -171,8 +176,31 @@ static int earlier_first(const void *a, const void *b) {
     return (left->event > right->event) - (left->event < right->event);
 }
 
-// Lets the slice begin with the blocks that are live now, as events of its first thread.
-static bool inherit(struct slicing *s, uint32_t first_thread) {
+// The new number of a thread; NO_THREAD for want of memory.
+static uint32_t know_thread(struct slicing *s, uint32_t old, uint64_t time_ns) {
+    struct old_thread *thread = &s->threads[old];
+    if (thread->new_number != NO_THREAD) return thread->new_number;
+    const struct ht_thread *facts = &s->facts.threads[old];
+    uint32_t number = heap_model_add_thread(&s->heap, facts->tid, time_ns);
+    if (number == NO_THREAD) return NO_THREAD;
+    memcpy(s->heap.threads[number].name, facts->name, sizeof facts->name);
+    s->old_number[number] = old;
+    return thread->new_number = number;
+}
+
+// Which thread made each of the blocks, by its new number.
+static bool know_makers(struct slicing *s, const struct born *born, struct live_blocks *live) {
+    for (size_t i = 0; i < live->count; i++) {
+        uint32_t known = s->heap.threads_count;
+        live->thread[i] = know_thread(s, block_at(s, born[i].slot)->maker, 0);
+        if (live->thread[i] == NO_THREAD) return false;
+        if (s->heap.threads_count > known) s->heap.threads[known].first_event = i;
+    }
+    return true;
+}
+
+// Lets the slice begin with the blocks that are live now, each as an event of the thread that made it.
+static bool inherit(struct slicing *s) {
     size_t count = 0;
     for (uint64_t slot = 1; (slot = slot_table_next(&s->blocks, slot)) < s->blocks.room; slot++) {
         const struct old_block *block = block_at(s, (uint32_t)slot);
@@ -181,8 +209,9 @@ static bool inherit(struct slicing *s, uint32_t first_thread) {
     struct born *born = malloc((count + 1) * sizeof *born);
     struct live_blocks live = {.block = malloc((count + 1) * sizeof *live.block),
                                .site = malloc((count + 1) * sizeof *live.site),
+                               .thread = malloc((count + 1) * sizeof *live.thread),
                                .count = count};
-    bool made = born && live.block && live.site;
+    bool made = born && live.block && live.site && live.thread;
     size_t at = 0;
     for (uint64_t slot = 1; made && (slot = slot_table_next(&s->blocks, slot)) < s->blocks.room; slot++) {
         const struct old_block *block = block_at(s, (uint32_t)slot);
@@ -194,7 +223,7 @@ static bool inherit(struct slicing *s, uint32_t first_thread) {
         live.block[i] = (struct live_block){born[i].slot, block->bytes};
         live.site[i] = block->site;
     }
-    made = made && live_blocks_give(&live, &s->heap, first_thread);
+    made = made && know_makers(s, born, &live) && live_blocks_give(&live, &s->heap, 0);
     for (size_t i = 0; made && i < count; i++)
         if (live.block[i].bytes >= HT_LARGE_BLOCK_BYTES)
             copy_residency(s, born[i].event, i, block_at(s, born[i].slot)->born_ns);
@@ -211,20 +240,11 @@ static void begin(struct slicing *s, uint64_t event, uint64_t time_ns) {
     if (s->range->from_event && s->range->from_event == event) s->base_ns = time_ns;
 }
 
-// The new number of a kept thread; NO_THREAD for want of memory. The first one brings what is live.
-static uint32_t know_thread(struct slicing *s, uint32_t old, uint64_t time_ns) {
-    struct old_thread *thread = &s->threads[old];
-    if (thread->new_number != NO_THREAD) return thread->new_number;
-    bool first = s->heap.threads_count == 0;
-    const struct ht_thread *facts = &s->facts.threads[old];
-    uint32_t number = heap_model_add_thread(&s->heap, facts->tid, time_ns);
-    if (number == NO_THREAD) return NO_THREAD;
-    memcpy(s->heap.threads[number].name, facts->name, sizeof facts->name);
-    s->old_number[number] = old;
-    thread->new_number = number;
-    if (first && !inherit(s, number)) return NO_THREAD;
-    if (first && s->heap.totals.inherited_objects) s->heap.threads[number].start_ns = 0;
-    return number;
+// The new number of a kept thread in the slice; NO_THREAD for want of memory. The first one brings what is live.
+static uint32_t enter_thread(struct slicing *s, uint32_t old, uint64_t time_ns) {
+    if (!s->has_inherited && !inherit(s)) return NO_THREAD;
+    s->has_inherited = true;
+    return know_thread(s, old, time_ns);
 }
 
 // ---- one event ----
@@ -306,7 +326,7 @@ static bool emit(struct slicing *s, const struct old_event *event, uint32_t thre
 // A left-out thread has taken a block of the slice's away.
 static void drop(struct slicing *s, const struct old_event *event, uint64_t time_ns) {
     // Before the first kept event nothing has been inherited yet: then there is nothing to drop.
-    if (!s->heap.threads_count) return;
+    if (!s->has_inherited) return;
     uint32_t slot = heap_model_slot_at(&s->heap, heap_model_find(&s->heap, event->slot));
     assert(slot);
     end(s, event, s->heap.slots.state[slot].owner, ht_op(HT_DROP, HT_PLAIN), time_ns);
@@ -336,10 +356,14 @@ static void follow(struct slicing *s, const struct old_event *event, bool kept) 
     s->last_ns = event->time_ns;
     s->end_event = event->number + 1;
     if (!shape.slot || shape.query) return;
+    // A block that a kept thread resizes, and that was none of the slice's, is made by it.
+    const struct old_block *before = block_at(s, event->slot);
+    uint32_t maker = shape.makes_object || !before->kept ? event->thread : before->maker;
     *block_at(s, event->slot) = (struct old_block){.birth_event = event->number,
                                                    .bytes = event->bytes,
                                                    .born_ns = event->time_ns,
                                                    .site = event->site,
+                                                   .maker = maker,
                                                    .live = !shape.ends_object,
                                                    .kept = kept};
 }
@@ -371,7 +395,7 @@ static bool take_inside(struct slicing *s, const struct old_event *event, bool k
     uint64_t time_ns = event->time_ns - s->base_ns;
     bool nothing = ht_op_function(event->op) == HT_DROP && !in_slice;
     uint32_t thread = NO_THREAD;
-    if (kept && !nothing && (thread = know_thread(s, event->thread, time_ns)) == NO_THREAD) return false;
+    if (kept && !nothing && (thread = enter_thread(s, event->thread, time_ns)) == NO_THREAD) return false;
     follow(s, event, kept);
     s->heap.site = kept ? event->site : 0;
     if (kept && !nothing) return emit(s, event, thread, in_slice, time_ns);
@@ -425,6 +449,7 @@ static int take_section(struct slicing *s, size_t i, struct ht_error *error) {
         if (event.site > s->sites.sites_count) event.site = 0;
         if (trace_range_over(s->range, event.number, event.time_ns)) {
             s->over = true;
+            s->over_by_event = event.number >= s->range->to_event;
             return 0;
         }
         unsigned function = ht_op_function(event.op);
@@ -434,11 +459,21 @@ static int take_section(struct slicing *s, size_t i, struct ht_error *error) {
     return 0;
 }
 
+// A slice by time ends when it was asked to, however long before that its last call is; at the latest with the trace.
+static void find_end(struct slicing *s) {
+    if (s->over) s->end_ns = s->over_by_event ? s->last_ns : s->range->to_ns;
+    if (s->end_ns > s->range->to_ns) s->end_ns = s->range->to_ns;
+    if (s->end_ns < s->last_ns) s->end_ns = s->last_ns;
+    uint64_t *duration_ns = &s->heap.totals.duration_ns;
+    if (s->end_ns - s->base_ns > *duration_ns) *duration_ns = s->end_ns - s->base_ns;
+}
+
 static int pass(struct slicing *s, const struct slice_progress *progress, struct ht_error *error) {
     uint64_t total = ht_trace_records(s->reader), done = 0;
     for (size_t i = 0; i < ht_trace_sections(s->reader) && !s->over; i++) {
         if (ht_trace_section(s->reader, i)->kind != HT_SECTION_EVENTS) continue;
         s->over = trace_range_section_over(s->range, s->reader, i);
+        s->over_by_event = s->over && ht_trace_section(s->reader, i)->first_event >= s->range->to_event;
         if (s->over || ht_trace_failed(s->writer)) break;
         if (take_section(s, i, error)) return -1;
         done += ht_trace_section(s->reader, i)->rows;
@@ -447,23 +482,48 @@ static int pass(struct slicing *s, const struct slice_progress *progress, struct
     return 0;
 }
 
-// What the process as a whole was measured to take says nothing about some of its threads or blocks.
+static void put_sample(struct slicing *s, struct ht_sample sample, uint64_t base_cpu) {
+    uint64_t first = s->heap.totals.inherited_objects, last = first + s->end_event - s->first_event;
+    sample.event = sample.event > s->first_event ? first + sample.event - s->first_event : first;
+    if (sample.event > last) sample.event = last;
+    sample.time_ns -= s->base_ns;
+    sample.cpu_ns -= sample.cpu_ns < base_cpu ? sample.cpu_ns : base_cpu;
+    sample_line_count(&s->heap.totals, &sample);
+    ht_trace_put_sample(s->writer, &sample);
+}
+
+// What the process held between two samples is what it held at the first of them.
+static struct ht_sample moved_to(struct ht_sample sample, uint64_t time_ns, uint64_t event, uint64_t cpu_ns) {
+    sample.time_ns = time_ns;
+    sample.event = event;
+    sample.cpu_ns = cpu_ns;
+    sample.own_fresh = 0;
+    return sample;
+}
+
+// Those of the slice, which begins and ends with one. What the process as a whole was measured to take says nothing about
+// some of its threads or blocks.
 static void copy_samples(struct slicing *s) {
     struct merge_totals *totals = &s->heap.totals;
     if (s->range->threads || s->left_out->given) return;
     totals->began_late = true;
     uint64_t base_cpu = (uint64_t)ht_trace_cpu_ns_at(&s->facts, s->base_ns);
+    uint64_t end_cpu = (uint64_t)ht_trace_cpu_ns_at(&s->facts, s->end_ns);
+    const struct ht_sample *last = NULL;
     for (size_t i = 0; i < s->facts.samples_count; i++) {
-        struct ht_sample sample = s->facts.samples[i];
-        if (sample.event < s->first_event || sample.time_ns < s->base_ns) continue;
-        if (s->over && (sample.event > s->end_event || sample.time_ns >= s->range->to_ns)) break;
-        sample.event += totals->inherited_objects - s->first_event;
-        sample.time_ns -= s->base_ns;
-        sample.cpu_ns -= sample.cpu_ns < base_cpu ? sample.cpu_ns : base_cpu;
-        sample_line_count(totals, &sample);
-        ht_trace_put_sample(s->writer, &sample);
+        const struct ht_sample *sample = &s->facts.samples[i];
+        bool before = sample->event < s->first_event || sample->time_ns < s->base_ns;
+        if (!before && s->over && (sample->event > s->end_event || sample->time_ns >= s->end_ns)) break;
+        if (!before && last && (last->event < s->first_event || last->time_ns < s->base_ns) &&
+            sample->time_ns > s->base_ns)
+            put_sample(s, moved_to(*last, s->base_ns, s->first_event, base_cpu), base_cpu);
+        if (!before) put_sample(s, *sample, base_cpu);
+        last = sample;
     }
-    uint64_t end_cpu = (uint64_t)ht_trace_cpu_ns_at(&s->facts, s->last_ns);
+    bool begun = last && last->event >= s->first_event && last->time_ns >= s->base_ns;
+    if (last && !begun) put_sample(s, moved_to(*last, s->base_ns, s->first_event, base_cpu), base_cpu);
+    if (last && s->over && (!begun || last->time_ns < s->end_ns))
+        put_sample(s, moved_to(*last, s->end_ns, s->end_event, end_cpu), base_cpu);
     if (end_cpu > base_cpu && end_cpu - base_cpu > totals->cpu_ns) totals->cpu_ns = end_cpu - base_cpu;
 }
 
@@ -472,7 +532,7 @@ static void end_threads(struct slicing *s) {
         const struct ht_thread *old = &s->facts.threads[s->old_number[i]];
         struct ht_thread *thread = &s->heap.threads[i];
         if (!old->ended || s->threads[s->old_number[i]].calls != old->calls) continue;
-        if (s->over && old->end_ns > s->last_ns) continue;
+        if (s->over && old->end_ns > s->end_ns) continue;
         thread->ended = true;
         if (old->end_ns > s->base_ns && old->end_ns - s->base_ns > thread->end_ns)
             thread->end_ns = old->end_ns - s->base_ns;
@@ -504,12 +564,22 @@ static void fill_result(struct slicing *s, struct slice_result *result) {
     s->heap.threads = NULL;
 }
 
+static int find_old_end(struct slicing *s, struct ht_error *error) {
+    json_t *totals = trace_json_read_totals(s->reader, error);
+    if (!totals) return -1;
+    json_int_t ns = json_integer_value(json_object_get(totals, "duration_ns"));
+    s->end_ns = ns > 0 ? (uint64_t)ns : 0;
+    json_decref(totals);
+    return 0;
+}
+
 static int set_up(struct slicing *s, struct ht_error *error) {
     for (unsigned op = 0; op < 256; op++) s->shape[op] = ht_op_shape((uint8_t)op);
     s->blocks = slot_table_of(sizeof(struct old_block));
     if (trace_json_drops_expected(s->reader, &s->drops_expected, error)) return -1;
     if (ht_trace_facts(s->reader, &s->facts, error)) return -1;
     if (ht_trace_site_table(s->reader, &s->sites, error)) return -1;
+    if (find_old_end(s, error)) return -1;
     size_t threads = s->facts.threads_count;
     if (trace_range_know_threads(s->range, (uint32_t)threads, s->path, error)) return -1;
     if (s->left_out->given && !s->left_out->any_thread && s->left_out->thread >= threads)
@@ -541,6 +611,7 @@ int trace_slice(struct ht_trace_reader *reader, const char *path, struct trace_r
     }
     if (!status && s.heap.sites.no_memory) status = no_memory(&s, error);
     if (!status) {
+        find_end(&s);
         put_sites(&s);
         copy_samples(&s);
         end_threads(&s);

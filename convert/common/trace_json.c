@@ -276,6 +276,13 @@ int trace_json_drops_expected(struct ht_trace_reader *reader, bool *expected, st
     return 0;
 }
 
+int trace_json_sliced(struct ht_trace_reader *reader, bool *sliced, struct ht_error *error) {
+    json_t *context = trace_json_read_context(reader, error);
+    *sliced = json_object_get(context, "sliced_from") != NULL;
+    json_decref(context);
+    return context ? 0 : -1;
+}
+
 bool trace_json_forked(const json_t *context, const json_t *totals) {
     if (known_number(context, "parent_pid")) return true;
     return known_number(totals, "inherited_objects") && !json_object_get(context, "sliced_from");

@@ -42,6 +42,8 @@ bool trace_json_forked(const json_t *context, const json_t *totals);
 // Is it a slice by threads, or a slice of one? There blocks end by *drop* without anything being wrong.
 // Returns 0, or -1 with error for a damaged trace.
 int trace_json_drops_expected(struct ht_trace_reader *reader, bool *expected, struct ht_error *error);
+// Is it a slice? Then what it inherits is from before that.
+int trace_json_sliced(struct ht_trace_reader *reader, bool *sliced, struct ht_error *error);
 
 // What `info --json` prints. Returns NULL with error for a damaged trace.
 json_t *trace_json_info(struct ht_trace_reader *reader, struct ht_error *error);

@@ -42,10 +42,11 @@ bool live_blocks_take(struct live_blocks *blocks, const struct heap_model *heap)
     return made;
 }
 
-bool live_blocks_give(const struct live_blocks *blocks, struct heap_model *heap, uint32_t thread) {
+bool live_blocks_give(const struct live_blocks *blocks, struct heap_model *heap, uint32_t heir) {
     if (!site_collector_copy(&heap->sites, &blocks->sites)) return false;
     for (size_t i = 0; i < blocks->count; i++) {
         const struct live_block *block = &blocks->block[i];
+        uint32_t thread = blocks->thread ? blocks->thread[i] : heir;
         uint32_t slot = heap_model_make(heap, block->address, block->bytes, thread);
         if (!slot) return false;
         // How much of a large one was resident when the parent allocated it says nothing about this process.
@@ -62,6 +63,7 @@ bool live_blocks_give(const struct live_blocks *blocks, struct heap_model *heap,
 void live_blocks_free(struct live_blocks *blocks) {
     free(blocks->block);
     free(blocks->site);
+    free(blocks->thread);
     site_collector_free(&blocks->sites);
     *blocks = (struct live_blocks){0};
 }

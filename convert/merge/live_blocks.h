@@ -20,13 +20,15 @@ struct live_blocks {
     struct live_block *block;
     size_t count;
     uint32_t *site;  // of each its call site, by the log's number, 0 where unknown; NULL: none is known
+    uint32_t *thread;             // of each, the heir's thread that made it; NULL: all are of one
     struct site_collector sites;  // what these numbers mean, as far as the heir's log does not say so
 };
 
 // What is live in a heap that was followed without being written. False for want of memory.
 bool live_blocks_take(struct live_blocks *blocks, const struct heap_model *heap);
 
-// Makes the blocks live in an empty heap, by one inherit event each, at the beginning of the thread's time.
+// Makes the blocks live in an empty heap, by one inherit event each, at the beginning of time: of the thread that made it, where
+// that is said, else of this one.
 // False for want of memory.
 bool live_blocks_give(const struct live_blocks *blocks, struct heap_model *heap, uint32_t thread);
 

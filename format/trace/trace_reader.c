@@ -723,3 +723,11 @@ double ht_trace_cpu_ns_at(const struct ht_trace_facts *facts, uint64_t time_ns) 
     double share = (double)(time_ns - before->time_ns) / (double)(after->time_ns - before->time_ns);
     return (double)before->cpu_ns + (double)(after->cpu_ns - before->cpu_ns) * share;
 }
+
+uint64_t ht_trace_busy_until(const struct ht_trace_facts *facts, uint64_t from_ns, uint64_t until_ns) {
+    if (until_ns <= from_ns) return from_ns;
+    if (!facts->samples_count) return until_ns;
+    double busy_ns = ht_trace_cpu_ns_at(facts, until_ns) - ht_trace_cpu_ns_at(facts, from_ns);
+    if (!(busy_ns > 0)) return from_ns;
+    return busy_ns < (double)(until_ns - from_ns) ? from_ns + (uint64_t)busy_ns : until_ns;
+}

@@ -138,4 +138,8 @@ struct ht_trace_reader *ht_trace_open_made(struct ht_trace_reader *of, const str
 // The process's CPU time at a moment: between two samples it is taken to have grown evenly.
 double ht_trace_cpu_ns_at(const struct ht_trace_facts *facts, uint64_t time_ns);
 
+// Who touches memory takes CPU time: before a pause, not all through it. Until when memory that is touched between two
+// moments was, if it was from the first one on.
+uint64_t ht_trace_busy_until(const struct ht_trace_facts *facts, uint64_t from_ns, uint64_t until_ns);
+
 #endif

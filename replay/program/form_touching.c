@@ -70,15 +70,6 @@ static void take_out(struct ht_touching *touching, size_t at) {
 
 // ---- stretches ----
 
-// Who touches memory takes CPU time: before a pause, not all through it.
-static uint64_t busy_until(const struct ht_trace_facts *facts, uint64_t from_ns, uint64_t until_ns) {
-    if (until_ns <= from_ns) return from_ns;
-    if (!facts->samples_count) return until_ns;
-    double busy_ns = ht_trace_cpu_ns_at(facts, until_ns) - ht_trace_cpu_ns_at(facts, from_ns);
-    if (!(busy_ns > 0)) return from_ns;
-    return busy_ns < (double)(until_ns - from_ns) ? from_ns + (uint64_t)busy_ns : until_ns;
-}
-
 // One more than the block's size takes: so the trace tells all that it lies in.
 static uint64_t most_pages_of(uint64_t bytes) {
     return bytes / HT_TOUCH_PAGE_BYTES + (bytes % HT_TOUCH_PAGE_BYTES != 0) + 1;
@@ -120,7 +111,7 @@ static bool next_stretch(const struct ht_trace_facts *facts, struct ht_filling *
         filling->from_ns = filling->next_from_ns;
         if (step->time_ns > filling->from_ns) filling->next_from_ns = step->time_ns;
         if (pages <= filling->page) continue;
-        filling->until_ns = busy_until(facts, filling->from_ns, filling->next_from_ns);
+        filling->until_ns = ht_trace_busy_until(facts, filling->from_ns, filling->next_from_ns);
         filling->from_page = filling->page;
         filling->until_page = pages;
         filling->before = filling->after;

@@ -43,7 +43,7 @@ class Model:
     def __init__(self, events: list[Event], first: int, last: int, kept: set[int] | None,
                  base_ns: int) -> None:
         self.kept, self.base_ns = kept, base_ns
-        self.live: dict[int, tuple[int, int]] = {}  # old slot: birth event, bytes; of kept blocks
+        self.live: dict[int, tuple[int, int, int]] = {}  # old slot: birth event, bytes, maker; of kept blocks
         self.name: dict[int, int] = {}  # old slot: the object's name in the slice
         self.owner: dict[int, int] = {}
         self.born = 0
@@ -61,17 +61,18 @@ class Model:
 
     def follow(self, event: Event) -> None:
         if (event.makes or event.resizes) and self.wants(event.thread):
-            self.live[event.slot] = event.number, event.size_bytes
+            maker = self.live[event.slot][2] if event.resizes and event.slot in self.live else event.thread
+            self.live[event.slot] = event.number, event.size_bytes, maker
         elif event.slot:
             self.live.pop(event.slot, None)
 
-    def start(self, event: Event) -> None:
+    def start(self) -> None:
         self.started = True
-        self.thread[event.thread] = 0
-        for slot, (_, size) in sorted(self.live.items(), key=lambda item: item[1]):
+        for slot, (_, size, maker) in sorted(self.live.items(), key=lambda item: item[1]):
             self.born += 1
-            self.name[slot], self.owner[slot] = self.born, 0
-            self.out.append((0, 0, "inherit", "plain", self.born, size, None))
+            thread = self.thread.setdefault(maker, len(self.thread))
+            self.name[slot], self.owner[slot] = self.born, thread
+            self.out.append((thread, 0, "inherit", "plain", self.born, size, None))
 
     def put(self, event: Event, thread: int, name: int, variant: str | None = None) -> None:
         self.out.append((thread, event.time_ns - self.base_ns, event.function,
@@ -81,7 +82,7 @@ class Model:
         inside = event.slot in self.live
         if self.wants(event.thread) and not (event.function == "drop" and not inside):
             if not self.started:
-                self.start(event)
+                self.start()
             thread = self.thread.setdefault(event.thread, len(self.thread))
             self.emit(event, thread, inside)
         elif inside and self.started:
@@ -405,3 +406,59 @@ def test_pages_seen_at_the_time_of_the_cut_are_kept_once(tools: Tools, tmp_path:
     with read_trace(tmp_path / "s.bin") as piece:
         steps = piece.residency_steps[["time_ns", "pages", "first_page", "run_pages"]]
     assert [tuple(row) for row in steps.to_numpy().tolist()] == [(0, 40, *runs[1])]
+
+
+MS = 1_000_000
+
+
+@pytest.fixture
+def two_workers(tmp_path: Path) -> Path:
+    """Two threads that free their own blocks alone, and a buffer of 25 pages of which the trace says that 25 were resident
+    at its end: filled in the 20 ms that the program was busy after it was made. Nothing happens between 60 and 100 ms."""
+    at = [(0, 0, 1), (1, MS, 2), (0, 2 * MS, 3), (1, 3 * MS, 4)]
+    events = [naive_writer.Event(1, thread=thread, time=time, slot=slot, size=100) for thread, time, slot in at]
+    events.append(naive_writer.Event(1, thread=1, time=4 * MS, slot=5, size=100 * 1024))
+    events += [naive_writer.Event(5, thread=thread, time=50 * MS + time, slot=slot) for thread, time, slot in at]
+    events.append(naive_writer.Event(5, thread=1, time=100 * MS, slot=5))
+    samples = [(4 * MS, 4, 1 << 20, 0, 4 * MS, 1), (50 * MS, 5, 3 << 20, 0, 24 * MS, 1), (100 * MS, 9, 3 << 20, 0, 24 * MS, 1)]
+    spec = naive_writer.TraceSpec(events, samples=samples, residency=[(4, 0, 25)], steps=[(4, 100 * MS, 25)],
+                                  threads=[(7, 0, 0, 4, 52 * MS, 0, "main"), (8, 1, MS, 6, 100 * MS, 0, "worker")],
+                                  totals={"events": 10, "records": 10, "duration_ns": 100 * MS})
+    path = tmp_path / "t.bin"
+    path.write_bytes(naive_writer.build(spec)[0])
+    return path
+
+
+def test_blocks_from_before_are_of_the_threads_that_made_them(tools: Tools, two_workers: Path, tmp_path: Path) -> None:
+    piece = tmp_path / "s.bin"
+    events = slice_of(tools, two_workers, piece, "--from-time", "30ms", "--to-time", "90ms")
+    assert [(e.thread, e.function) for e in events] == [(0, "inherit"), (1, "inherit"), (0, "inherit"), (1, "inherit"), (1, "inherit"),
+                                                        (0, "free"), (1, "free"), (0, "free"), (1, "free")]
+    done = run([tools.heaptape, "stats", piece])
+    assert b"\n  0 frees, 0.0 %, of blocks of other threads\n" in done.stdout
+    assert b" in 5 blocks from before the slice\n" in done.stdout
+    assert b"from before the slice    5\n" in run([tools.heaptape, "info", piece]).stdout
+    lint = run([tools.heaptape, "lint", piece]).stdout
+    assert b" block from before the slice live at the end, 102.4 kB\n" in lint
+
+
+def test_a_slice_ends_when_it_was_asked_to(tools: Tools, two_workers: Path, tmp_path: Path) -> None:
+    """Its samples go from its start to its end, though none was taken then."""
+    piece = tmp_path / "s.bin"
+    slice_of(tools, two_workers, piece, "--from-time", "30ms", "--to-time", "90ms")
+    assert tools.info(piece)["duration_ns"] == 60 * MS
+    with read_trace(piece) as opened:
+        samples = opened.samples[["time_ns", "event", "rss_anon_bytes"]].to_numpy().tolist()
+    assert samples == [[0, 5, 1 << 20], [20 * MS, 5, 3 << 20], [60 * MS, 9, 3 << 20]]
+    slice_of(tools, two_workers, piece, "--from-time", "30ms", "--to-time", "200ms")
+    assert tools.info(piece)["duration_ns"] == 70 * MS, "the trace ends earlier"
+    slice_of(tools, two_workers, piece, "--from-time", "30ms", "--to-event", "6")
+    assert tools.info(piece)["duration_ns"] == 20 * MS, "asked for an event"
+
+
+@pytest.mark.parametrize("at_ms,pages", [(9, 6), (14, 12), (24, 25), (49, 25)])
+def test_a_block_is_filled_while_the_program_is_busy(tools: Tools, two_workers: Path, tmp_path: Path, at_ms: int, pages: int) -> None:
+    slice_of(tools, two_workers, tmp_path / "s.bin", "--from-time", f"{at_ms}ms")
+    with read_trace(tmp_path / "s.bin") as piece:
+        steps = piece.residency_steps[["time_ns", "pages"]].to_numpy().tolist()
+    assert steps == [[0, pages], [(100 - at_ms) * MS, 25]]

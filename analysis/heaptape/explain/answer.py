@@ -82,6 +82,8 @@ class Answer:
     """The words that go with all advice about one of several processes."""
     baseline_check: dict[str, Any] | None = None
     memory_recorded: bool = True
+    begins_late: str = ""
+    """Where blocks at its very beginning are older than it, what it begins with: slice or fork."""
 
     @property
     def caution(self) -> str:
@@ -105,7 +107,9 @@ def _thread(answer: Answer, holder: Holder) -> str:
     return f"thread {holder.thread}" + (f" ({name})" if name else "")
 
 
-def _when(holder: Holder) -> str:
+def _when(answer: Answer, holder: Holder) -> str:
+    if holder.windowed and not holder.born_to_ns and answer.begins_late:
+        return f"before the {answer.begins_late}"
     return f"between {nanoseconds(holder.born_from_ns)} and {nanoseconds(holder.born_to_ns)}" if holder.windowed else "throughout"
 
 
@@ -126,7 +130,7 @@ def _holder_sentence(answer: Answer) -> list[str]:
     if worst.size_high > 2 * worst.size_low and worst.holes_bytes / holes < _MORE_THAN_ITS_SHARE * worst.blocks / blocks:
         return ["No group of blocks holds much more than its share of the holes."]
     return [f"{percent(worst.blocks / blocks)} of the blocks hold {percent(worst.holes_bytes / holes)} of the holes ({byte_count(worst.holes_bytes)}): "
-            f"{_sizes(worst.size_low, worst.size_high)}, allocated by {_thread(answer, worst)} {_when(worst)}."]
+            f"{_sizes(worst.size_low, worst.size_high)}, allocated by {_thread(answer, worst)} {_when(answer, worst)}."]
 
 
 def _site_holder_sentence(answer: Answer) -> list[str]:
@@ -228,7 +232,7 @@ def holder_rows(answer: Answer) -> list[list[str]]:
     holes = max(answer.accounts.bytes["holes"], 1)
     rows = [["holes", "share", "blocks", "sizes", "allocated by", "when"]]
     return rows + [[byte_count(holder.holes_bytes), percent(holder.holes_bytes / holes), f"{holder.blocks:,}", _sizes(holder.size_low, holder.size_high),
-                    _thread(answer, holder), _when(holder)] for holder in answer.holders]
+                    _thread(answer, holder), _when(answer, holder)] for holder in answer.holders]
 
 
 def _holder_lines(answer: Answer) -> list[str]:

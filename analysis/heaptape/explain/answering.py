@@ -48,6 +48,12 @@ def _names(trace: Trace) -> dict[int, str]:
     return {int(number): str(name) for number, name in trace.threads["name"].items()}
 
 
+def _begins_late(trace: Trace) -> str:
+    if not (trace.totals or {}).get("inherited_objects"):
+        return ""
+    return "slice" if "sliced_from" in trace.context else "fork"
+
+
 def _extended(trace: Trace) -> dict[str, Any] | None:
     """What heaptape extend says of it; a slice's times begin anew."""
     said, cut = trace.context.get("extended"), trace.context.get("sliced_from")
@@ -83,4 +89,5 @@ def answer_of(found: SnapshotFile, at: str, trace: Trace | None, cells_max: int)
                   str(trace.context.get("command") or "") if trace else "", also_set(trace.context) if trace else "",
                   sites, _extended(trace) if trace else None,
                   unmeasured(trace, blocks) if trace and blocks is not None else None, sharing(is_forked(trace.context, trace.totals)) if trace else "",
-                  found.baseline_check, not trace or (trace.totals or {}).get("recorded_rss_peak_bytes") is not None)
+                  found.baseline_check, not trace or (trace.totals or {}).get("recorded_rss_peak_bytes") is not None,
+                  begins_late=_begins_late(trace) if trace else "")

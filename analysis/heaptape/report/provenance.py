@@ -74,7 +74,8 @@ def trace_facts(trace: Trace | None, experiment: Experiment) -> Facts:
         facts.append(("peak live bytes", byte_count(totals["peak_live_bytes"])))
     if totals.get("inherited_objects"):
         inherited = byte_count(totals.get("inherited_bytes", 0))
-        facts.append(("inherited at a fork", f"{counted(totals['inherited_objects'], 'block')}, {inherited}"))
+        source = "from before the slice" if "sliced_from" in trace.context else "inherited at a fork"
+        facts.append((source, f"{counted(totals['inherited_objects'], 'block')}, {inherited}"))
     if "duration_ns" in totals:
         facts.append(("duration", nanoseconds(totals["duration_ns"])))
     started = trace.context.get("start_realtime_ns")
