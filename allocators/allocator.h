@@ -142,6 +142,10 @@ struct ht_allocator {
     const char *knobs_format;           // of one of them, such as "%s:%s"
     const char *const *knobs_booleans;  // two words for no and yes in it; NULL: 0 and 1
     char knobs_separator;
+    const char *knobs_separators;  // all that its list may have between; NULL: that one
+    // Settings without a knob that a replay takes over from the recorded program as they are: patterns for ht_fits_any. All
+    // others that are no knobs are left out, as those that print, check or write files. NULL: none.
+    const char *passed;
     const char *knobs_always;  // in that list whenever there is one, such as "abort_conf:true"
     // Text of room bytes with the value in force. Only asked in a child that replays nothing.
     enum ht_knob_state (*read_knob)(const struct ht_server *server, const struct ht_knob *knob, char *text,
@@ -167,6 +171,9 @@ const struct ht_allocator *ht_allocator_of_file(const char *path);
 // Whether a text fits one of the patterns, which have | between. One that ends in * stands for all that begin
 // so.
 bool ht_fits_any(const char *patterns, const char *text);
+
+// Whether a NAME=value of the environment is read by an allocator.
+bool ht_sets_allocator(const char *variable);
 
 // The package that brings the library at `path`: of the runtimes the one with the file's version, else debian.
 const char *ht_package_of(const struct ht_allocator *kind, const char *path);

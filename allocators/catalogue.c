@@ -40,6 +40,12 @@ bool ht_fits_any(const char *patterns, const char *text) {
     return false;
 }
 
+bool ht_sets_allocator(const char *variable) {
+    for (size_t i = 0; ht_allocators[i]; i++)
+        if (ht_fits_any(ht_allocators[i]->variables, variable)) return true;
+    return false;
+}
+
 bool ht_version_within(const char *version, const char *since, const char *last) {
     return (!since || strverscmp(version, since) >= 0) && (!last || strverscmp(version, last) <= 0);
 }

@@ -18,6 +18,10 @@ void ht_scudo_purge(const struct ht_server *server);
     .known_by = "__scudo_print_stats", .version = ht_scudo_version, .statistics = ht_scudo_statistics,       \
     .read = ht_scudo_read, .purge_call = "mallopt(M_PURGE)", .purge = ht_scudo_purge,                        \
     .faults = ht_scudo_faults, .clock = "clock_gettime", .signs = "scudo_malloc*|__scudo_*|_ZN5scudo*",      \
-    .linked_name = "scudo", HT_BUILD_FACT(variables, "SCUDO_OPTIONS=*")
+    .linked_name = "scudo", .knobs_variable = "SCUDO_OPTIONS", .knobs_format = "%s=%s",                      \
+    .knobs_separator = ':', .knobs_separators = " ,:\t\n\r",                                                 \
+    .passed = "quarantine_*|thread_local_quarantine_size_kb|zero_contents|pattern_fill_contents|"            \
+              "may_return_null|release_to_os_interval_ms|allocation_ring_buffer_size",                       \
+    HT_BUILD_FACT(variables, "SCUDO_OPTIONS=*")
 
 #endif

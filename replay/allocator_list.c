@@ -6,6 +6,7 @@
 
 #include "json_values.h"
 #include "knob_choice.h"
+#include "recorded_program.h"
 #include "talk.h"
 
 void ht_knob_setting(const struct ht_allocator *kind, const struct ht_knob *knob,
@@ -87,7 +88,8 @@ static void print_verbose(const struct ht_listed *listed, bool first) {
                : crate ? crate
                        : "");
     } else {
-        printf("%s%s%s  %s\n", choice->name, choice->version[0] ? " " : "", choice->version,
+        char shown[sizeof choice->name + HT_SETTINGS_TEXT_BYTES];
+        printf("%s%s%s  %s\n", ht_choice_shown(choice, shown), choice->version[0] ? " " : "", choice->version,
                listed->problem[0] ? listed->problem : choice->path);
     }
     if (listed->kind) print_kind(listed);
@@ -97,7 +99,8 @@ static void print_verbose(const struct ht_listed *listed, bool first) {
 static void print_short(const struct ht_listed *listed) {
     const struct ht_choice *choice = listed->choice;
     if (!choice || listed->problem[0]) return;
-    printf("%-12s %-10s %s\n", choice->name, choice->version, choice->path);
+    char shown[sizeof choice->name + HT_SETTINGS_TEXT_BYTES];
+    printf("%-12s %-10s %s\n", ht_choice_shown(choice, shown), choice->version, choice->path);
 }
 
 struct list {
@@ -147,7 +150,15 @@ static void add_all(struct list *list) {
 
 int ht_allocator_list(struct ht_experiment *x, struct ht_replay_options *options) {
     struct list list = {.x = x, .options = options, .status = HT_EXIT_DONE};
+    static struct ht_recorded_settings settings;
     struct ht_error error = {0};
+    if (options->plan.trace_path) {
+        if (ht_recorded_settings_read(options->plan.trace_path, &settings, &error)) {
+            fprintf(stderr, "heaptape replay: %s\n", error.message);
+            return error.status ? error.status : HT_EXIT_FAILED;
+        }
+        x->settings = &settings;
+    }
     if (ht_child_channel_open(&x->channel, NULL, &error)) {
         fprintf(stderr, "heaptape replay: %s\n", error.message);
         return HT_EXIT_FAILED;

@@ -27,7 +27,7 @@ const char *ht_listed_value(const struct ht_listed *listed, size_t knob);
 json_t *ht_listed_json(const struct ht_listed *listed);
 
 // Lists those that --alloc names; by default all that are built and, with --verbose or --json, those of the
-// catalogue that are not. Needs no trace. Returns an exit status.
+// catalogue that are not. With a trace: as they are replayed with it, with the settings of the recorded program. Returns an exit status.
 int ht_allocator_list(struct ht_experiment *experiment, struct ht_replay_options *options);
 
 #endif

@@ -93,6 +93,9 @@ json_t *ht_listed_json(const struct ht_listed *listed) {
         json_known_text(choice ? choice->path : NULL), "build_id",
         json_known_text(choice ? choice->build_id : NULL), "problem", json_known_text(listed->problem));
     json_object_set_new(made, "environment", choice ? ht_environment_json(choice) : json_null());
+    json_object_set_new(made, "settings", choice ? ht_settings_json(choice) : json_null());
+    json_object_set_new(made, "left_out", choice ? ht_left_out_json(choice) : json_null());
+    json_object_set_new(made, "variables", json_words(kind ? kind->variables : NULL, '|'));
     add_kind(made, listed);
     return made;
 }

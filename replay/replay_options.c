@@ -34,7 +34,8 @@ static const struct argp_option table[] = {
     {"alloc", KEY_ALLOC, "ALLOCATOR,...", 0,
      "Replay under these: names that --list shows, all, the path of a shared library, LABEL=PATH, LABEL=NAME, NAME@LOADER "
      "(NAME under the C library of that ld.so); null, the replay's own cost, always runs. Knobs may follow any name but null, as in "
-     "NAME:KNOB=VALUE,KNOB=VALUE, by their own names or the environment's (default: all)", 0},
+     "NAME:KNOB=VALUE,KNOB=VALUE, by their own names or the environment's; the recorded program's allocator has the settings that it "
+     "had there, NAME:default has none (default: all)", 0},
     {"output", 'o', "FILE", 0, "Append one line of JSON for each run to FILE", 0},
     {"rounds", KEY_ROUNDS, "auto|N", 0,
      "Replay each allocator N times, in random order within each round; auto: until every verdict is clear or the "
@@ -142,7 +143,7 @@ static const struct argp_option table[] = {
     {"json", KEY_JSON, NULL, 0, "Print the comparison as JSON", 0},
     {"list", KEY_LIST, NULL, 0,
      "Print the allocators that are built, with version and library, and exit; with -v or --json all facts about "
-     "each, built or not", 0},
+     "each, built or not; with TRACE as they are replayed with it, with the settings of the recorded program", 0},
     {"quiet", 'q', NULL, 0, "Print only results, and what went wrong", 0},
     {"verbose", 'v', NULL, 0,
      "Also print times by function, latencies, counters, system calls, the parts of RSS, slop and outliers, and more "
@@ -155,7 +156,7 @@ static error_t parse_one(int key, char *text, struct argp_state *state);
 static const struct argp parser = {
     .options = table,
     .parser = parse_one,
-    .args_doc = "TRACE\n--list",
+    .args_doc = "TRACE\n--list [TRACE]",
     .doc = "Replay a recorded trace against allocators, each in a process of its own, and compare them in time and memory."
            "\vThe comparison goes to standard output, all else to standard error."};
 
@@ -175,7 +176,7 @@ const struct ht_page ht_page_replay = {
     .files = (const struct ht_fact[]){{"replay-NAME", "The program that measures allocator NAME: next to replay, or in libexec/heaptape"},
                                       {0}},
     .environment = (const struct ht_fact[]){
-        {"MALLOC_CONF, GLIBC_TUNABLES, ...", "Read by the allocators, as in any program"},
+        {"LD_LIBRARY_PATH", "Where an allocator under another C library (NAME@LOADER) finds its libraries"},
         {"TMPDIR", "The folder for temporary files of --instructions"},
         {"COLUMNS", "The width of tables (default: the terminal's)"},
         {0}},

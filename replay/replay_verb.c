@@ -313,7 +313,7 @@ static int print_comparison(struct ht_experiment *x, const struct loaded_trace *
     if (x->counts && !x->plan->json) ht_profile_print(stdout, x->counts);
     if (ht_stdout_status("heaptape replay", HT_EXIT_DONE)) failed = -1;
     else if (failed) ht_print(stderr, "heaptape replay: no memory for the comparison\n");
-    size_t printed = ht_heap_share_is_small(&x->program->share);  // that warning came before the first round
+    size_t printed = x->warned_first;
     if (!x->plan->quiet) ht_warnings_print(stderr, &x->warnings, printed);
     *judged = ht_fail_if_say(stderr, &comparison);
     // What was cut short or failed is no baseline.
@@ -429,6 +429,18 @@ static void caution(struct ht_experiment *x) {
     ht_warnings_print(stderr, &x->warnings, 0);
 }
 
+// What the program's allocator was set to and that of the replay is not: before the figures, because they are of another.
+static void warn_of_settings(struct ht_experiment *x) {
+    const struct ht_recorded_settings *settings = x->settings;
+    char left[HT_SETTINGS_TEXT_BYTES];
+    size_t before = x->warnings.count;
+    ht_settings_text(settings->list, settings->count, HT_SETTING_LEFT_OUT, left);
+    if (!*left) return;
+    ht_warn(&x->warnings, HT_WARNING_SETTINGS, "it is no knob of the allocator, or no value of one",
+            "the program ran with %s, which no replay has", left);
+    ht_warnings_print(stderr, &x->warnings, before);
+}
+
 static bool read_earlier(struct ht_experiment *x, const struct loaded_trace *trace,
                          struct ht_earlier *earlier, struct ht_error *error) {
     const struct ht_baseline_subject subject = {.plan = x->plan,
@@ -459,6 +471,7 @@ static int replay_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_c
     x->built = &trace.built;
     x->trace_sha256 = trace.sha256;
     x->program = &trace.program;
+    x->settings = &trace.program.settings;
     caution(x);
     say_idle_ends(plan, &trace);
     x->own_bytes = trace.own_bytes;
@@ -479,6 +492,7 @@ static int replay_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_c
     if (refused && (plan->choices.count == 0 || !null_choice->path[0])) return HT_EXIT_FAILED;
     x->baseline = baseline_of(plan);
     settle_refusals(plan, &trace.built, x->baseline);
+    warn_of_settings(x);
     if (plan->results_path) {
         x->results_fd = ht_results_open(plan->results_path, &error);
         if (x->results_fd < 0) return complain(&error);
@@ -487,6 +501,7 @@ static int replay_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_c
         return complain(&error);
     refused += plan->verify ? ht_verify_all(x) : 0;
     say_waiting(plan, trace.program.end_ns);
+    x->warned_first = x->warnings.count;
     int status = measure(x, &trace, refused);
     if (x->results_fd >= 0) close(x->results_fd);
     ht_form_free(&trace.built);

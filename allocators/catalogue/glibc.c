@@ -85,15 +85,17 @@ static const char *tunables(void) {
 static enum ht_knob_state read_knob(const struct ht_server *server, const struct ht_knob *knob, char *text,
                                     size_t room) {
     char name[64];
-    int64_t value;
+    long long value;
     (void)server;
     int length = snprintf(name, sizeof name, "glibc.malloc.%s: ", knob->name);
     const char *at = strstr(tunables(), name), *set = getenv("GLIBC_TUNABLES");
     if (!at) return strstr(tunables(), "glibc.malloc.") ? HT_KNOB_MISSING : HT_KNOB_UNREPORTED;
-    if (sscanf(at + length, "%" SCNi64, &value) != 1) return HT_KNOB_UNREPORTED;
+    char *end = NULL;
+    value = (long long)strtoull(at + length, &end, 0);  // -1 is listed as the greatest number
+    if (end == at + length) return HT_KNOB_UNREPORTED;
     strcpy(name + length - 2, "=");
     if (!value && (!set || !strstr(set, name))) return HT_KNOB_UNREPORTED;
-    snprintf(text, room, "%" PRId64, value);
+    snprintf(text, room, "%lld", value);
     return HT_KNOB_REPORTED;
 }
 
@@ -149,12 +151,12 @@ static const struct ht_knob knobs[] = {
      .search = {0, 65536},
      .help = "greatest number of such mappings"},
     {.name = "trim_threshold",
-     .range = {0, INT64_C(1) << 62},
+     .range = {-1, INT64_C(1) << 62},
      .standard = "131072, growing with freed mappings",
      .also = "MALLOC_TRIM_THRESHOLD_",
      .since = "2.26",
      .search = {4096, 1 << 30},
-     .help = "free bytes at the end of the heap above which they are returned"},
+     .help = "free bytes at the end of the heap above which they are returned; -1: never"},
     {.name = "top_pad",
      .range = {0, INT64_C(1) << 62},
      .standard = "131072",
@@ -175,7 +177,8 @@ const struct ht_allocator ht_allocator_glibc = {
     .title = "the GNU C library's: ptmalloc, with thread caches",
     HT_BUILD_FACT(soname, "libc.so.6"),
     .known_by = "gnu_get_libc_version",  // others have mallinfo2, too
-    HT_BUILD_FACT(variables, "GLIBC_TUNABLES=*|MALLOC_ARENA_*|MALLOC_MMAP_*|MALLOC_TOP_PAD_*|MALLOC_TRIM_*"),
+    HT_BUILD_FACT(variables, "GLIBC_TUNABLES=*|MALLOC_ARENA_*|MALLOC_MMAP_*|MALLOC_TOP_PAD_*|MALLOC_TRIM_*|"
+                             "MALLOC_PERTURB_*|MALLOC_CHECK_*"),
     .version = version,
     .statistics = statistics,
     .read = read_values,
@@ -187,5 +190,6 @@ const struct ht_allocator ht_allocator_glibc = {
     .knobs_variable = "GLIBC_TUNABLES",
     .knobs_format = "glibc.malloc.%s=%s",
     .knobs_separator = ':',
+    .passed = "perturb|MALLOC_PERTURB_",
     .read_knob = read_knob,
 };

@@ -223,6 +223,10 @@ const struct ht_allocator ht_allocator_jemalloc = {
     .knobs_booleans = booleans,
     .knobs_separator = ',',
     .knobs_always = "abort_conf:true",
+    .passed =
+        "slab_sizes|bin_shards|cache_oblivious|trust_madvise|lg_tcache_max|tcache_gc_delay_bytes|"
+        "lg_tcache_flush_*|hpa_*|experimental_hpa_*|zero_realloc|junk|abort_conf|decay_time|purge|lg_dirty_mult|"
+        "lg_chunk",
     .read_knob = read_knob,
     .by_processors = "4 arenas for each processor, at most 4094; one processor: one arena",
     .read_arenas = read_arenas,

@@ -65,6 +65,8 @@ const struct ht_allocator ht_allocator_mimalloc = {
     .purge = purge,
     .knobs = ht_mimalloc_knobs,
     .knobs_prefix = "MIMALLOC_",
+    .passed =
+        "MIMALLOC_RESET_*|MIMALLOC_EAGER_REGION_COMMIT|MIMALLOC_ABANDONED_PAGE_RESET|MIMALLOC_SEGMENT_*|MIMALLOC_OS_TAG",
     .read_knob = ht_mimalloc_read_knob,
     .by_processors = "nothing in 2.0: it divides memory by thread and NUMA node",
     .clock = "clock_gettime",

@@ -28,6 +28,7 @@ const struct ht_allocator ht_allocator_tbbmalloc = {
     HT_BUILD_FACT(soname, "libtbbmalloc_proxy.so"),
     .known_by = "__TBB_malloc_proxy",
     HT_BUILD_FACT(variables, "TBB_MALLOC_*"),
+    .passed = "TBB_MALLOC_USE_HUGE_PAGES|TBB_MALLOC_SET_HUGE_SIZE_THRESHOLD",
     .signs = "scalable_*",
     .version = version,
     .purge_call = "scalable_allocation_command",

@@ -114,6 +114,7 @@ const struct ht_allocator ht_allocator_tcmalloc = {
     .purge = purge,
     .knobs = knobs,
     .knobs_prefix = "TCMALLOC_",
+    .passed = "TCMALLOC_SKIP_MMAP",
     .read_knob = read_knob,
     .by_processors = "only whether threads that wait for a lock spin: no memory depends on it",
 };

@@ -144,27 +144,37 @@ static int add_library(struct ht_choices *choices, const char *name, const char 
     return 0;
 }
 
-// Adds a KNOB=VALUE to the choice that was added last; its name gets it, unless it has one of its own.
+// What is behind a name, unless that is a label.
+static int append_to_name(struct ht_choice *choice, const char *text, struct ht_error *error) {
+    size_t used = strlen(choice->name), room = sizeof choice->name - used;
+    const char *before = choice->knobs.count || choice->plain ? "," : ":";
+    if (choice->labelled || (size_t)snprintf(choice->name + used, room, "%s%s", before, text) < room)
+        return 0;
+    return fail(error, HT_EXIT_USAGE,
+                "--alloc: %s: expected a label (LABEL=NAME:KNOB=VALUE), because the name is too long with "
+                "its knobs%s",
+                choice->name, "");
+}
+
+// Adds a KNOB=VALUE, or "default" before all, to the choice that was added last; its name gets it, unless it has one of its
+// own.
 static int add_knob(struct ht_choices *choices, const char *given, struct ht_error *error) {
     struct ht_choice *choice = &choices->list[choices->count - 1];
+    if (!strcmp(given, "default") && !choice->knobs.count && !choice->plain) {
+        int failed = append_to_name(choice, given, error);
+        choice->plain = true;
+        return failed;
+    }
     const struct ht_knob *knob = ht_knob_named(choice->knobs.kind, given);
     char problem[HT_KNOB_PROBLEM_BYTES], text[sizeof choice->name + HT_KNOB_NAME_BYTES];
     // One name for it in all results, whatever it was called here.
     snprintf(text, sizeof text, "%s%s", knob ? knob->name : "", knob ? given + strcspn(given, "=") : given);
-    size_t used = strlen(choice->name), room = sizeof choice->name - used;
     if (!choice->knobs.kind) {
         return fail(error, HT_EXIT_USAGE,
                     "--alloc: %s: unknown knobs: the library's file name matches no allocator of --list%s",
                     choice->name, "");
     }
-    const char *before = choice->knobs.count ? "," : ":";
-    if (!choice->labelled && (size_t)snprintf(choice->name + used, room, "%s%s", before, text) >= room) {
-        return fail(
-            error, HT_EXIT_USAGE,
-            "--alloc: %s: expected a label (LABEL=NAME:KNOB=VALUE), because the name is too long with "
-            "its knobs%s",
-            choice->name, "");
-    }
+    if (append_to_name(choice, text, error)) return -1;
     if (ht_knob_choices_add(&choice->knobs, text, problem)) return 0;
     return fail(error, HT_EXIT_USAGE, "--alloc: %s%s", problem, "");
 }
@@ -244,7 +254,7 @@ static bool is_knob(const struct ht_choices *choices, const char *part) {
     char executable[4096];
     const struct ht_choice *last = choices->count ? &choices->list[choices->count - 1] : NULL;
     const char *equals = strchr(part, '=');
-    if (!last || !last->knobs.count || !equals) return false;
+    if (!last || (!last->knobs.count && !last->plain) || !equals) return false;
     if (ht_knob_named(last->kind, part)) return true;
     return !strpbrk(part, "/:@") && !find_executable(equals + 1, executable, sizeof executable);
 }
@@ -273,4 +283,20 @@ int ht_choices_add(struct ht_choices *choices, const char *spec, struct ht_error
 const char *ht_package_of_choice(const struct ht_choice *choice) {
     const struct ht_allocator *kind = choice->kind;
     return kind && kind->debian && !choice->preload[0] ? ht_package_of(kind, choice->path) : "";
+}
+
+bool ht_choice_take_settings(struct ht_choice *choice, const struct ht_recorded_settings *settings) {
+    if (choice->plain || !settings->kind || choice->kind != settings->kind) return false;
+    choice->knobs.kind = choice->kind;
+    ht_knob_choices_take(&choice->knobs, settings);
+    return choice->knobs.settings_count > 0;
+}
+
+const char *ht_choice_shown(const struct ht_choice *choice,
+                            char text[sizeof((struct ht_choice *)NULL)->name + HT_SETTINGS_TEXT_BYTES]) {
+    char settings[HT_SETTINGS_TEXT_BYTES];
+    ht_settings_text(choice->knobs.settings, choice->knobs.settings_count, HT_SETTING_TAKEN, settings);
+    bool more = *settings && !choice->labelled && choice->knobs.count;
+    sprintf(text, "%s%s%s", choice->name, !*settings ? "" : more ? "," : ":", settings);
+    return text;
 }

@@ -22,6 +22,7 @@ struct ht_choice {
     const struct ht_allocator *kind;  // NULL: not known
     struct ht_knob_choices knobs;
     bool labelled;  // its name does not say what was asked for
+    bool plain;     // without the settings of the recorded program
     // As the object itself says, once described.
     char path[4096], version[128], build_id[80];
     bool skips_queries;                            // it has no malloc_usable_size
@@ -43,11 +44,19 @@ struct ht_choices {
 };
 
 // Adds what a spec names: NAME, null, all, /path/lib.so, NAME@/path/ld.so for NAME under another C library,
-// each but null and all with :KNOB=VALUE,KNOB=VALUE behind it, and with LABEL= before it; several with commas
-// between. Labels let one allocator take part twice.
+// each but null and all with :KNOB=VALUE,KNOB=VALUE behind it, or with :default for what nobody has set, and with LABEL=
+// before it; several with commas between. Labels let one allocator take part twice.
 // Errors have the status that they deserve.
 int ht_choices_add(struct ht_choices *choices, const char *spec, struct ht_error *error);
 // Adds one built-in by name; -1 with an error that lists those built.
 int ht_choices_add_name(struct ht_choices *choices, const char *name, struct ht_error *error);
+
+// An allocator of the kind that the recorded program ran under gets the settings of that program, unless it is to be plain.
+// Returns whether it got any.
+bool ht_choice_take_settings(struct ht_choice *choice, const struct ht_recorded_settings *settings);
+
+// Its name, with the settings of the recorded program that are in force.
+const char *ht_choice_shown(const struct ht_choice *choice,
+                            char text[sizeof((struct ht_choice *)NULL)->name + HT_SETTINGS_TEXT_BYTES]);
 
 #endif

@@ -12,36 +12,6 @@
 
 enum { KNOWN_BYTES = 800 };
 
-bool ht_knob_is_integer(const struct ht_knob *knob) { return knob->range.lowest < knob->range.highest; }
-
-const char *ht_knob_variable(const struct ht_allocator *kind, const struct ht_knob *knob,
-                             char text[HT_KNOB_NAME_BYTES]) {
-    if (!kind->knobs_prefix) return kind->knobs_variable;
-    snprintf(text, HT_KNOB_NAME_BYTES, "%s%s", kind->knobs_prefix, knob->name);
-    for (char *at = text; *at; at++) *at = (char)toupper((unsigned char)*at);
-    return text;
-}
-
-const char *ht_knob_full_name(const struct ht_allocator *kind, const struct ht_knob *knob,
-                              char text[HT_KNOB_NAME_BYTES]) {
-    const char *spelled = knob->spelled ? knob->spelled : knob->name;
-    if (kind->knobs_prefix) return ht_knob_variable(kind, knob, text);
-    snprintf(text, HT_KNOB_NAME_BYTES, "%.*s%s", (int)strcspn(kind->knobs_format, "%"), kind->knobs_format,
-             spelled);
-    return text;
-}
-
-const struct ht_knob *ht_knob_named(const struct ht_allocator *kind, const char *text) {
-    char name[HT_KNOB_NAME_BYTES], full[HT_KNOB_NAME_BYTES];
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(text, "="), text);
-    for (const struct ht_knob *knob = kind ? kind->knobs : NULL; knob && knob->name; knob++) {
-        if (!strcmp(knob->name, name) || !strcmp(ht_knob_full_name(kind, knob, full), name) ||
-            ht_fits_any(knob->also, name))
-            return knob;
-    }
-    return NULL;
-}
-
 // How many letters of one differ from the other, capitals and marks such as _ aside.
 static size_t distance(const char *a, const char *b) {
     size_t row[HT_KNOB_NAME_BYTES] = {0}, count = 0;
@@ -142,44 +112,80 @@ static bool spell(const struct ht_allocator *kind, const struct ht_knob *knob, c
     return false;
 }
 
-// The variable of this name, begun with what comes before our own values.
-static char *variable_of(struct ht_knob_choices *choices, const char *name, bool *begun) {
-    const struct ht_allocator *kind = choices->kind;
+// The variable of this name.
+static char *variable_of(struct ht_knob_variables *variables, const char *name) {
     size_t length = strlen(name);
-    for (size_t i = 0; i < choices->variables_count; i++) {
-        char *variable = choices->variables[i];
-        if (strncmp(variable, name, length) || variable[length] != '=') continue;
-        *begun = true;
-        return variable;
+    for (size_t i = 0; i < variables->count; i++) {
+        char *variable = variables->list[i];
+        if (!strncmp(variable, name, length) && variable[length] == '=') return variable;
     }
-    char *made = choices->variables[choices->variables_count++];
-    bool list = kind->knobs_variable && !strcmp(name, kind->knobs_variable);
-    const char *inherited = list ? getenv(name) : NULL, *always = list ? kind->knobs_always : NULL;
-    char separator[2] = {kind->knobs_separator, 0};
-    if (inherited && !*inherited) inherited = NULL;
-    snprintf(made, HT_KNOB_VARIABLE_BYTES, "%s=%s%s%s", name, inherited ? inherited : "",
-             inherited && always ? separator : "", always ? always : "");
-    *begun = inherited || always;
+    if (variables->count == HT_KNOB_VARIABLES_MAX) return NULL;
+    char *made = variables->list[variables->count++];
+    snprintf(made, HT_KNOB_VARIABLE_BYTES, "%s=", name);
     return made;
 }
 
-static bool set(struct ht_knob_choices *choices, const struct ht_knob *knob, const char *value) {
-    const struct ht_allocator *kind = choices->kind;
+// One more word of a list, or the value of a variable of its own.
+static bool append(char *variable, char separator, const char *word) {
+    size_t used = variable ? strlen(variable) : HT_KNOB_VARIABLE_BYTES, room = HT_KNOB_VARIABLE_BYTES - used;
+    bool begun = used > 0 && used < HT_KNOB_VARIABLE_BYTES && variable[used - 1] != '=';
+    char before[2] = {begun ? separator : 0, 0};
+    return used < HT_KNOB_VARIABLE_BYTES &&
+           (size_t)snprintf(variable + used, room, "%s%s", before, word) < room;
+}
+
+static bool put_choice(const struct ht_allocator *kind, const struct ht_knob *knob, const char *value,
+                       struct ht_knob_variables *variables) {
     const char *spelled = knob->spelled ? knob->spelled : knob->name,
                *ending = knob->ending ? knob->ending : "";
-    bool begun = false;
-    char name[HT_KNOB_NAME_BYTES];
-    char *variable = variable_of(choices, ht_knob_variable(kind, knob, name), &begun);
-    size_t used = strlen(variable), room = HT_KNOB_VARIABLE_BYTES - used;
-    int took;
+    char name[HT_KNOB_NAME_BYTES], word[256], one[200];
+    char *variable = variable_of(variables, ht_knob_variable(kind, knob, name));
     if (kind->knobs_prefix) {
-        took = snprintf(variable + used, room, "%s%s", value, ending);
+        snprintf(word, sizeof word, "%s%s", value, ending);
     } else {
-        char separator[2] = {begun ? kind->knobs_separator : 0, 0}, one[256];
         snprintf(one, sizeof one, kind->knobs_format, spelled, value);
-        took = snprintf(variable + used, room, "%s%s%s", separator, one, ending);
+        snprintf(word, sizeof word, "%s%s", one, ending);
+        if (variable && kind->knobs_always && !strstr(variable, kind->knobs_always) &&
+            !append(variable, kind->knobs_separator, kind->knobs_always))
+            return false;
     }
-    return (size_t)took < room;
+    return append(variable, kind->knobs_separator, word);
+}
+
+static bool put_setting(const struct ht_allocator *kind, const struct ht_setting *setting,
+                        struct ht_knob_variables *variables) {
+    char word[HT_SETTING_NAME_BYTES + HT_SETTING_VALUE_BYTES];
+    const char mark[] = {kind->knobs_format ? strchr(kind->knobs_format, '%')[2] : 0, 0};
+    bool listed = *setting->key, valued = *setting->value;
+    snprintf(word, sizeof word, "%s%s%s", setting->key, listed && valued ? mark : "", setting->value);
+    return append(variable_of(variables, setting->variable), kind->knobs_separator, word);
+}
+
+bool ht_knob_variables_make(const struct ht_knob_choices *choices, bool whole,
+                            struct ht_knob_variables *variables) {
+    bool fits = true;
+    variables->count = 0;
+    for (size_t i = 0; i < choices->settings_count; i++) {
+        const struct ht_setting *setting = &choices->settings[i];
+        if (setting->state == HT_SETTING_TAKEN || whole)
+            fits = put_setting(choices->kind, setting, variables) && fits;
+    }
+    for (size_t i = 0; i < choices->count; i++)
+        fits = put_choice(choices->kind, choices->list[i].knob, choices->list[i].value, variables) && fits;
+    return fits;
+}
+
+static bool is_changed(const struct ht_knob_choices *choices, const struct ht_knob *knob) {
+    for (size_t i = 0; i < choices->count; i++)
+        if (choices->list[i].knob == knob) return true;
+    return false;
+}
+
+void ht_knob_choices_take(struct ht_knob_choices *choices, const struct ht_recorded_settings *settings) {
+    choices->settings_count = 0;
+    for (size_t i = 0; i < settings->count; i++)
+        if (!settings->list[i].knob || !is_changed(choices, settings->list[i].knob))
+            choices->settings[choices->settings_count++] = settings->list[i];
 }
 
 bool ht_knob_choices_add(struct ht_knob_choices *choices, const char *text,
@@ -222,9 +228,7 @@ bool ht_knob_choices_add(struct ht_knob_choices *choices, const char *text,
     char *value = choices->list[choices->count].value;
     if (!spell(kind, knob, text + length + 1, value, problem)) return false;
     choices->list[choices->count++].knob = knob;
-    if (set(choices, knob, value)) return true;
-    snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s: the environment is too large for it", knob->name);
-    return false;
+    return true;
 }
 
 static bool same(const struct ht_knob *knob, const char *asked, const char *reported) {

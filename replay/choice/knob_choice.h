@@ -9,12 +9,14 @@
 
 #include "allocator.h"
 #include "child_figures.h"
+#include "knob_names.h"
+#include "recorded_settings.h"
 
 enum {
     HT_KNOB_CHOICES_MAX = 12,
-    HT_KNOB_VARIABLE_BYTES = 512,
-    HT_KNOB_PROBLEM_BYTES = 1000,
-    HT_KNOB_NAME_BYTES = 96
+    HT_KNOB_VARIABLES_MAX = HT_KNOB_CHOICES_MAX + HT_SETTINGS_MAX,
+    HT_KNOB_VARIABLE_BYTES = 1536,
+    HT_KNOB_PROBLEM_BYTES = 1000
 };
 
 struct ht_knob_choices {
@@ -24,33 +26,31 @@ struct ht_knob_choices {
         const struct ht_knob *knob;
         char value[HT_KNOB_BYTES];  // as the allocator spells it
     } list[HT_KNOB_CHOICES_MAX];
-    size_t variables_count;
-    char variables[HT_KNOB_CHOICES_MAX][HT_KNOB_VARIABLE_BYTES];  // of the environment, as NAME=value
+    size_t settings_count;  // of the recorded program, but for those that a choice changes
+    struct ht_setting settings[HT_SETTINGS_MAX];
 };
 
-// The knob whose name text, a KNOB=VALUE, begins with: its own name, or one that the environment has for it.
-// NULL: there is none.
-const struct ht_knob *ht_knob_named(const struct ht_allocator *kind, const char *text);
-
-// Whether it is a number of a range, not a word or a boolean.
-bool ht_knob_is_integer(const struct ht_knob *knob);
-
-// The environment variable that sets it, alone or with others.
-const char *ht_knob_variable(const struct ht_allocator *kind, const struct ht_knob *knob,
-                             char text[HT_KNOB_NAME_BYTES]);
-
-// As the environment has it: MIMALLOC_PURGE_DELAY, glibc.malloc.arena_max.
-const char *ht_knob_full_name(const struct ht_allocator *kind, const struct ht_knob *knob,
-                              char text[HT_KNOB_NAME_BYTES]);
+// Variables of the environment, as NAME=value.
+struct ht_knob_variables {
+    size_t count;
+    char list[HT_KNOB_VARIABLES_MAX][HT_KNOB_VARIABLE_BYTES];
+};
 
 // The knob that an unknown name probably means, as KIND:KNOB: one of the same kind with a typing error, or
 // another kind's.
 bool ht_knob_meant(const struct ht_allocator *kind, const char *text, char meant[HT_KNOB_NAME_BYTES]);
 
-// Adds a KNOB=VALUE. What the environment has already in a variable of several knobs stays, before ours.
-// False, with a problem that names what was expected.
+// Adds a KNOB=VALUE. False, with a problem that names what was expected.
 bool ht_knob_choices_add(struct ht_knob_choices *choices, const char *text,
                          char problem[HT_KNOB_PROBLEM_BYTES]);
+
+// Puts these settings of the recorded program below the knobs that were asked for.
+void ht_knob_choices_take(struct ht_knob_choices *choices, const struct ht_recorded_settings *settings);
+
+// What gives an allocator the knobs and settings. whole: with all that the recorded program had in these variables, for the
+// program itself; a replay leaves out what it must not have. False: there is no room for them.
+bool ht_knob_variables_make(const struct ht_knob_choices *choices, bool whole,
+                            struct ht_knob_variables *variables);
 
 // Whether what the allocator of that version reported of its knobs, in the order of its kind's table, is what
 // was asked for.

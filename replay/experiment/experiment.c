@@ -47,7 +47,7 @@ static bool knobs_heeded(const struct ht_choice *choice, char *problem, size_t r
     return false;
 }
 
-bool ht_experiment_describe(struct ht_experiment *x, struct ht_choice *choice, char *problem, size_t room) {
+static bool describe(struct ht_experiment *x, struct ht_choice *choice, char *problem, size_t room) {
     struct ht_job job = ht_experiment_job(x, HT_PASS_DESCRIBE);
     if (!ht_child_run(&x->channel, choice, &job, -1, &x->random, problem, room)) return false;
     const struct ht_outcome *outcome = &x->channel.exchange->outcome;
@@ -62,6 +62,15 @@ bool ht_experiment_describe(struct ht_experiment *x, struct ht_choice *choice, c
     choice->kind = ht_allocator_named(outcome->kind);
     memcpy(choice->reported, x->channel.exchange->figures.knobs, sizeof choice->reported);
     return knobs_heeded(choice, problem, room);
+}
+
+// Which kind a library is of may only be known once it runs.
+bool ht_experiment_describe(struct ht_experiment *x, struct ht_choice *choice, char *problem, size_t room) {
+    const struct ht_allocator *before = choice->kind;
+    if (x->settings) ht_choice_take_settings(choice, x->settings);
+    if (!describe(x, choice, problem, room)) return false;
+    if (!x->settings || choice->kind == before || !ht_choice_take_settings(choice, x->settings)) return true;
+    return describe(x, choice, problem, room);
 }
 
 // Memory does not depend on where the replay's own code lies.

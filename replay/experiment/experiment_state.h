@@ -38,7 +38,8 @@ struct ht_experiment {
     const struct ht_choice *null_choice;
     size_t baseline;
     const char *trace_sha256;
-    const struct ht_recorded_program *program;  // of --list: nothing is known of it
+    const struct ht_recorded_program *program;    // of --list: nothing is known of it
+    const struct ht_recorded_settings *settings;  // of its allocator; NULL: there is no trace
     const uint64_t *own_bytes;  // the recorded program's own memory by sample; NULL: not known
     int results_fd;             // -1: results are not kept
     struct ht_machine machine;
@@ -65,6 +66,7 @@ struct ht_experiment {
     struct ht_progress progress;
     const struct ht_turn *turn;  // that runs
     struct ht_warnings warnings;
+    size_t warned_first;                  // of them, those that were printed before the first round
     double instructions[HT_CHOICES_MAX];  // in calls of the allocator; NaN if not counted
     json_t *counts;                    // of the simulation, by the allocator's name; NULL: nothing is counted
     size_t failed_counts;              // runs of --instructions

@@ -149,10 +149,11 @@ static json_t *check_json(const struct ht_experiment *x, const struct ht_snapsho
 static json_t *index_json(const struct ht_experiment *x, const struct ht_snapshot_index *index,
                           json_t *snapshots) {
     const struct ht_choice *choice = index->choice;
-    return json_pack("{s:i, s:{s:o, s:s}, s:{s:o, s:o, s:o}, s:b, s:o, s:o, s:o, s:o}", "schema", 1, "trace",
-                     "path", json_text(x->plan->trace_path), "sha256", x->trace_sha256, "allocator", "name",
-                     json_known_text(choice->name), "version", json_known_text(choice->version), "kind",
-                     json_known_text(choice->kind ? choice->kind->name : ""), "one_thread",
+    return json_pack("{s:i, s:{s:o, s:s}, s:{s:o, s:o, s:o, s:o, s:o}, s:b, s:o, s:o, s:o, s:o}", "schema", 1,
+                     "trace", "path", json_text(x->plan->trace_path), "sha256", x->trace_sha256, "allocator",
+                     "name", json_known_text(choice->name), "version", json_known_text(choice->version),
+                     "kind", json_known_text(choice->kind ? choice->kind->name : ""), "settings",
+                     ht_settings_json(choice), "left_out", ht_left_out_json(choice), "one_thread",
                      x->plan->one_thread, "snapshots", snapshots, "baseline_check", check_json(x, index),
                      "curve", curve_json(x, index), "stretches", stretches_json(x, index));
 }

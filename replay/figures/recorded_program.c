@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "json_values.h"
 #include "machine_facts.h"
@@ -17,6 +18,45 @@ static void take_text(const json_t *object, const char *key, char *text, size_t 
     for (char *at = text; *at; at++) {
         if ((unsigned char)*at < 32) *at = ' ';  // it goes to a terminal
     }
+}
+
+// Named by its functions, or only by the file that was preloaded.
+static const struct ht_allocator *kind_of(const json_t *context) {
+    const char *name = json_string_value(json_object_get(context, "allocator_name")),
+               *path = json_string_value(json_object_get(context, "allocator"));
+    const struct ht_allocator *named = name ? ht_allocator_named(name) : NULL;
+    return named || name || !path ? named : ht_allocator_of_file(path);
+}
+
+// The variables whose names are, or are not, as the allocator's library has them.
+static void add_settings(const json_t *context, bool renamed, struct ht_recorded_settings *settings) {
+    static const char before[] = "env.";
+    const char *own = settings->kind->knobs_variable, *key;
+    json_t *value;
+    json_object_foreach((json_t *)context, key, value) {
+        const char *name = key + sizeof before - 1, *text = json_string_value(value);
+        if (strncmp(key, before, sizeof before - 1) || !text) continue;
+        if ((own && strcmp(name, own) && strstr(name, own)) == renamed)
+            ht_recorded_settings_add(settings, name, text, renamed);
+    }
+}
+
+static void take_settings(const json_t *context, struct ht_recorded_settings *settings) {
+    *settings = (struct ht_recorded_settings){.kind = kind_of(context)};
+    if (!settings->kind) return;
+    // What is compiled into a program has other names for them, and then reads those alone.
+    if (json_object_get(context, "linked_allocator")) add_settings(context, true, settings);
+    if (!settings->count) add_settings(context, false, settings);
+}
+
+int ht_recorded_settings_read(const char *path, struct ht_recorded_settings *settings,
+                              struct ht_error *error) {
+    struct ht_trace_reader *reader = ht_trace_open(path, error);
+    json_t *context = reader ? trace_json_read_context(reader, error) : NULL;
+    if (context) take_settings(context, settings);
+    ht_trace_close(reader);
+    json_decref(context);
+    return context ? 0 : -1;
 }
 
 // Of a size that a program can have: a damaged context may hold any number.
@@ -134,6 +174,7 @@ int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_
     take_text(context, "command", program->command, sizeof program->command);
     take_text(context, "allocator_name", program->allocator, sizeof program->allocator);
     take_text(context, "allocator_version", program->allocator_version, sizeof program->allocator_version);
+    take_settings(context, &program->settings);
     take_text(context, "thp", thp, sizeof thp);
     ht_chosen_word(thp, program->thp, sizeof program->thp);
     program->pid = (uint32_t)json_integer_value(json_object_get(context, "pid"));

@@ -9,6 +9,7 @@
 #include "extended_words.h"
 #include "heap_share.h"
 #include "recorded_own.h"
+#include "recorded_settings.h"
 #include "trace_json.h"
 #include "trace_reader.h"
 
@@ -24,6 +25,7 @@ struct ht_extended_part {
 
 struct ht_recorded_program {
     char command[256], allocator[64], allocator_version[64];
+    struct ht_recorded_settings settings;  // of that allocator
     uint32_t pid;
     uint32_t page_bytes;  // 0: not known
     bool forked;          // it shares pages with its parent and other children, which no figure counts
@@ -49,6 +51,10 @@ struct ht_recorded_program {
 
 int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_program *program,
                              struct ht_error *error);
+
+// The settings of its allocator alone, from the trace at `path`.
+int ht_recorded_settings_read(const char *path, struct ht_recorded_settings *settings,
+                              struct ht_error *error);
 
 // What is replayed is not this program as it ran: its figures are not to be set beside the replays'.
 void ht_recorded_program_other(struct ht_recorded_program *program);

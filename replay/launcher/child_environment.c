@@ -3,36 +3,44 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "processor_number.h"
 
-enum { OWN_VARIABLES = 8 + HT_KNOB_CHOICES_MAX };
+enum { OWN_VARIABLES = 8 + HT_KNOB_VARIABLES_MAX };
+
+static const char tunables_name[] = "GLIBC_TUNABLES=", of_malloc[] = "glibc.malloc.";
 
 static bool starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
-// Whether one of the choice's knobs sets this variable.
-static bool is_chosen(const struct ht_choice *choice, const char *variable) {
-    size_t length = strcspn(variable, "=") + 1;
-    for (size_t i = 0; i < choice->knobs.variables_count; i++) {
-        if (!strncmp(choice->knobs.variables[i], variable, length)) return true;
-    }
-    return false;
+static void add_tunable(struct ht_child_environment *made, const char *word, size_t length) {
+    size_t used = strlen(made->tunables), room = sizeof made->tunables - used;
+    if (length + 2 > room) return;
+    const char *before = made->tunables[used - 1] == '=' ? "" : ":";
+    snprintf(made->tunables + used, room, "%s%.*s", before, (int)length, word);
 }
 
-// What the allocator needs to be what it is comes after what is there, because the last word counts.
-static bool add_needed(struct ht_child_environment *made, const struct ht_choice *choice) {
-    const char *word = choice->kind ? choice->kind->environment : NULL;
-    if (!word) return false;
-    size_t name_bytes = strcspn(word, "=");
-    const char *there = NULL;
-    for (char **at = environ; *at; at++) {
-        if (!strncmp(*at, word, name_bytes + 1)) there = *at + name_bytes + 1;
+// The C library's: of ours all that are not malloc's, then the choice's and what the allocator needs to be what it is, because
+// the last word counts. False: there are none.
+static bool make_tunables(struct ht_child_environment *made, const struct ht_choice *choice) {
+    const char *needed = choice->kind ? choice->kind->environment : NULL;
+    const char *own = getenv("GLIBC_TUNABLES");
+    strcpy(made->tunables, tunables_name);
+    for (; own && *own; own += strcspn(own, ":"), own += *own == ':')
+        if (!starts(own, of_malloc)) add_tunable(made, own, strcspn(own, ":"));
+    for (size_t i = 0; i < made->knobs.count; i++) {
+        const char *variable = made->knobs.list[i];
+        if (!starts(variable, tunables_name)) continue;
+        variable += sizeof tunables_name - 1;
+        add_tunable(made, variable, strlen(variable));
     }
-    snprintf(made->needed, sizeof made->needed, "%.*s=%s%s%s", (int)name_bytes, word, there ? there : "",
-             there && *there ? ":" : "", word + name_bytes + 1);
-    return true;
+    if (needed && starts(needed, tunables_name)) {
+        needed += sizeof tunables_name - 1;
+        add_tunable(made, needed, strlen(needed));
+    }
+    return made->tunables[sizeof tunables_name - 1] != 0;
 }
 
 static const char *pass_name(enum ht_pass pass) {
@@ -50,17 +58,14 @@ static const char *pass_name(enum ht_pass pass) {
 void ht_child_environment_make(struct ht_child_environment *made, const struct ht_choice *choice,
                                const struct ht_job *job, uint64_t run, struct ht_random *random) {
     size_t count = 0;
-    bool needs = add_needed(made, choice);
-    size_t needed_bytes = needs ? strcspn(made->needed, "=") + 1 : 0;
+    ht_knob_variables_make(&choice->knobs, false, &made->knobs);
     for (char **at = environ; *at && count < HT_ENVIRONMENT_MAX - OWN_VARIABLES - 1; at++) {
-        if (starts(*at, "LD_PRELOAD=") || starts(*at, "MALLOC_WRAP_") || is_chosen(choice, *at)) continue;
-        if (needs && !strncmp(*at, made->needed, needed_bytes)) continue;
+        if (starts(*at, "LD_PRELOAD=") || starts(*at, "MALLOC_WRAP_") || ht_sets_allocator(*at)) continue;
         made->variables[count++] = *at;
     }
-    for (size_t i = 0; i < choice->knobs.variables_count; i++) {
-        made->variables[count++] = (char *)choice->knobs.variables[i];
-    }
-    if (needs) made->variables[count++] = made->needed;
+    for (size_t i = 0; i < made->knobs.count; i++)
+        if (!starts(made->knobs.list[i], tunables_name)) made->variables[count++] = made->knobs.list[i];
+    if (make_tunables(made, choice)) made->variables[count++] = made->tunables;
     uint32_t length = 16 + ht_random_below(random, HT_PADDING_BYTES_MAX - 17);
     memset(made->padding, 'x', length);
     made->padding[length] = 0;

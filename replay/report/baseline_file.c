@@ -27,6 +27,17 @@ static const char *instruction_set(void) {
 
 static bool has_misses(const struct ht_plan *plan) { return plan->count_pass && !plan->instructions; }
 
+// What the recorded program's allocator was set to, where one of that kind takes part: older files have its figures without.
+static void put_settings(json_t *settings, const struct ht_baseline_subject *subject) {
+    const struct ht_choices *choices = &subject->plan->choices;
+    char text[HT_SETTINGS_TEXT_BYTES];
+    for (size_t i = 0; i < choices->count; i++) {
+        const struct ht_knob_choices *knobs = &choices->list[i].knobs;
+        ht_settings_text(knobs->settings, knobs->settings_count, HT_SETTING_TAKEN, text);
+        if (*text) return json_set_text(settings, "allocator_settings", text);
+    }
+}
+
 static json_t *settings_json(const struct ht_baseline_subject *subject) {
     const struct ht_plan *plan = subject->plan;
     json_t *made =
@@ -40,6 +51,7 @@ static json_t *settings_json(const struct ht_baseline_subject *subject) {
         json_set_number(made, "purge_ns", plan->purge_ns);
         json_set_number(made, "window_ns", plan->window_ns);
     }
+    put_settings(made, subject);
     return made;
 }
 

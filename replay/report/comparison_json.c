@@ -10,6 +10,7 @@
 #include "figures_json.h"
 #include "json_values.h"
 #include "limit_report.h"
+#include "results_line.h"
 
 static json_t *verdict_json(enum ht_verdict verdict, const struct ht_figure_words *words) {
     switch (verdict) {
@@ -97,6 +98,7 @@ static json_t *allocator_json(const struct ht_comparison *c, size_t i) {
     json_t *made = json_pack("{s:o, s:o, s:o, s:s, s:b}", "name", json_text(choice->name), "version",
                              json_text(choice->version), "path", json_text(choice->path), "build_id",
                              choice->build_id, "baseline", (int)(i == c->baseline));
+    json_object_set_new(made, "settings", ht_settings_json(choice));
     json_set_number(made, "time_runs", e->time_runs);
     json_set_number(made, "memory_runs", e->memory_runs);
     add_failing_runs(made, &c->failing[i]);

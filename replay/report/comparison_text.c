@@ -120,7 +120,9 @@ struct row_names {
 static struct row_names names_of(const struct ht_comparison *c, size_t i) {
     const struct ht_choice *list = c->plan->choices.list;
     struct row_names names;
-    snprintf(names.allocator, sizeof names.allocator, "%s %s", list[i].name, list[i].version);
+    char shown[sizeof list->name + HT_SETTINGS_TEXT_BYTES];
+    snprintf(names.allocator, sizeof names.allocator, "%.240s %.30s", ht_choice_shown(&list[i], shown),
+             list[i].version);
     snprintf(names.versus, sizeof names.versus, "vs %s", list[c->baseline].name);
     return names;
 }

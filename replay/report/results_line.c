@@ -52,8 +52,8 @@ static json_t *trace_json(const struct ht_run_result *line) {
     return trace;
 }
 
-// Knobs in force, as the allocator reports them; requested ones that it cannot report; and those
-// that the environment sets, which the child inherits.
+// Knobs in force, as the allocator reports them; requested ones that it cannot report, and such settings of the recorded
+// program.
 static json_t *knobs_json(const struct ht_choice *choice) {
     json_t *knobs = json_object();
     const struct ht_knob *table = choice->kind ? choice->kind->knobs : NULL;
@@ -66,25 +66,44 @@ static json_t *knobs_json(const struct ht_choice *choice) {
         if (json_object_get(knobs, name)) continue;
         json_set_known_text(knobs, name, choice->knobs.list[i].value);
     }
-    for (char **at = environ; *at; at++) {
-        for (size_t i = 0; ht_allocators[i]; i++) {
-            const char *equals = strchr(*at, '=');
-            if (!ht_fits_any(ht_allocators[i]->variables, *at) || !equals) continue;
-            char name[128];
-            snprintf(name, sizeof name, "%.*s", (int)(equals - *at), *at);
-            json_set_known_text(knobs, name, equals + 1);
-        }
+    for (size_t i = 0; i < choice->knobs.settings_count; i++) {
+        const struct ht_setting *setting = &choice->knobs.settings[i];
+        if (setting->state == HT_SETTING_TAKEN && !json_object_get(knobs, setting->name))
+            json_set_known_text(knobs, setting->name, setting->value);
     }
     return knobs;
 }
 
 json_t *ht_environment_json(const struct ht_choice *choice) {
+    static struct ht_knob_variables variables;
     json_t *list = json_array();
     if (choice->kind && choice->kind->environment) {
         json_array_append_new(list, json_known_text(choice->kind->environment));
     }
-    for (size_t i = 0; i < choice->knobs.variables_count; i++) {
-        json_array_append_new(list, json_known_text(choice->knobs.variables[i]));
+    ht_knob_variables_make(&choice->knobs, true, &variables);
+    for (size_t i = 0; i < variables.count; i++) {
+        json_array_append_new(list, json_known_text(variables.list[i]));
+    }
+    return list;
+}
+
+json_t *ht_settings_json(const struct ht_choice *choice) {
+    json_t *settings = json_object();
+    for (size_t i = 0; i < choice->knobs.settings_count; i++) {
+        const struct ht_setting *setting = &choice->knobs.settings[i];
+        if (setting->state == HT_SETTING_TAKEN) json_set_known_text(settings, setting->name, setting->value);
+    }
+    return settings;
+}
+
+json_t *ht_left_out_json(const struct ht_choice *choice) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < choice->knobs.settings_count; i++) {
+        const struct ht_setting *setting = &choice->knobs.settings[i];
+        char text[HT_SETTINGS_TEXT_BYTES];
+        if (setting->state == HT_SETTING_LEFT_OUT)
+            json_array_append_new(list,
+                                  json_known_text(ht_settings_text(setting, 1, HT_SETTING_LEFT_OUT, text)));
     }
     return list;
 }
@@ -92,11 +111,12 @@ json_t *ht_environment_json(const struct ht_choice *choice) {
 static json_t *allocator_json(const struct ht_run_result *line) {
     const struct ht_choice *choice = line->choice;
     const struct ht_allocator *kind = choice->kind;
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", json_known_text(choice->name),
-                     "path", json_known_text(choice->path), "version", json_known_text(choice->version),
-                     "build_id", json_known_text(choice->build_id), "knobs", knobs_json(choice), "kind",
-                     json_known_text(kind ? kind->name : ""), "environment", ht_environment_json(choice),
-                     "debian", json_known_text(ht_package_of_choice(choice)));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
+                     json_known_text(choice->name), "path", json_known_text(choice->path), "version",
+                     json_known_text(choice->version), "build_id", json_known_text(choice->build_id), "knobs",
+                     knobs_json(choice), "kind", json_known_text(kind ? kind->name : ""), "environment",
+                     ht_environment_json(choice), "debian", json_known_text(ht_package_of_choice(choice)),
+                     "settings", ht_settings_json(choice), "left_out", ht_left_out_json(choice));
 }
 
 static json_t *machine_json(const struct ht_run_result *line) {

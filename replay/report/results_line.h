@@ -15,7 +15,12 @@ int ht_results_open(const char *path, struct ht_error *error);
 // Appends to fd with one write. Returns 0, or -1 with errno.
 int ht_results_line_write(int fd, const struct ht_run_result *line);
 
-// What one pastes before a command to have the same knobs, and what the allocator needs anyway.
+// What one pastes before a command to have the same knobs, what the recorded program had beside them, and what the allocator
+// needs anyway.
 json_t *ht_environment_json(const struct ht_choice *choice);
+// The settings of the recorded program that are in force, by their names.
+json_t *ht_settings_json(const struct ht_choice *choice);
+// Those that no replay has, as a list of NAME=value.
+json_t *ht_left_out_json(const struct ht_choice *choice);
 
 #endif

@@ -72,7 +72,7 @@ def test_what_is_not_built_is_listed_from_the_catalogue(tools: Tools, catalogue:
     command = [tmp_path / "replay", "--list"]
     found, = [one for one in json.loads(tools.succeed([*command, "--json"]).stdout)
               if one["name"] == missing["name"]]
-    own = {"built", "version", "path", "build_id", "environment", "package"}
+    own = {"built", "version", "path", "build_id", "environment", "settings", "left_out", "package"}
     assert not found["built"] and all(found[key] is None for key in own - {"built"})
     values = [knob.pop("value") for one in (missing, found) for knob in one["knobs"]]
     assert values[len(missing["knobs"]):] == [None] * len(found["knobs"])
@@ -100,7 +100,7 @@ def test_verbose_says_what_json_says(tools: Tools) -> None:
 
 
 def test_value_in_force(tools: Tools, catalogue: list[dict]) -> None:
-    """As the allocator reports it: set by --alloc, and by the environment."""
+    """As the allocator reports it: set by --alloc, whatever our environment sets."""
     if not any(one["name"] == "jemalloc" and one["built"] for one in catalogue):
         pytest.skip("jemalloc is not built")
 
@@ -111,7 +111,7 @@ def test_value_in_force(tools: Tools, catalogue: list[dict]) -> None:
         return knob["value"]
 
     assert narenas("--alloc", "jemalloc:narenas=3") == "3"
-    assert narenas(MALLOC_CONF="narenas:5") == "5"
+    assert narenas(MALLOC_CONF="narenas:5") not in ("3", "5")
 
 
 def test_a_library_by_its_path(tools: Tools, catalogue: list[dict]) -> None:

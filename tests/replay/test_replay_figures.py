@@ -281,7 +281,6 @@ def test_pages_that_the_kernel_may_take(tools: Tools, replayed: Replayed, tmp_pa
     """jemalloc, set to return its free pages lazily, and soon."""
     if "jemalloc" not in replayed.real:
         pytest.skip("jemalloc is not here")
-    conf = {"MALLOC_CONF": "dirty_decay_ms:100,muzzy_decay_ms:-1,tcache:false"}
     blocks, times = 200, iter(range(0, 10 ** 12, 10 ** 7))
     calls = [f"malloc 0x{i:x}0000000 262144" for i in range(1, blocks + 1)]
     calls += [f"free 0x{i:x}0000000" for i in range(1, blocks - 9)]
@@ -290,7 +289,7 @@ def test_pages_that_the_kernel_may_take(tools: Tools, replayed: Replayed, tmp_pa
         f"7: {call} {start} {start + 9}\n" for call, start in zip(calls, times, strict=False)))
     trace = tools.convert(tmp_path / "big.txt", tmp_path / "big.bin")
     rows, _ = replay(tools, trace, tmp_path, "--pass", "memory", "--touch", "all",
-                     allocators="jemalloc", env=clean_environment(conf))
+                     allocators="jemalloc=jemalloc:dirty_decay_ms=100,muzzy_decay_ms=-1,tcache=false")
     row = next(row for row in rows if row["allocator"]["name"] == "jemalloc")
     freed = (blocks - 10) * 262144
     assert 0.9 * freed <= row["lazyfree_bytes"] <= 1.1 * freed
@@ -308,9 +307,8 @@ def big_blocks(tools: Tools, folder: Path) -> Path:
 @pytest.mark.thorough
 def test_system_calls(tools: Tools, replayed: Replayed, tmp_path: Path) -> None:
     """Of the C library's malloc, whose calls cannot be interposed, they are known to the call."""
-    conf = {"MALLOC_CONF": "retain:false,dirty_decay_ms:0,muzzy_decay_ms:0"}
-    lines, _ = replay(tools, big_blocks(tools, tmp_path), tmp_path, "--touch", "none",
-                      env=clean_environment(conf))
+    allocators = telling(tools).replace("jemalloc", "jemalloc=jemalloc:retain=0,dirty_decay_ms=0,muzzy_decay_ms=0")
+    lines, _ = replay(tools, big_blocks(tools, tmp_path), tmp_path, "--touch", "none", allocators=allocators)
     rows = by_name(lines, "time")
     if rows["glibc"]["syscalls"] is None:
         pytest.skip(f"system calls cannot be counted here: {rows['glibc']['syscalls_missing']}")

@@ -16,7 +16,7 @@ import replay_traces
 from tool_runner import Argument, Tools, clean_environment
 
 MODE_FILE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-ADVISED = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}  # glibc asks for huge pages by madvise
+ADVISED = "glibc=glibc:hugetlb=1"  # glibc asks for huge pages by madvise
 MIB = 1 << 20
 PR_SET_THP_DISABLE = 41
 
@@ -43,13 +43,13 @@ def disable_for_myself() -> None:
     assert ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0
 
 
-def replay(tools: Tools, trace: Path, folder: Path, *options: Argument, env: dict[str, str],
+def replay(tools: Tools, trace: Path, folder: Path, *options: Argument, alloc: str = "glibc",
            before: Callable[[], None] | None = None) -> tuple[subprocess.CompletedProcess[str], list[dict]]:
     results = folder / f"{len(list(folder.iterdir()))}.jsonl"
-    command = [tools.replay_program, "--alloc", "glibc", "--rounds", "1", "--pass", "memory", "-o", results,
+    command = [tools.replay_program, "--alloc", alloc, "--rounds", "1", "--pass", "memory", "-o", results,
                *options, trace]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, timeout=120,
-                          env=clean_environment(env), preexec_fn=before)
+                          env=clean_environment(), preexec_fn=before)
     return done, replay_traces.rows(results) if results.exists() else []
 
 
@@ -59,16 +59,16 @@ def glibc(rows: list[dict]) -> dict:
 
 @pytest.mark.thorough
 def test_never(tools: Tools, trace: Path, tmp_path: Path, system: str) -> None:
-    _, rows = replay(tools, trace, tmp_path, env=ADVISED)
+    _, rows = replay(tools, trace, tmp_path, alloc=ADVISED)
     assert {row["thp"] for row in rows} == {system} == {row["machine"]["thp"] for row in rows}
     had = glibc(rows)
-    done, rows = replay(tools, trace, tmp_path, "--thp", "never", env=ADVISED)
+    done, rows = replay(tools, trace, tmp_path, "--thp", "never", alloc=ADVISED)
     assert {row["thp"] for row in rows} == {"never"} and {row["machine"]["thp"] for row in rows} == {system}
     assert "transparent huge pages: never; of peak RSS in them: glibc 0.0 MB\n" in done.stdout
     row = glibc(rows)
     assert row["anon_huge_bytes"] == row["anon_huge_peak_bytes"] == 0
     assert set(row["timeline"]["kernel"]["anon_huge_bytes"]) == {0}
-    done, _ = replay(tools, trace, tmp_path, "--thp", "never", "--json", env=ADVISED)
+    done, _ = replay(tools, trace, tmp_path, "--thp", "never", "--json", alloc=ADVISED)
     assert json.loads(done.stdout)["thp"] == "never"
     if system == "never" or not had["anon_huge_peak_bytes"]:
         pytest.skip(f"no huge pages to be had here (mode {system})")
@@ -76,18 +76,18 @@ def test_never(tools: Tools, trace: Path, tmp_path: Path, system: str) -> None:
 
 
 def test_they_are_reported_unasked(tools: Tools, trace: Path, tmp_path: Path, system: str) -> None:
-    done, rows = replay(tools, trace, tmp_path, env=ADVISED)
+    done, rows = replay(tools, trace, tmp_path, alloc=ADVISED)
     bytes_in_them = glibc(rows)["anon_huge_peak_bytes"]
     line = f"transparent huge pages: {system}; of peak RSS in them: glibc {bytes_in_them / 1e6:.1f} MB\n"
     assert (line in done.stdout) == (bytes_in_them > 0 or system == "always")
     if system != "always":
-        done, rows = replay(tools, trace, tmp_path, env={})
+        done, rows = replay(tools, trace, tmp_path)
         assert glibc(rows)["anon_huge_peak_bytes"] == 0 and "transparent" not in done.stdout
 
 
 def test_advised_only(tools: Tools, trace: Path, tmp_path: Path, system: str) -> None:
     """What asks for none gets none, where the kernel can tell one process so."""
-    done, rows = replay(tools, trace, tmp_path, "--thp", "madvise", env={})
+    done, rows = replay(tools, trace, tmp_path, "--thp", "madvise")
     if done.returncode:
         assert f'"{system}" here' in done.stderr and system in ("always", "never") and not rows
         pytest.skip(done.stderr.strip())
@@ -95,7 +95,7 @@ def test_advised_only(tools: Tools, trace: Path, tmp_path: Path, system: str) ->
 
 
 def test_always_is_the_systems_to_say(tools: Tools, trace: Path, tmp_path: Path, system: str) -> None:
-    done, rows = replay(tools, trace, tmp_path, "--thp", "always", env={})
+    done, rows = replay(tools, trace, tmp_path, "--thp", "always")
     if system == "always":
         assert done.returncode == 0 and glibc(rows)["thp"] == "always"
         return
@@ -106,9 +106,9 @@ def test_always_is_the_systems_to_say(tools: Tools, trace: Path, tmp_path: Path,
 
 @pytest.mark.thorough
 def test_what_was_inherited_is_reported(tools: Tools, trace: Path, tmp_path: Path, system: str) -> None:
-    _, rows = replay(tools, trace, tmp_path, env=ADVISED, before=disable_for_myself)
+    _, rows = replay(tools, trace, tmp_path, alloc=ADVISED, before=disable_for_myself)
     assert glibc(rows)["thp"] == "never" and glibc(rows)["anon_huge_peak_bytes"] == 0
     if system == "never":
         return
-    done, rows = replay(tools, trace, tmp_path, "--thp", system, env=ADVISED, before=disable_for_myself)
+    done, rows = replay(tools, trace, tmp_path, "--thp", system, alloc=ADVISED, before=disable_for_myself)
     assert done.returncode == 1 and not rows and "the parent process disabled" in done.stderr

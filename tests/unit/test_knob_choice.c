@@ -19,11 +19,20 @@ static const struct ht_allocator kind = {.name = "kind",
                                          .knobs_format = "%s:%s",
                                          .knobs_booleans = booleans,
                                          .knobs_separator = ',',
-                                         .knobs_always = "strict:true"};
-static const struct ht_allocator prefixed = {.name = "prefixed", .knobs = table, .knobs_prefix = "KIND_"};
+                                         .knobs_always = "strict:true",
+                                         .passed = "raw_*",
+                                         .variables = "KIND_CONF=*"};
+static const struct ht_allocator prefixed = {
+    .name = "prefixed", .knobs = table, .knobs_prefix = "KIND_", .variables = "KIND_*"};
 enum { COUNT, YES, WORD, SIZE, NEW };
 
 static char problem[HT_KNOB_PROBLEM_BYTES];
+
+static const struct ht_knob_variables *made(const struct ht_knob_choices *choices) {
+    static struct ht_knob_variables variables;
+    assert_true(ht_knob_variables_make(choices, false, &variables));
+    return &variables;
+}
 
 static struct ht_knob_choices none(void) { return (struct ht_knob_choices){.kind = &kind}; }
 
@@ -55,34 +64,67 @@ static void wrong_specs(void **state) {
 static void spelled(void **state) {
     (void)state;
     struct ht_knob_choices choices = none();
-    unsetenv("KIND_CONF");
     assert_true(ht_knob_choices_add(&choices, "count=-1", problem));
     assert_true(ht_knob_choices_add(&choices, "size=64", problem));
     assert_true(ht_knob_choices_add(&choices, "yes=off", problem));
     assert_true(ht_knob_choices_add(&choices, "word=three", problem));
-    assert_int_equal(choices.variables_count, 1);
-    assert_string_equal(choices.variables[0],
+    assert_int_equal(made(&choices)->count, 1);
+    assert_string_equal(made(&choices)->list[0],
                         "KIND_CONF=strict:true,count:-1,size:64K,yes_or_no:false,word:three");
     choices = (struct ht_knob_choices){.kind = &prefixed};
     assert_true(ht_knob_choices_add(&choices, "size=64", problem));
     assert_true(ht_knob_choices_add(&choices, "KIND_YES=off", problem));
-    assert_int_equal(choices.variables_count, 2);
-    assert_string_equal(choices.variables[0], "KIND_SIZE=64K");
-    assert_string_equal(choices.variables[1], "KIND_YES=0");
+    assert_int_equal(made(&choices)->count, 2);
+    assert_string_equal(made(&choices)->list[0], "KIND_SIZE=64K");
+    assert_string_equal(made(&choices)->list[1], "KIND_YES=0");
 }
 
-static void inherited(void **state) {
+static const struct ht_recorded_settings *recorded(const struct ht_allocator *of, const char *variable,
+                                                   const char *value) {
+    static struct ht_recorded_settings settings;
+    settings = (struct ht_recorded_settings){.kind = of};
+    ht_recorded_settings_add(&settings, variable, value, false);
+    return &settings;
+}
+
+// Below what was asked for, without what it changes, and without what an allocator would print, refuse or not know.
+static void recorded_settings(void **state) {
     (void)state;
+    char text[HT_SETTINGS_TEXT_BYTES];
+    static struct ht_knob_variables whole;
     struct ht_knob_choices choices = none();
-    setenv("KIND_CONF", "count:7", 1);
-    setenv("KIND_SIZE", "9K", 1);
-    assert_true(ht_knob_choices_add(&choices, "count=8", problem));
-    assert_string_equal(choices.variables[0], "KIND_CONF=count:7,strict:true,count:8");
-    choices = (struct ht_knob_choices){.kind = &prefixed};
+    const struct ht_recorded_settings *settings = recorded(
+        &kind, "KIND_CONF", "count:0x7,size:9K,stats:true,yes_or_no:true,raw_a:1|2,word:four,count:8");
+    ht_settings_text(settings->list, settings->count, HT_SETTING_TAKEN, text);
+    assert_string_equal(text, "count=8,size=9K,yes=true,raw_a=1|2");
+    ht_settings_text(settings->list, settings->count, HT_SETTING_LEFT_OUT, text);
+    assert_string_equal(text, "stats=true,word=four");
+    ht_knob_choices_take(&choices, settings);
+    assert_string_equal(made(&choices)->list[0], "KIND_CONF=count:8,size:9K,yes_or_no:true,raw_a:1|2");
     assert_true(ht_knob_choices_add(&choices, "size=1", problem));
-    assert_string_equal(choices.variables[0], "KIND_SIZE=1K");
-    unsetenv("KIND_CONF");
-    unsetenv("KIND_SIZE");
+    ht_knob_choices_take(&choices, settings);
+    assert_string_equal(made(&choices)->list[0],
+                        "KIND_CONF=count:8,yes_or_no:true,raw_a:1|2,strict:true,size:1K");
+    assert_true(ht_knob_variables_make(&choices, true, &whole));
+    assert_string_equal(
+        whole.list[0], "KIND_CONF=count:8,stats:true,yes_or_no:true,raw_a:1|2,word:four,strict:true,size:1K");
+    assert_int_equal(recorded(&kind, "OTHER_CONF", "count:7")->count, 0);
+}
+
+static void recorded_variables(void **state) {
+    (void)state;
+    struct ht_knob_choices choices = {.kind = &prefixed};
+    struct ht_recorded_settings settings = *recorded(&prefixed, "KIND_SIZE", "1GiB");
+    ht_recorded_settings_add(&settings, "KIND_COUNT", "0.5", false);
+    ht_recorded_settings_add(&settings, "KIND_VERBOSE", "1", false);
+    ht_recorded_settings_add(&settings, "KIND_NEW", "10", false);
+    ht_knob_choices_take(&choices, &settings);
+    assert_int_equal(made(&choices)->count, 2);
+    assert_string_equal(made(&choices)->list[0], "KIND_SIZE=1GiB");
+    assert_string_equal(made(&choices)->list[1], "KIND_COUNT=0.5");
+    assert_true(ht_knob_choices_add(&choices, "count=2", problem));
+    ht_knob_choices_take(&choices, &settings);
+    assert_string_equal(made(&choices)->list[1], "KIND_COUNT=2");
 }
 
 static bool heeded(const char *asked, int knob, enum ht_knob_state told, const char *value) {
@@ -143,9 +185,12 @@ static void packages_by_the_version_of_the_library(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_specs), cmocka_unit_test(spelled),
-        cmocka_unit_test(inherited),   cmocka_unit_test(read_back),
-        cmocka_unit_test(catalogue),   cmocka_unit_test(packages_by_the_version_of_the_library)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(wrong_specs),
+                                       cmocka_unit_test(spelled),
+                                       cmocka_unit_test(recorded_settings),
+                                       cmocka_unit_test(recorded_variables),
+                                       cmocka_unit_test(read_back),
+                                       cmocka_unit_test(catalogue),
+                                       cmocka_unit_test(packages_by_the_version_of_the_library)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,11 +60,15 @@ def find_replay() -> str:
     return found
 
 
-def list_allocators(replay: str, specification: str | None) -> list[dict[str, Any]]:
-    """What `heaptape replay --list --json` says of all allocators, or of those of an --alloc."""
-    command = [replay, "--list", "--json", *(["--alloc", specification] if specification else [])]
+def list_allocators(replay: str, specification: str | None, trace: str | None = None) -> list[dict[str, Any]]:
+    """What `heaptape replay --list --json` says of all allocators, or of those of an --alloc. trace: as they are replayed with it."""
+    command = [replay, "--list", "--json", *(["--alloc", specification] if specification else []), *(["--", trace] if trace else [])]
     try:
-        found = json.loads(run_tool(command))
+        found = json.loads(run_tool(command, "surrogateescape"))
+    except ToolFailed as error:
+        if error.exit_status != EXIT_BAD_INPUT:
+            raise
+        raise as_ours(error) from error
     except ValueError as error:
         raise HeaptapeError(f"{replay} --list --json: expected JSON: {error}") from error
     return [item for item in found if isinstance(item, dict)]

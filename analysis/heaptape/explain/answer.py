@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..base.recorded_settings import left_out_sentence, shown_name
 from ..base.sharing import as_sentence, in_brackets
 from ..base.text_table import table_lines
 from ..base.units import (
@@ -92,8 +93,9 @@ class Answer:
 
     @property
     def allocator(self) -> str:
-        """Its name and its version, where that is known."""
-        return f"{self.snapshot.allocator['name']} {self.snapshot.allocator['version']}".strip()
+        """Its name, with the settings of the recorded program that it had, and its version, where that is known."""
+        of = self.snapshot.allocator
+        return f"{shown_name(of['name'], of.get('settings'))} {of['version']}".strip()
 
 
 def _sizes(low: int, high: int) -> str:
@@ -190,7 +192,7 @@ def first_sentences(answer: Answer) -> list[str]:
     return [*filter(None, [answer.caution, "" if answer.memory_recorded else NOT_HELD_AGAINST]),
             f"Under {answer.allocator} RSS is {byte_count(accounts.rss_bytes)} {why}: {byte_count(accounts.bytes['live'])} of live bytes and "
             f"{byte_count(above)} above them.",
-            *unmeasured_sentence(answer.unmeasured, accounts.rss_bytes), *_extended_sentence(answer),
+            *filter(None, [left_out_sentence(snapshot.allocator.get("left_out"))]), *unmeasured_sentence(answer.unmeasured, accounts.rss_bytes), *_extended_sentence(answer),
             f"Verdict: {answer.verdict} ({VERDICTS[answer.verdict]}). Along the trace {answer.trend.words}.", *when_sentence(answer), *_above(accounts),
             *_holder_sentence(answer), *_site_holder_sentence(answer), *site_sentences(answer.sites), *_rounding_sentence(accounts), *sentences(answer.lines)]
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,27 +64,43 @@ class Candidate:
         return str(self.listed["name"])
 
 
-def candidates(replay: str, baseline: Candidate) -> list[Candidate]:
-    """What to try beside this allocator: its settings and the usual others, as far as they are built and their versions heed the
-    knobs."""
+def _pairs(knobs: Mapping[str, Any]) -> set[tuple[str, str]]:
+    words = {"true": "1", "yes": "1", "on": "1", "false": "0", "no": "0", "off": "0"}
+    return {(str(name), words.get(str(value), str(value))) for name, value in knobs.items()}
+
+
+def _in_force(listed: dict[str, Any]) -> set[tuple[str, str]]:
+    """Knobs and their values, as far as the allocator reports them or the recorded program set them."""
+    reported = {knob["name"]: knob.get("value") for knob in listed.get("knobs") or []}
+    return _pairs(reported | (listed.get("settings") or {}))
+
+
+def candidates(replay: str, baseline: Candidate, trace: str | None = None) -> list[Candidate]:
+    """What to try beside this allocator: its settings, but for those that are in force, and the usual others, as far as they are
+    built and their versions heed the knobs."""
     built = {item["name"] for item in list_allocators(replay, None) if item.get("built")}
-    unnamed = baseline.alloc.removeprefix(f"{baseline.name}=") + ("," if baseline.listed.get("environment") else ":")
-    wanted = {unnamed + knobs: words for knobs, words in SETTINGS.get(str(baseline.listed.get("kind") or baseline.name), {}).items()}
+    unnamed, in_force = baseline.alloc.removeprefix(f"{baseline.name}="), _in_force(baseline.listed)
+    unnamed += "," if ":" in unnamed else ":"
+    wanted: dict[str, str] = {}
+    for knobs, words in SETTINGS.get(str(baseline.listed.get("kind") or baseline.name), {}).items():
+        more = [knob for knob in knobs.split(",") if not _pairs(dict([knob.split("=")])) <= in_force]
+        if more:
+            wanted.setdefault(unnamed + ",".join(more), words)
     wanted |= {other: f"{other} instead" for other in OTHERS if other in built and other != baseline.name}
-    return [Candidate(alloc, words, listed) for alloc, words in wanted.items() if (listed := _listed(replay, alloc))]
+    return [Candidate(alloc, words, listed) for alloc, words in wanted.items() if (listed := _listed(replay, alloc, trace))]
 
 
-def _listed(replay: str, alloc: str) -> dict[str, Any] | None:
+def _listed(replay: str, alloc: str, trace: str | None) -> dict[str, Any] | None:
     """None: this version of the allocator does not have the knob."""
     try:
-        return list_allocators(replay, alloc)[0]
+        return list_allocators(replay, alloc, trace)[0]
     except HeaptapeError:
         return None
 
 
 def try_cures(replay: str, trace: str, baseline: Candidate, figure: str, budget_s: float) -> list[Cure]:
     """Largest saving first. figure: the key of RSS in `heaptape replay --json`, such as rss_peak_bytes."""
-    tried = candidates(replay, baseline)
+    tried = candidates(replay, baseline, trace)
     command = [replay, "-q", "--json", "--alloc", ",".join(one.alloc for one in (baseline, *tried)), "--baseline", baseline.name,
                "--budget", f"{max(round(budget_s), 1)}s"]
     try:

@@ -48,12 +48,12 @@ _BLOCKS_MAX = 2_000_000
 """Live at once: of more, only the moment that is asked for is looked at."""
 
 
-def _allocators(replay: str, asked: str | None, context: dict[str, Any]) -> list[Candidate]:
+def _allocators(replay: str, asked: str | None, context: dict[str, Any], trace: str) -> list[Candidate]:
     if asked is None:
         built = {item["name"]: item for item in list_allocators(replay, None) if item.get("built")}
         recorded = str(context.get("allocator_name") or "")
         asked = recorded if recorded in built else "glibc"
-    listed = list_allocators(replay, asked) if asked else []
+    listed = list_allocators(replay, asked, trace) if asked else []
     if not 1 <= len(listed) <= _ALLOCATORS_MAX or any(item["name"] == "null" for item in listed):
         raise UsageError(f"--alloc {asked}: expected 1 to {_ALLOCATORS_MAX} allocators")
     return [Candidate(asked, "", item, str(context.get("linked_allocator") or "")) for item in listed]
@@ -143,7 +143,7 @@ def explain(options: argparse.Namespace) -> list[Answer]:
     try:
         with tempfile.TemporaryDirectory(prefix="heaptape-explain-") as scratch, \
                 read_trace(_extended(replay, options, Path(scratch), progress)) as trace:
-            allocators = _allocators(replay, options.alloc, trace.context)
+            allocators = _allocators(replay, options.alloc, trace.context, str(trace.path))
             options.budget = _budget(options.budget, len(allocators))
             progress.show(f"taking snapshots of {listing([allocator.name for allocator in allocators])}")
             paths = _take(replay, str(trace.path), allocators[0].alloc, _moments(options.at, trace.totals), Path(options.snapshots or scratch))

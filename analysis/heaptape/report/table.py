@@ -15,6 +15,7 @@ from ..base.environment import terminal_columns
 from ..base.printable import markdown_escaped, printable
 from ..base.text_table import table_lines
 from ..base.units import count, decimal, figure, interval, signed_percent, with_nulls
+from ..results.as_set import shown_names
 from ..results.caution import zeroed_line
 from ..results.comparison import BASELINE, MEASURES, SAME, UNRESOLVED, Estimate
 from ..results.counted import counted_figure, counts_by_allocator
@@ -64,10 +65,10 @@ def text_tables(summary: Summary) -> list[TextTable]:
         columns = ["allocator", MEASURES[main].title, f"vs {summary.baseline}", "", "verdict"]
         # A run's least time is its best; memory hardly varies, and has more measures instead.
         columns += [cell for name in others for cell in (_SHORT[name], "vs")] or ["min", "rounds"]
-        cells = []
+        cells, shown = [], shown_names(summary.experiment.runs)
         for _, row in rows.iterrows():
             beside = _beside(summary.comparison, str(row["allocator"]), others)
-            cells.append(_main_cells(row) + (beside or [figure(row["minimum"], row["unit"]), str(row["rounds"])]))
+            cells.append([shown.get(str(row["allocator"]), str(row["allocator"])), *_main_cells(row)[1:], *(beside or [figure(row["minimum"], row["unit"]), str(row["rounds"])])])
         right = frozenset({1, 2, *range(5, len(columns))})
         tables.append(TextTable(columns, cells, right, [str(verdict) for verdict in rows["verdict"]], _VERDICT))
     found = difference_rows(summary)

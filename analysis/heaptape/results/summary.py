@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from ..base.sharing import as_sentence, sharing
+from .as_set import settings_lines
 from .caution import baseline_caution, caution, cautioned, was_forked
 from .comparison import (
     MEASURES,
@@ -108,7 +109,7 @@ def summary_of(experiment: Experiment, baseline: str | None, seed: int, found: F
     if differs:
         headline, about = f"{differs} {headline}", f"{differs} {about}".rstrip()
     times = program_times(experiment.runs, base)
-    mixed = [*mixed_lines(experiment.runs), *other_costs_lines(experiment.runs, times)]
+    mixed = [*settings_lines(experiment.runs), *mixed_lines(experiment.runs), *other_costs_lines(experiment.runs, times)]
     shared = sharing(was_forked(experiment.runs), processes)
     return Summary(
         experiment, base, seed, comparison, controls, find_trends(experiment.all_runs, base), standings, time, memory, times,

@@ -9,6 +9,7 @@ import pandas as pd
 
 from ..base.text_table import table_lines
 from ..base.units import decimal, figure, interval
+from ..results.as_set import shown_names
 from ..results.comparison import BASELINE, MEASURES, UNRESOLVED
 from ..results.summary import Summary
 
@@ -18,12 +19,12 @@ _SHOWN = ("time", "rss_peak")
 
 def table(summary: Summary) -> list[str]:
     """At most eight lines: names, then an allocator on each, the baseline first; of more than seven the first ones."""
-    versions = _versions(summary.experiment.runs)
+    versions, shown = _versions(summary.experiment.runs), shown_names(summary.experiment.runs)
     names = list(dict.fromkeys(summary.comparison["allocator"]))[:ROWS_MAX]
     cells = [["allocator", *(cell for name in _SHOWN for cell in (MEASURES[name].title, f"vs {summary.baseline}"))]]
     rows = summary.comparison.set_index(["measure", "allocator"])
     for name in names:
-        line = [f"{name} {versions.get(name, '')}".rstrip()]
+        line = [f"{shown.get(name, name)} {versions.get(name, '')}".rstrip()]
         for measure in _SHOWN:
             line += _cells(rows.loc[(measure, name)]) if (measure, name) in rows.index else ["n/a", ""]
         cells.append(line)

@@ -17,6 +17,7 @@ from ..base.printable import printable
 from ..base.programs import find_heaptape, find_replay, run_attended
 from ..base.units import counted
 from ..report.html import write_report
+from ..results.as_set import settings_lines
 from ..results.comparison import experiments
 from ..results.reader import ResultsWarning, read_results
 from ..results.summary import Summary, summarise
@@ -93,7 +94,8 @@ def _answer(summary: Summary, recorded: Recorded, why_baseline: str, command: li
     lines = [summary.caution] if summary.caution else []
     lines += [summary.headline.removeprefix(summary.caution).strip()]
     lines += [why_baseline] if why_baseline else []
-    lines += ["", *table(summary), "", *(line for line in summary.missing if line not in summary.headline), *summary.share_lines]
+    lines += ["", *table(summary), "", *(line for line in summary.missing if line not in summary.headline), *summary.share_lines,
+              *settings_lines(summary.experiment.runs)]
     if python_malloc(recorded.context) == "":
         lines += ["Python allocates objects of up to 512 bytes itself: they are not compared. To compare them too: "
                   f"PYTHONMALLOC=malloc heaptape try -- {shlex.join(command)}"]

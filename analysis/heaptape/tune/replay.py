@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pandas as pd
 from ..base.errors import EXIT_BAD_INPUT, BadTrace, UsageError
 from ..base.printable import printable
 from ..base.programs import ToolFailed, list_allocators, run_tool
+from ..base.recorded_settings import shown_name
 from ..results.caution import baseline_caution, was_forked
 from ..results.comparison import MEASURES, Measure, is_control, round_table
 from ..results.program_time import ProgramTime, program_times
@@ -33,18 +34,28 @@ class TunedAllocator:
     version: str
     build_id: str
     knobs: list[dict[str, Any]]
+    settings: dict[str, str] = field(default_factory=dict)
+    """Of the recorded program, by knob: the default has them."""
+    left_out: list[str] = field(default_factory=list)
+    """Those that no replay has."""
+
+    @property
+    def shown(self) -> str:
+        """As it was set."""
+        return shown_name(self.spec, self.settings)
 
 
-def find_allocator(replay: str, spec: str) -> TunedAllocator:
+def find_allocator(replay: str, spec: str, trace: Path | None = None) -> TunedAllocator:
     """Raises UsageError where it is not one that can be tuned."""
-    if any(mark in spec for mark in ",:=") or spec in ("all", "null", ""):
+    if any(mark in spec.removesuffix(":default") for mark in ",:=") or spec in ("all", "null", ""):
         raise UsageError(f"--alloc {spec}: expected one allocator, by its name or path, without knobs")
-    listed = list_allocators(replay, spec)
+    listed = list_allocators(replay, spec, str(trace) if trace else None)
     found = next((item for item in listed if item.get("built", True) and not item.get("problem")), None)
     if found is None:
         why = listed[0].get("problem") if listed else None
         raise UsageError(f"--alloc {spec}: {why or 'is not built'}")
-    return TunedAllocator(spec, str(found.get("version") or ""), str(found.get("build_id") or ""), found.get("knobs") or [])
+    return TunedAllocator(spec, str(found.get("version") or ""), str(found.get("build_id") or ""), found.get("knobs") or [],
+                          found.get("settings") or {}, found.get("left_out") or [])
 
 
 class Bench:
@@ -79,7 +90,7 @@ class Bench:
         return program_times(self._run(configs, ["--pass", "count", "--splice", self._accesses]), self.default)
 
     def _run(self, configs: dict[str, Config], how: list[str]) -> pd.DataFrame:
-        names = [self.default, *(f"{label}={self._allocator.spec}:{config_text(config)}" for label, config in configs.items())]
+        names = [self.default, *(f"{label}={self._allocator.spec}{',' if ':' in self._allocator.spec else ':'}{config_text(config)}" for label, config in configs.items())]
         with tempfile.TemporaryDirectory(prefix="heaptape-tune-") as folder:
             rows = Path(folder) / "rows.jsonl"
             command = [self._replay, "-q", "--alloc", ",".join(names), "--baseline", self.default, *self._machine, *how, "-o", str(rows)]

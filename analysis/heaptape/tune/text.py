@@ -8,6 +8,7 @@ import shlex
 from collections import Counter
 from typing import Any
 
+from ..base.recorded_settings import left_out_sentence
 from ..base.sharing import in_brackets
 from ..base.text_table import table_lines
 from ..base.units import counted, figure, interval, null_unless_known
@@ -32,7 +33,7 @@ def _title(tuned: Tuned) -> str:
     refused = sum(trial.ratios is None for trial in tuned.trials)
     more = f", {refused} of them failed" if refused else ""
     count = f"{counted(len(tuned.trials), 'trial')} of {counted(tuned.knobs, 'knob')}{more}, seed {tuned.seed}"
-    name = f"{tuned.allocator.spec} {tuned.allocator.version}".rstrip()
+    name = f"{tuned.allocator.shown} {tuned.allocator.version}".rstrip()
     return f"{tuned.trace}, {name}: {count}; {_how_measured(tuned)}"
 
 
@@ -76,7 +77,7 @@ def _trial_cells(tuned: Tuned, trial: Trial) -> list[str]:
 
 def front_text(tuned: Tuned) -> str:
     """The table, a line for each configuration, and below the lines to paste."""
-    lines = [*([tuned.caution] if tuned.caution else []), _title(tuned), *_controls(tuned)]
+    lines = [*([tuned.caution] if tuned.caution else []), _title(tuned), *_controls(tuned), *filter(None, [left_out_sentence(tuned.allocator.left_out)])]
     if tuned.front:
         cells = [["", *(OBJECTIVES[name].title for name in tuned.objectives), *([PROGRAM_TIME] if tuned.program_times else []), "knobs"],
                  _default_cells(tuned)]
@@ -99,7 +100,7 @@ def front_object(tuned: Tuned) -> dict[str, Any]:
     """The same as JSON values; figures that are not known are null."""
     return {
         "trace": {"path": str(tuned.trace), "sha256": tuned.trace_sha256},
-        "allocator": {"name": tuned.allocator.spec, "version": tuned.allocator.version, "build_id": tuned.allocator.build_id},
+        "allocator": {"name": tuned.allocator.spec, "settings": tuned.allocator.settings, "left_out": tuned.allocator.left_out, "version": tuned.allocator.version, "build_id": tuned.allocator.build_id},
         "objectives": tuned.objectives, "study": str(tuned.study), "seed": tuned.seed,
         "caution": tuned.caution or None, "sharing": tuned.sharing or None, "measured_again": tuned.comparison is not None, "rounds": _rounds(tuned), "dropped": tuned.dropped,
         "front": [_trial_object(tuned, trial) for trial in tuned.front],

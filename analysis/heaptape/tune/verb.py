@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from dataclasses import replace
@@ -45,11 +44,9 @@ _UNIT_RUNS = 6
 
 def _identity(sha256: str, allocator: TunedAllocator, objectives: list[str], space: list[SearchedKnob], cpus: int | None) -> dict[str, Any]:
     """What a study is of. Had any of it changed, earlier trials would mean something else."""
-    variables = {str(knob.get("variable")) for knob in allocator.knobs if knob.get("variable")}
-    inherited = [f"{name}={os.environ[name]}" for name in sorted(variables) if os.environ.get(name)]
     return {
         "trace": sha256, "allocator": f"{allocator.spec} {allocator.version} {allocator.build_id[:12]}".strip(),
-        "objectives": objectives, "environment": inherited,
+        "objectives": objectives, "environment": [f"{name}={value}" for name, value in allocator.settings.items()],
         **({"processors": cpus} if cpus else {}),
         "set of knobs": {knob.name: list(knob.values) for knob in space},
     }
@@ -127,7 +124,7 @@ def run_tune(options: argparse.Namespace) -> None:
     """heaptape tune"""
     trace, replay = Path(options.trace), find_replay()
     sha256 = trace_sha256(trace)
-    allocator = find_allocator(replay, options.alloc)
+    allocator = find_allocator(replay, options.alloc, trace)
     space = searched_knobs(allocator.knobs, options.knobs)
     objectives: list[str] = options.objective
     stem = f"{trace.name}.{Path(options.alloc).name}.{'-'.join(objectives)}.study"

@@ -11,6 +11,7 @@ from typing import Any
 from ..base.errors import UsageError
 from ..base.programs import list_allocators
 
+_TUNABLES = "GLIBC_TUNABLES"
 DEFAULT_NAMES = ("glibc", "jemalloc", "tcmalloc", "mimalloc")
 
 
@@ -25,12 +26,12 @@ class RealAllocator:
     environment: tuple[str, ...] = ()
 
 
-def find_allocators(replay: str, alloc: str | None) -> tuple[str, list[RealAllocator]]:
-    """What --alloc is for replay, and who that is. Raises UsageError where one of them is not there or cannot be preloaded."""
+def find_allocators(replay: str, alloc: str | None, trace: Path | None = None) -> tuple[str, list[RealAllocator]]:
+    """What --alloc is for replay, and who that is; trace: as they are replayed with it. Raises UsageError where one of them is not there or cannot be preloaded."""
     if alloc is None:
         built = {item["name"] for item in list_allocators(replay, None) if item.get("built")}
         alloc = ",".join(name for name in DEFAULT_NAMES if name in built)
-    found = list_allocators(replay, alloc)
+    found = list_allocators(replay, alloc, str(trace) if trace else None)
     for item in found:
         _check(item)
     if len(found) < 2:
@@ -65,6 +66,19 @@ def preload_path(allocator: RealAllocator, recorded_kind: str) -> str | None:
     """What has to be preloaded. A program whose own allocator is glibc's needs nothing for that; one that is linked with
     another gets the C library itself in front of it."""
     return None if allocator.kind == "glibc" and recorded_kind == "glibc" else allocator.path
+
+
+def setting_variables(replay: str) -> tuple[str, ...]:
+    """How the variables begin, as NAME=, that any allocator reads."""
+    listed = list_allocators(replay, None)
+    return tuple(sorted({pattern.removesuffix("*") for item in listed for pattern in item.get("variables") or []}))
+
+
+def without_settings(base: dict[str, str], variables: tuple[str, ...]) -> dict[str, str]:
+    """The environment without what sets an allocator; of the C library's tunables those that are not malloc's stay."""
+    kept = {name: value for name, value in base.items() if not f"{name}={value}".startswith(variables)}
+    others = [item for item in base.get(_TUNABLES, "").split(":") if item and not item.startswith("glibc.malloc.")]
+    return kept | ({_TUNABLES: ":".join(others)} if others else {})
 
 
 def environment_of(base: dict[str, str], preload: str | None, variables: tuple[str, ...]) -> dict[str, str]:

@@ -286,8 +286,9 @@ def _agreement(found: Validation, allocators: list[dict[str, Any]]) -> dict[str,
 
 def _curve_object(found: Validation) -> dict[str, Any] | None:
     """The recorded curve against that of the same allocator in the replay; None where that did not take part."""
-    same = next((item.name for item in found.allocators if item.kind == found.recording.kind
-                 and not item.environment), None)
+    recorded = {f"{key.removeprefix('env.')}={value}" for key, value in found.recording.context.items() if key.startswith("env.")}
+    as_set = [item for item in found.allocators if item.kind == found.recording.kind and recorded.issuperset(item.environment)]
+    same = max(as_set, key=lambda item: len(item.environment)).name if as_set else None
     rows = memory_rows(found.rows, same) if same else []
     if not rows:
         return None

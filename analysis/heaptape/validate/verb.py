@@ -33,6 +33,8 @@ from .allocators import (
     environment_of,
     find_allocators,
     preload_path,
+    setting_variables,
+    without_settings,
 )
 from .count_figures import add_counts
 from .count_runs import HASH_SEEDS, CountRuns
@@ -159,9 +161,9 @@ def _why_not(rows: pd.DataFrame, name: str) -> str:
     return f"in the replay: {values.iloc[0]}" if len(values) else ""
 
 
-def _contender(allocator: RealAllocator, program: Program, recording: Recording) -> Contender:
+def _contender(allocator: RealAllocator, environment: dict[str, str], recording: Recording) -> Contender:
     preload = preload_path(allocator, recording.kind)
-    return Contender(allocator, environment_of(program.environment, preload, allocator.environment), preload)
+    return Contender(allocator, environment_of(environment, preload, allocator.environment), preload)
 
 
 def _without(contenders: list[Contender], problems: dict[str, str]) -> list[Contender]:
@@ -276,7 +278,10 @@ def run_validate(options: argparse.Namespace) -> int:
             talk.step("recording")
             recording = record(tools.heaptape, program, folder, options.process, float(options.timeout or _RECORDING_LIMIT_S))
             problems: dict[str, str] = {}
-            contenders = [_contender(item, program, recording) for item in allocators]
+            # Each as it is replayed: the program's own allocator as it was set, others as nobody has set them.
+            allocators = find_allocators(replay, alloc, recording.trace)[1]
+            plain = without_settings(program.environment, setting_variables(replay))
+            contenders = [_contender(item, plain, recording) for item in allocators]
             # Runs that are not counted see which library is mapped.
             if not timed or recording.kind != "glibc":
                 _prove(program, tools, contenders, recording, problems, folder, talk)
