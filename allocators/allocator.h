@@ -131,6 +131,8 @@ struct ht_allocator {
     // Fills a value for each, HT_FIGURE_UNKNOWN where it is unknown. May be called by any thread during the
     // replay; must not allocate.
     void (*read)(const struct ht_server *server, uint64_t *values);
+    // Functions by which a program controls it and that do something, as patterns for ht_fits_any; NULL: none.
+    const char *obeys;
     const char *purge_call;  // gives memory back to the kernel; NULL: there is none
     void (*purge)(const struct ht_server *server);
 

@@ -33,6 +33,8 @@ const struct ht_function_info ht_functions[HT_FUNCTIONS] = {
     [HT_DELETE_SIZED_ALIGNED] = {"delete_sized_aligned", FREE, true, true, false},
     [HT_DELETE_ARRAY_SIZED_ALIGNED] = {"delete[]_sized_aligned", FREE, true, true, false},
     [HT_USABLE_SIZE] = {"malloc_usable_size", HT_KIND_QUERY, false, false, false},
+    [HT_ADVISE] = {"madvise", HT_KIND_ADVICE, true, true, true},
+    [HT_CONTROL] = {"control", HT_KIND_CONTROL, true, true, true},
     [HT_DROP] = {"drop", FREE, false, false, true},
     [HT_INHERIT] = {"inherit", ALLOC, true, false, true},
 };
@@ -61,8 +63,9 @@ struct ht_op_shape ht_op_shape(uint8_t op) {
         shape.slot = shape.ends_object = variant == HT_PLAIN;
         break;
     case HT_KIND_QUERY: shape.valid = shape.slot = shape.query = variant == HT_PLAIN; break;
-    case HT_KIND_NONE:
-    case HT_KINDS: break;
+    case HT_KIND_CONTROL: shape.valid = shape.control = true; break;
+    case HT_KIND_ADVICE: shape.valid = shape.control = shape.slot = shape.query = true; break;
+    case HT_KIND_NONE: break;
     }
     shape.site = info->kind == HT_KIND_ALLOC || info->kind == HT_KIND_REALLOC;
     if (!shape.valid) shape = (struct ht_op_shape){0};

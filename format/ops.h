@@ -34,8 +34,11 @@ enum ht_function {
     HT_DELETE_SIZED_ALIGNED,
     HT_DELETE_ARRAY_SIZED_ALIGNED,
     HT_USABLE_SIZE,
-    HT_DROP = 30,     // pseudo event: a block whose free was not seen
-    HT_INHERIT = 31,  // pseudo event: a block live when the trace begins
+    HT_CALLS_END = 28,  // those that follow are no calls of the family
+    HT_ADVISE = 28,     // pseudo event: madvise of bytes of a block
+    HT_CONTROL = 29,    // pseudo event: a call that controls an allocator (control_calls.h)
+    HT_DROP = 30,       // pseudo event: a block whose free was not seen
+    HT_INHERIT = 31,    // pseudo event: a block live when the trace begins
     HT_FUNCTIONS = 32
 };
 
@@ -48,7 +51,16 @@ enum ht_variant {
     HT_VARIANTS = 5
 };
 
-enum ht_kind { HT_KIND_NONE, HT_KIND_ALLOC, HT_KIND_REALLOC, HT_KIND_FREE, HT_KIND_QUERY, HT_KINDS };
+enum ht_kind {
+    HT_KIND_NONE,
+    HT_KIND_ALLOC,
+    HT_KIND_REALLOC,
+    HT_KIND_FREE,
+    HT_KIND_QUERY,
+    HT_KINDS,
+    HT_KIND_CONTROL = HT_KINDS,  // no call of the family: it is not timed, and in no figure by kind
+    HT_KIND_ADVICE
+};
 
 // What an op carries; all zero for an op that does not exist.
 struct ht_op_shape {
@@ -56,6 +68,7 @@ struct ht_op_shape {
     bool makes_object;  // its slot is a new object's
     bool ends_object;   // its slot is free afterwards
     bool query;         // its slot's object stays as it is
+    bool control;       // no call of the family: of an allocator's control, or advice to the kernel
     bool site;          // somebody asked for memory: it may have a call site
 };
 
@@ -72,7 +85,7 @@ static inline uint8_t ht_op(enum ht_function function, enum ht_variant variant) 
 }
 static inline unsigned ht_op_function(uint8_t op) { return op & 31u; }
 static inline unsigned ht_op_variant(uint8_t op) { return op >> 5; }
-static inline bool ht_op_is_call(uint8_t op) { return ht_op_function(op) < HT_DROP; }
+static inline bool ht_op_is_call(uint8_t op) { return ht_op_function(op) < HT_CALLS_END; }
 
 // The shape of one op, computed from the table; build a table of 256 where it is hot.
 struct ht_op_shape ht_op_shape(uint8_t op);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "control_calls.h"
 #include "ops.h"
 #include "print.h"
 #include "site_words.h"
@@ -81,11 +82,24 @@ static void print_free(const struct ht_events *events, uint32_t row, const struc
     fputs(variant == HT_FOREIGN ? ") (foreign)" : ")", stdout);
 }
 
+static void print_control(const struct ht_events *events, uint32_t row) {
+    const struct ht_control_call call =
+        ht_control_of_event(events->op[row], events->size[row], events->extra[row]);
+    char text[HT_CONTROL_TEXT_BYTES];
+    if (call.number == HT_CTL_MADVISE)
+        printf("%s(#%" PRIu32 ", %" PRIu64 ", %" PRIu64 ", %s)", ht_control_symbol(call.number),
+               events->slot[row], ht_advice_offset(events->extra[row]), events->size[row],
+               ht_advice_name((unsigned)call.first));
+    else fputs(ht_control_text(&call, text), stdout);
+}
+
 static void print_event(const struct ht_events *events, uint32_t row) {
     uint8_t op = events->op[row];
     unsigned variant = ht_op_variant(op);
     const struct ht_function_info *info = &ht_functions[ht_op_function(op)];
-    if (info->kind == HT_KIND_REALLOC) {
+    if (info->kind == HT_KIND_CONTROL || info->kind == HT_KIND_ADVICE) {
+        print_control(events, row);
+    } else if (info->kind == HT_KIND_REALLOC) {
         print_realloc(events, row, info, variant);
     } else if (info->kind == HT_KIND_FREE || info->kind == HT_KIND_QUERY) {
         print_free(events, row, info, variant);

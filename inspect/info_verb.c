@@ -101,6 +101,16 @@ static void print_source(const json_t *info, const json_t *context) {
     if (number(info, "skipped")) print_count(info, "skipped on import", "skipped");
 }
 
+static void print_controls(const json_t *info) {
+    json_t *calls = json_object_get(info, "control_calls");
+    const char *name;
+    json_t *count;
+    char text[32];
+    if (calls) ht_print(stdout, "control calls\n");
+    json_object_foreach(calls, name, count)
+        ht_print(stdout, "  %-28s %8s\n", name, ht_grouped(text, (uint64_t)json_integer_value(count)));
+}
+
 static void print_for_people(const json_t *info) {
     const json_t *context = json_object_get(info, "context");
     struct ht_heap_share share = trace_json_heap_share(info);
@@ -129,6 +139,7 @@ static void print_for_people(const json_t *info) {
         ht_print(stdout, "%-24s %s\n", "shared copy", shared_words(&coarsening, left));
     print_count(info, "events", "events");
     print_ops(info);
+    print_controls(info);
     print_count(info, "threads", "threads");
     print_count(info, "slots", "slots");
     print_bytes(info, "peak live", "peak_live_bytes");

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "control_calls.h"
 #include "heap_model.h"
 #include "live_births.h"
 #include "sample_line.h"
@@ -43,6 +44,7 @@ struct slicing {
     uint32_t *old_number;    // of each new thread
     struct heap_model heap;  // its addresses are the old slots
     struct ht_trace_writer *writer;
+    struct ht_control_settings settings;  // in force before the slice
     bool begun, has_inherited, over, over_by_event;
     bool drops_expected;  // the old trace is a slice by threads
     uint64_t first_event, end_event, base_ns, last_ns;
@@ -242,9 +244,12 @@ static void begin(struct slicing *s, uint64_t event, uint64_t time_ns) {
 
 // The new number of a kept thread in the slice; NO_THREAD for want of memory. The first one brings what is live.
 static uint32_t enter_thread(struct slicing *s, uint32_t old, uint64_t time_ns) {
-    if (!s->has_inherited && !inherit(s)) return NO_THREAD;
+    bool first = !s->has_inherited;
+    if (first && !inherit(s)) return NO_THREAD;
     s->has_inherited = true;
-    return know_thread(s, old, time_ns);
+    uint32_t number = know_thread(s, old, time_ns);
+    if (first && number != NO_THREAD) heap_model_put_settings(&s->heap, &s->settings, number);
+    return number;
 }
 
 // ---- one event ----
@@ -300,8 +305,8 @@ static bool emit(struct slicing *s, const struct old_event *event, uint32_t thre
     }
     if (shape.query) {
         uint32_t slot = in_slice ? heap_model_slot_at(&s->heap, heap_model_find(&s->heap, event->slot)) : 0;
-        if (slot) heap_model_event(&s->heap, event->op, thread, time_ns, slot, 0, 0);
-        else s->heap.totals.foreign_queries++;
+        if (slot) heap_model_event(&s->heap, event->op, thread, time_ns, slot, event->size, event->extra);
+        else s->heap.totals.foreign_queries += !shape.control;
         return true;
     }
     if (shape.slot && in_slice) {
@@ -355,6 +360,10 @@ static void follow(struct slicing *s, const struct old_event *event, bool kept) 
     s->threads[event->thread].calls += ht_op_is_call(event->op);
     s->last_ns = event->time_ns;
     s->end_event = event->number + 1;
+    if (shape.control && !shape.slot && !s->has_inherited) {
+        const struct ht_control_call call = ht_control_of(event->size, event->extra);
+        ht_control_settings_note(&s->settings, &call);
+    }
     if (!shape.slot || shape.query) return;
     // A block that a kept thread resizes, and that was none of the slice's, is made by it.
     const struct old_block *before = block_at(s, event->slot);
@@ -372,7 +381,7 @@ static void follow(struct slicing *s, const struct old_event *event, bool kept) 
 // failed, are with those that --only does not name.
 static bool leaves_out(struct slicing *s, const struct old_event *event) {
     const struct ht_op_shape shape = s->shape[event->op];
-    if (!shape.slot) return s->left_out->only;
+    if (!shape.slot) return s->left_out->only && !shape.control;
     if (!shape.makes_object) return block_at(s, event->slot)->left_out;
     return left_out_blocks_have(s->left_out, event->bytes, event->thread, event->time_ns,
                                 live_births_have(&s->live, event->number));
@@ -483,7 +492,8 @@ static int pass(struct slicing *s, const struct slice_progress *progress, struct
 }
 
 static void put_sample(struct slicing *s, struct ht_sample sample, uint64_t base_cpu) {
-    uint64_t first = s->heap.totals.inherited_objects, last = first + s->end_event - s->first_event;
+    uint64_t first = s->heap.totals.inherited_objects + s->settings.count;
+    uint64_t last = first + s->end_event - s->first_event;
     sample.event = sample.event > s->first_event ? first + sample.event - s->first_event : first;
     if (sample.event > last) sample.event = last;
     sample.time_ns -= s->base_ns;

@@ -386,7 +386,7 @@ static const char *take_section(struct trace_stats *stats, const struct ht_event
                                 uint64_t *bad_event) {
     enum { AHEAD = 16 };
     struct block *blocks = stats->blocks.items;
-    uint64_t pseudo = stats->drops + stats->inherited_objects;
+    uint64_t pseudo = stats->drops + stats->inherited_objects + stats->controls;
     const char *wrong = NULL;
     if (events->first_event != stats->records)
         return ht_found("expected events numbered without a gap", events->first_event);
@@ -413,7 +413,10 @@ static const char *take_section(struct trace_stats *stats, const struct ht_event
         else if (kind == END && !(row.what & PSEUDO)) wrong = end_block(stats, block, &row);
         else if (kind == END) wrong = drop_block(stats, block, &row);
         else if (kind != NOTHING) wrong = take_rare(stats, block, &row);
-        if (__builtin_expect(row.what & PSEUDO, 0)) pseudo = stats->drops + stats->inherited_objects;
+        if (__builtin_expect(row.what & PSEUDO, 0)) {
+            stats->controls += ht_op_function(op) == HT_CONTROL || ht_op_function(op) == HT_ADVISE;
+            pseudo = stats->drops + stats->inherited_objects + stats->controls;
+        }
         if (__builtin_expect(wrong != NULL, 0)) {
             *bad_event = row.event;
             return wrong;
@@ -444,7 +447,7 @@ static int pass(struct trace_stats *stats, struct ht_trace_reader *reader, const
 }
 
 static void finish(struct trace_stats *stats) {
-    stats->events = stats->records - stats->drops - stats->inherited_objects;
+    stats->events = stats->records - stats->drops - stats->inherited_objects - stats->controls;
     site_stats_finish(&stats->sites, stats->peak_number);
     close_point(stats, stats->points_used++, stats->events);
     stats->others = stats->column[0].allocations > 0;

@@ -79,7 +79,7 @@ struct trace_stats {
     uint64_t allocations, requests, allocated_bytes, frees, freed_bytes;
     uint64_t zero_sized, largest_bytes, failed_largest_bytes;
     uint64_t live_bytes, live_objects, peak_live_bytes, peak_number, peak_event, peak_time_ns;
-    uint64_t inherited_objects, inherited_bytes, drops;
+    uint64_t inherited_objects, inherited_bytes, drops, controls;
     struct stats_size_class size_class[STATS_CLASSES];
     // Of blocks whose birth and end are both in the trace.
     uint64_t lifetimes, lifetime[STATS_UNITS][STATS_BANDS][STATS_CLASSES];

@@ -24,7 +24,8 @@ struct heaptape_reader;
 // What an event does to the object in its slot.
 enum heaptape_effect {
     // A call that failed, free(NULL), a free of a block from before the recording: none has a slot. Or
-    // malloc_usable_size, whose slot is that of the object that was asked for its size.
+    // malloc_usable_size, whose slot is that of the object that was asked for its size. Or an event of control or madvise, which
+    // are no calls of the family: their operands are in size and alignment, as docs/reference/trace-format.md has them.
     HEAPTAPE_NONE,
     HEAPTAPE_MAKES,    // a new object, of `size` bytes
     HEAPTAPE_RESIZES,  // the object has `size` bytes from now on

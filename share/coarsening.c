@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "control_calls.h"
 #include "ops.h"
 #include "option_values.h"
 
@@ -50,12 +51,16 @@ static bool has_count(unsigned function) { return function == HT_CALLOC || funct
 
 void coarsen_event(const struct coarsening *coarsening, struct ht_events *events, uint32_t row) {
     uint64_t *size = &events->size[row], *extra = &events->extra[row];
-    if (coarsening->size_bits && has_count(ht_op_function(events->op[row]))) {
+    unsigned function = ht_op_function(events->op[row]);
+    events->time_ns[row] = coarse_time(coarsening, events->time_ns[row]);
+    if (function == HT_CONTROL) return;  // settings, not sizes of what the program works on
+    if (function == HT_ADVISE)
+        *extra = ht_advice_extra(coarse_bytes(coarsening, ht_advice_offset(*extra)), (unsigned)*extra & 0xff);
+    if (coarsening->size_bits && has_count(function)) {
         if (__builtin_mul_overflow(*size, *extra, size)) *size = UINT64_MAX;
         *extra = 1;
     }
     *size = coarse_bytes(coarsening, *size);
-    events->time_ns[row] = coarse_time(coarsening, events->time_ns[row]);
 }
 
 void coarsen_facts(const struct coarsening *coarsening, struct ht_trace_facts *facts) {

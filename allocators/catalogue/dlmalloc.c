@@ -27,6 +27,7 @@ const struct ht_allocator ht_allocator_dlmalloc = {
     .version = ht_built_version,
     .statistics = statistics,
     .read = read_values,
+    .obeys = "mallopt|malloc_trim",
     .purge_call = "malloc_trim(0)",
     .purge = ht_trim,
 };

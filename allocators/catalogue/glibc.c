@@ -182,6 +182,7 @@ const struct ht_allocator ht_allocator_glibc = {
     .version = version,
     .statistics = statistics,
     .read = read_values,
+    .obeys = "mallopt|malloc_trim",
     .purge_call = "malloc_trim(0)",
     .purge = ht_trim,
     .by_processors = "8 arenas for each processor, counted once there are 9",

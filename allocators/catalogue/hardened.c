@@ -36,6 +36,7 @@ const struct ht_allocator ht_allocator_hardened = {
                   "-DN_ARENA=4 -DCONFIG_STATS=false -DCONFIG_SELF_INIT=true"),
     HT_BUILD_FACT(crate_link_flags, "-Wl,-z,now -Wl,-z,relro"),
     .version = ht_built_version,
+    .obeys = "malloc_trim",
     .purge_call = "malloc_trim(0)",
     .purge = ht_trim,
     .faults = faults,

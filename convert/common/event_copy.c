@@ -66,6 +66,10 @@ static void put_event(struct copying *c, const struct ht_events *events, uint32_
     ht_trace_put_event(c->copy->writer, op, thread, events->time_ns[row], slot,
                        slot && block->owner == thread, events->size[row], events->extra[row]);
     c->op_count[op]++;
+    if (shape->control) {
+        const struct ht_control_call call = ht_control_of_event(op, events->size[row], events->extra[row]);
+        ht_control_counts_add(&totals->controls, &call, 1);
+    }
     totals->duration_ns = events->time_ns[row];
     if (slot > totals->slots) totals->slots = slot;
     if (ht_op_function(op) == HT_INHERIT) {

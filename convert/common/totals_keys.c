@@ -10,6 +10,7 @@ static const struct {
     {"events", TOTALS_COUNTED},
     {"records", TOTALS_COUNTED},
     {"ops", TOTALS_COUNTED},
+    {"control_calls", TOTALS_COUNTED},
     {"threads", TOTALS_COUNTED},
     {"slots", TOTALS_COUNTED},
     {"peak_live_bytes", TOTALS_COUNTED},

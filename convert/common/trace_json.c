@@ -126,11 +126,24 @@ bool trace_json_damage(const json_t *totals, char words[TRACE_DAMAGE_BYTES]) {
     return true;
 }
 
+static void put_controls(json_t *object, const struct ht_control_counts *counts) {
+    json_t *calls = json_object();
+    for (unsigned i = 0; i < HT_CONTROL_COUNTS && counts->count[i].calls; i++) {
+        const struct ht_control_call call = {.number = counts->count[i].number,
+                                             .first = counts->count[i].first};
+        char text[HT_CONTROL_TEXT_BYTES];
+        json_set_number(calls, ht_control_name(&call, text), counts->count[i].calls);
+    }
+    if (counts->others) json_set_number(calls, "others", counts->others);
+    if (json_object_size(calls)) json_object_set(object, "control_calls", calls);
+    json_decref(calls);
+}
+
 json_t *trace_json_totals(const struct merge_totals *totals, const struct ht_raw_log *log) {
     json_t *object = json_object(), *ops = json_object();
     json_set_number(object, "events", totals->events);
     json_set_number(object, "records", totals->records);
-    for (unsigned i = 0; i < HT_DROP; i++)
+    for (unsigned i = 0; i < HT_CALLS_END; i++)
         if (totals->ops[i]) json_set_number(ops, ht_functions[i].name, totals->ops[i]);
     json_object_set_new(object, "ops", ops);
     const struct {
@@ -161,6 +174,7 @@ json_t *trace_json_totals(const struct merge_totals *totals, const struct ht_raw
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         json_set_number(object, numbers[i].key, numbers[i].value);
     if (totals->foreign_queries) json_set_number(object, "foreign_queries", totals->foreign_queries);
+    put_controls(object, &totals->controls);
     put_freed_probes(object, log);
     put_damage(object, &totals->damage);
     return object;
@@ -218,6 +232,11 @@ static json_t *count_totals(struct ht_trace_reader *reader, struct ht_error *err
             if (ht_op_function(events.op[row]) == HT_INHERIT) {
                 totals.inherited_objects++;
                 totals.inherited_bytes += events.size[row];
+            }
+            if (ht_op_shape(events.op[row]).control) {
+                const struct ht_control_call call =
+                    ht_control_of_event(events.op[row], events.size[row], events.extra[row]);
+                ht_control_counts_add(&totals.controls, &call, 1);
             }
             if (!ht_op_is_call(events.op[row])) continue;
             totals.events++;

@@ -88,8 +88,9 @@ static struct export_reading reading_of(uint8_t op, unsigned abilities) {
     case HT_KIND_REALLOC: read_realloc(&reading, function, variant, abilities); break;
     case HT_KIND_FREE: read_free(&reading, function, info, variant, abilities); break;
     case HT_KIND_QUERY: reading.losses = bit(EXPORT_LOST_QUERY); break;
-    case HT_KIND_NONE:
-    case HT_KINDS: break;
+    case HT_KIND_CONTROL:
+    case HT_KIND_ADVICE: reading.losses = bit(EXPORT_LOST_CONTROL); break;
+    case HT_KIND_NONE: break;
     }
     return reading;
 }
@@ -148,6 +149,7 @@ void export_losses_print(FILE *to, const struct export_losses *losses) {
         [EXPORT_LOST_FOREIGN_FREE] = {"foreign free left out", "foreign frees left out"},
         [EXPORT_LOST_NULL_FREE] = {"free of NULL left out", "frees of NULL left out"},
         [EXPORT_LOST_QUERY] = {"query of a usable size left out", "queries of usable sizes left out"},
+        [EXPORT_LOST_CONTROL] = {"control call left out", "control calls left out"},
         [EXPORT_LOST_FAILED] = {"failed call left out", "failed calls left out"},
     };
     char number[32];

@@ -52,6 +52,7 @@ enum export_loss {
     EXPORT_LOST_FOREIGN_FREE,     // left out
     EXPORT_LOST_NULL_FREE,        // left out
     EXPORT_LOST_QUERY,            // left out
+    EXPORT_LOST_CONTROL,          // left out
     EXPORT_LOST_FAILED,           // left out
     EXPORT_LOSSES
 };

@@ -16,7 +16,7 @@
 #include "site_store.h"
 
 #define STATE_MAGIC "HTAPEFST"
-enum { VERSION = 9, NAME_BYTES = 16, BUFFER_BYTES = 1 << 20 };
+enum { VERSION = 10, NAME_BYTES = 16, BUFFER_BYTES = 1 << 20 };
 
 // The file is these structs one behind another, and a checksum of them all.
 struct head {
@@ -43,6 +43,8 @@ struct head {
     // How many of what follows, in this order.
     uint64_t threads, slots, named, births, held_samples, streams;
     struct ht_raw_damage damage;
+    struct ht_control_counts controls;
+    struct ht_control_settings settings;
     uint64_t slot_sites, site_bytes;  // numbers of call sites by slot, and what they mean; 0: none
 };
 
@@ -302,6 +304,8 @@ static struct head head_of(const struct ht_raw_log *log, const struct follow_pos
                         .held_samples = m->samples.held_count,
                         .streams = m->inputs,
                         .damage = m->streams.damage,
+                        .controls = totals->controls,
+                        .settings = heap->settings,
                         .site_bytes = sites->count};
     if (sites->count)
         head.slot_sites = heap->last_site_room < head.slots + 1 ? heap->last_site_room : head.slots + 1;
@@ -521,7 +525,7 @@ static bool get_stream(struct follow_state *state, uint32_t number, struct merge
                                            .address = entry.old.address,
                                            .size = entry.size,
                                            .count = entry.count};
-    return input->thread != NO_THREAD && entry.function < HT_DROP && ht_functions[entry.function].name &&
+    return input->thread != NO_THREAD && entry.function < HT_CALLS_END && ht_functions[entry.function].name &&
            (!entry.old.slot || get_live(state, &m->heap, &entry.old));
 }
 
@@ -550,6 +554,8 @@ static void get_head(const struct head *head, struct merge *m) {
     totals->samples = head->samples;
     totals->heap_rss_first_bytes = head->heap_rss_first_bytes;
     memcpy(m->heap.op_count, head->op_count, sizeof head->op_count);
+    totals->controls = head->controls;
+    m->heap.settings = head->settings;
     m->streams.damage = head->damage;
     m->streams.damage.first[sizeof head->damage.first - 1] = 0;
 }
@@ -560,7 +566,7 @@ static bool get_overtaken(struct follow_state *state, const struct merge *m, str
         const struct overtaken_free *kept = &frees->kept[i];
         unsigned function = ht_raw_function(&kept->record);
         bool ends = kept->record.op == HT_RAW_FREE || kept->record.op == HT_RAW_REALLOC_BEGIN;
-        if (!ends || function >= HT_DROP || !ht_functions[function].name || kept->input >= m->inputs ||
+        if (!ends || function >= HT_CALLS_END || !ht_functions[function].name || kept->input >= m->inputs ||
             m->input[kept->input].thread == NO_THREAD)
             return false;
     }
@@ -577,7 +583,8 @@ int follow_state_restore(struct follow_state *state, struct merge *m, struct liv
     const struct head *head = &state->head;
     // A slot takes four bytes of the file at the least, except the few that its thread has not used yet.
     if (head->threads > HT_THREADS_MAX || head->held_samples > SAMPLES_HELD_MAX ||
-        head->slots > state->left / 4 + 8 * head->threads || head->slots > UINT32_MAX - 16)
+        head->settings.count > HT_CONTROL_SETTINGS || head->slots > state->left / 4 + 8 * head->threads ||
+        head->slots > UINT32_MAX - 16)
         return bad_state(state, "a state within its limits", error);
     state->taken = calloc((size_t)head->slots / 8 + 1, 1);
     get_head(head, m);

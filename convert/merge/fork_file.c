@@ -18,7 +18,7 @@
 #include "site_store.h"
 
 #define FORK_FILE_MAGIC "HTAPEFRK"
-enum { VERSION = 2, RUN_BYTES = 64, LEVEL = 1 };
+enum { VERSION = 3, RUN_BYTES = 64, LEVEL = 1 };
 
 struct head {
     char magic[8];
@@ -36,6 +36,7 @@ static_assert(sizeof(struct head) == 112, "fork file");
 // they mean (site_store.h).
 struct entry {
     uint64_t stamp, blocks, site_bytes, stored_bytes;
+    struct ht_control_settings settings;
     uint64_t checksum;  // of those before and of what is stored
 };
 
@@ -166,8 +167,11 @@ int fork_file_put(struct fork_file *file, uint64_t stamp, const struct live_bloc
         free(stored);
         return ht_error_memory(error, file->path, "cannot save what a child inherits");
     }
-    struct entry entry = {
-        .stamp = stamp, .blocks = blocks->count, .site_bytes = site_bytes, .stored_bytes = bytes};
+    struct entry entry = {.stamp = stamp,
+                          .blocks = blocks->count,
+                          .site_bytes = site_bytes,
+                          .stored_bytes = bytes,
+                          .settings = blocks->settings};
     entry.checksum = checksum_of(&entry, stored);
     bool put = write_at(file->fd, stored, bytes, file->bytes + sizeof entry) &&
                write_at(file->fd, &entry, sizeof entry, file->bytes);
@@ -235,8 +239,9 @@ static bool are_of_a_heap(const struct live_block *block, size_t count) {
 static bool read_blocks(int fd, const struct entry *entry, uint64_t offset, struct live_blocks *blocks) {
     size_t of_blocks = plain_bytes((size_t)entry->blocks, 0), site_bytes = (size_t)entry->site_bytes;
     uint8_t *stored = malloc((size_t)entry->stored_bytes + 1), *plain = malloc(of_blocks + site_bytes + 1);
-    *blocks = (struct live_blocks){.block = malloc(of_blocks + 1), .count = (size_t)entry->blocks};
-    bool read = stored && plain && blocks->block &&
+    *blocks = (struct live_blocks){
+        .block = malloc(of_blocks + 1), .count = (size_t)entry->blocks, .settings = entry->settings};
+    bool read = stored && plain && blocks->block && entry->settings.count <= HT_CONTROL_SETTINGS &&
                 ht_read_at(fd, stored, (size_t)entry->stored_bytes, offset) &&
                 checksum_of(entry, stored) == entry->checksum &&
                 ZSTD_decompress(plain, of_blocks + site_bytes, stored, (size_t)entry->stored_bytes) ==

@@ -132,6 +132,13 @@ void heap_model_drop(struct heap_model *heap, size_t place, uint32_t thread, uin
     heap_model_end_unseen(heap, place, thread, time_ns);
 }
 
+void heap_model_put_settings(struct heap_model *heap, const struct ht_control_settings *settings,
+                             uint32_t thread) {
+    for (unsigned i = 0; i < settings->count; i++)
+        heap_model_event(heap, ht_op(HT_CONTROL, HT_PLAIN), thread, 0, 0, ht_control_size(&settings->call[i]),
+                         (uint64_t)settings->call[i].second);
+}
+
 void heap_model_fill_totals(struct heap_model *heap) {
     struct merge_totals *totals = &heap->totals;
     for (unsigned op = 0; op < 256; op++) {

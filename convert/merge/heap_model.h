@@ -31,6 +31,7 @@ struct heap_model {
     bool no_memory;  // last_event is not complete
     uint32_t site;   // call site of the call whose events are written, by the log's number
     struct site_collector sites;
+    struct ht_control_settings settings;  // in force
 };
 
 bool heap_model_init(struct heap_model *heap, struct ht_trace_writer *writer);
@@ -52,13 +53,23 @@ static inline void heap_model_event(struct heap_model *heap, uint8_t op, uint32_
         ht_trace_put_site(heap->writer, site_collector_number(&heap->sites, heap->site));
     if (__builtin_expect(heap->writer != NULL, 1))
         ht_trace_put_event(heap->writer, op, thread, heap->last_time_ns, slot, own, size, extra);
-    if (__builtin_expect(heap->keeps_order, 0) && slot && ht_op_function(op) != HT_USABLE_SIZE)
+    if (__builtin_expect(heap->keeps_order, 0) && slot && ht_op_function(op) != HT_USABLE_SIZE &&
+        ht_op_function(op) != HT_ADVISE)
         heap_model_note_order(heap, slot);
+    if (__builtin_expect(ht_op_function(op) == HT_CONTROL || ht_op_function(op) == HT_ADVISE, 0)) {
+        const struct ht_control_call call = ht_control_of_event(op, size, extra);
+        ht_control_counts_add(&heap->totals.controls, &call, 1);
+        ht_control_settings_note(&heap->settings, &call);
+    }
     struct ht_thread *who = &heap->threads[thread];
     who->end_ns = heap->last_time_ns;
     who->calls += ht_op_is_call(op);
     heap->op_count[op]++;
 }
+
+// What was set before the trace begins, as events of the thread. They are no blocks: behind the inherited ones.
+void heap_model_put_settings(struct heap_model *heap, const struct ht_control_settings *settings,
+                             uint32_t thread);
 
 // Where an address is in the map, or would go. Stays valid until the map changes.
 static inline size_t heap_model_find(const struct heap_model *heap, uint64_t address) {

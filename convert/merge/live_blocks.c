@@ -21,7 +21,8 @@ bool live_blocks_take(struct live_blocks *blocks, const struct heap_model *heap)
     struct born *born = malloc((addresses->count + 1) * sizeof *born);
     size_t count = 0;
     *blocks = (struct live_blocks){.block = malloc((addresses->count + 1) * sizeof *blocks->block),
-                                   .site = malloc((addresses->count + 1) * sizeof *blocks->site)};
+                                   .site = malloc((addresses->count + 1) * sizeof *blocks->site),
+                                   .settings = heap->settings};
     bool made = born && blocks->block && blocks->site && !heap->no_memory;
     for (size_t i = 0; made && i < (size_t)1 << addresses->bits; i++) {
         if (!map64_has(addresses, i)) continue;
@@ -57,6 +58,7 @@ bool live_blocks_give(const struct live_blocks *blocks, struct heap_model *heap,
         heap->totals.inherited_bytes += block->bytes;
     }
     heap->site = 0;
+    heap_model_put_settings(heap, &blocks->settings, heir);
     return true;
 }
 

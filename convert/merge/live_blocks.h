@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The blocks that are live at one moment, by address: what a fork hands on from one log to the next.
+// The blocks that are live at one moment, by address, and the allocator's settings that the program made: what a fork hands on
+// from one log to the next.
 #ifndef HEAPTAPE_LIVE_BLOCKS_H
 #define HEAPTAPE_LIVE_BLOCKS_H
 
@@ -7,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "control_calls.h"
 #include "site_collector.h"
 
 struct heap_model;
@@ -19,8 +21,9 @@ struct live_block {
 struct live_blocks {
     struct live_block *block;
     size_t count;
-    uint32_t *site;  // of each its call site, by the log's number, 0 where unknown; NULL: none is known
-    uint32_t *thread;             // of each, the heir's thread that made it; NULL: all are of one
+    uint32_t *site;    // of each its call site, by the log's number, 0 where unknown; NULL: none is known
+    uint32_t *thread;  // of each, the heir's thread that made it; NULL: all are of one
+    struct ht_control_settings settings;
     struct site_collector sites;  // what these numbers mean, as far as the heir's log does not say so
 };
 
@@ -28,7 +31,7 @@ struct live_blocks {
 bool live_blocks_take(struct live_blocks *blocks, const struct heap_model *heap);
 
 // Makes the blocks live in an empty heap, by one inherit event each, at the beginning of time: of the thread that made it, where
-// that is said, else of this one.
+// that is said, else of this one. The settings after them are of this one.
 // False for want of memory.
 bool live_blocks_give(const struct live_blocks *blocks, struct heap_model *heap, uint32_t thread);
 

@@ -218,7 +218,7 @@ static int find_streams(struct merge *m, const struct fork_point *fork, struct h
 
 // What was live at the start belongs to the thread that begins: in a forked child there is no other.
 int merge_inherit(struct merge *m, const struct live_blocks *inherited, struct ht_error *error) {
-    if (!inherited || !inherited->count || !m->order_count) return 0;
+    if (!inherited || (!inherited->count && !inherited->settings.count) || !m->order_count) return 0;
     struct input *input = &m->input[m->order[0]];
     if (merge_know_thread(m, input, m->first_stamp) && live_blocks_give(inherited, &m->heap, input->thread))
         return 0;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "control_calls.h"
 #include "merge_order.h"
 
 // Three centuries: a damaged log's stamps stay within 64 bits.
@@ -312,6 +313,16 @@ static void apply_resident(struct merge *m, const struct ht_raw_record *record) 
                                        .run_pages = record->long_words >= 4 ? record->word[3] : 0});
 }
 
+static enum merge_applied apply_control(struct merge *m, struct input *input,
+                                        const struct ht_raw_record *record) {
+    const struct ht_control_call call = {.number = (uint32_t)(record->word[0] & 0xff),
+                                         .first = (int64_t)record->word[1],
+                                         .second = (int64_t)record->word[2]};
+    if (!merge_know_thread(m, input, record->stamp)) return NO_MEMORY;
+    emit(m, input, record->stamp, HT_CONTROL, HT_PLAIN, 0, ht_control_size(&call), (uint64_t)call.second);
+    return APPLIED;
+}
+
 static void apply_long(struct merge *m, struct input *input, const struct ht_raw_record *record) {
     if (record->long_kind == HT_LONG_SAMPLE && record->long_words >= 4) {
         apply_sample(m, record);
@@ -342,6 +353,8 @@ static enum merge_applied apply_unobserved(struct merge *m, uint32_t number,
     case HT_RAW_QUERY: return apply_query(m, number, record, force);
     case HT_RAW_LONG:
         if (ht_raw_lists(record)) return site_collector_take(&m->heap.sites, record) ? APPLIED : BAD_SITE;
+        if (record->long_kind == HT_LONG_CONTROL && record->long_words >= 3)
+            return apply_control(m, &m->input[number], record);
         apply_long(m, &m->input[number], record);
         return APPLIED;
     default: return apply_allocation(m, number, record, force);

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "control_calls.h"
 #include "heap_share.h"
 #include "raw_reader.h"
 #include "trace_writer.h"
@@ -26,6 +27,7 @@ struct merge_totals {
     uint64_t allocated_bytes, samples, heap_rss_first_bytes;
     bool began_late;  // not with the program: it may have had memory from malloc before
     struct ht_raw_damage damage;
+    struct ht_control_counts controls;
 };
 
 static inline struct ht_heap_share merge_heap_share(const struct merge_totals *totals) {

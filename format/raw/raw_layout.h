@@ -88,7 +88,9 @@ enum ht_raw_long {
     HT_LONG_RESIDENT_SO_FAR = 6,
     HT_LONG_MODULE = 7,
     HT_LONG_SITE = 8,
-    HT_LONG_SITE_LIKE = 9  // a site with frames of one before
+    HT_LONG_SITE_LIKE = 9,  // a site with frames of one before
+    HT_LONG_CONTROL = 10,   // of an allocator (control_calls.h)
+    HT_LONG_ADVISE = 11     // madvise
 };
 
 // Which frames of HT_LONG_SITE_LIKE are those of another site: `count` of them, that one's from `from` on, from `at` on.

@@ -333,7 +333,7 @@ static bool apply_modifier(struct ht_raw_record *record, unsigned kind, uint64_t
     switch (kind) {
     case HT_MODIFIER_FUNCTION:
         record->function = (uint8_t)value;
-        return value > 0 && value < HT_DROP && ht_functions[value].name;
+        return value > 0 && value < HT_CALLS_END && ht_functions[value].name;
     case HT_MODIFIER_COUNT: record->count = value; return true;
     case HT_MODIFIER_ALIGNMENT: record->alignment = value; return true;
     case HT_MODIFIER_FAILED:

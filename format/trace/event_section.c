@@ -10,11 +10,14 @@ bool ht_event_section_join(struct ht_event_section *section, struct ht_op_shape 
     uint32_t last = section->rows - 1;
     uint64_t step = time - section->last_time;
     bool alone = section->lone_query;
-    section->lone_query = shape.query;
-    section->queries |= shape.query;
+    bool query = shape.query && !shape.control;
+    section->lone_query = query;
+    if (query) section->features |= HT_TRACE_FEATURE_QUERIES;
+    if (shape.control) section->features |= HT_TRACE_FEATURE_CONTROLS;
+    if (shape.control) return false;
     if (section->rows < 2 || section->run_thread[section->runs - 1] != thread || section->slot[last] != slot)
         return false;
-    if (shape.query) {
+    if (query) {
         const struct ht_op_shape named = ht_op_shape(section->op[last]);
         if (step || !named.slot || named.ends_object || section->joined[last] & HT_JOINED_AFTER) return false;
         section->joined[last] |= HT_JOINED_AFTER;

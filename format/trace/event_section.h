@@ -13,8 +13,9 @@
 
 struct ht_event_section {
     uint32_t rows, sizes, extras, runs;
-    uint32_t joined_queries;   // events that are part of a row
-    bool queries, lone_query;  // is any event a query; is the last row one, with none joined to it
+    uint32_t joined_queries;  // events that are part of a row
+    uint32_t features;        // enum ht_trace_feature: that its events need
+    bool lone_query;          // is the last row a query, with none joined to it
     uint64_t first_event;
     uint64_t first_time, last_time;  // units
     uint8_t op[HT_SECTION_ROWS_MAX];
@@ -60,7 +61,7 @@ static inline void ht_event_section_put(struct ht_event_section *section, struct
     uint32_t row = section->rows;
     if (row == 0) section->first_time = section->last_time = time;
     assert(shape.valid && time >= section->last_time && (!shape.slot || slot != 0));
-    bool joins = __builtin_expect(shape.query || section->lone_query, 0) &&
+    bool joins = __builtin_expect(shape.query || shape.control || section->lone_query, 0) &&
                  ht_event_section_join(section, shape, op, thread, time, slot, own);
     if (!joins) {
         if (row && section->run_thread[section->runs - 1] == thread) {

@@ -63,7 +63,7 @@ enum ht_event_column {
     HT_COLUMN_SITE
 };
 
-enum ht_trace_feature { HT_TRACE_FEATURE_QUERIES = 1 };
+enum ht_trace_feature { HT_TRACE_FEATURE_QUERIES = 1, HT_TRACE_FEATURE_CONTROLS = 2 };
 // Queries that are part of a token.
 enum ht_joined { HT_JOINED_BEFORE = 1, HT_JOINED_AFTER = 2 };
 enum ht_transform { HT_TRANSFORM_PLAIN, HT_TRANSFORM_DIFFERENCE, HT_TRANSFORM_NIBBLES };

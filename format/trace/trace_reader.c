@@ -238,7 +238,7 @@ static int read_header(struct ht_trace_reader *reader, struct ht_error *error) {
         return ht_error_input(error, reader->path, 10,
                               "expected a trace of version %d or older, found %u: it needs a newer heaptape",
                               HT_TRACE_VERSION, header->version);
-    uint32_t unknown = header->features & ~(uint32_t)HT_TRACE_FEATURE_QUERIES;
+    uint32_t unknown = header->features & ~(uint32_t)(HT_TRACE_FEATURE_QUERIES | HT_TRACE_FEATURE_CONTROLS);
     if (unknown)
         return ht_error_input(error, reader->path, 12, "expected known features, found 0x%" PRIx32, unknown);
     uint64_t checksum = XXH64(header, offsetof(struct ht_trace_header, checksum), 0);
@@ -358,9 +358,7 @@ const char *ht_trace_path(const struct ht_trace_reader *reader) { return reader-
 uint64_t ht_trace_valid_bytes(const struct ht_trace_reader *reader) { return reader->valid_bytes; }
 uint64_t ht_trace_file_bytes(const struct ht_trace_reader *reader) { return reader->file_bytes; }
 uint32_t ht_trace_time_unit_ns(const struct ht_trace_reader *reader) { return reader->header.time_unit_ns; }
-bool ht_trace_has_queries(const struct ht_trace_reader *reader) {
-    return reader->header.features & HT_TRACE_FEATURE_QUERIES;
-}
+uint32_t ht_trace_features(const struct ht_trace_reader *reader) { return reader->header.features; }
 uint64_t ht_trace_records(const struct ht_trace_reader *reader) { return reader->records; }
 size_t ht_trace_sections(const struct ht_trace_reader *reader) {
     return reader->of ? reader->made.places_count : reader->places_count;

@@ -87,8 +87,8 @@ const char *ht_trace_path(const struct ht_trace_reader *reader);
 uint64_t ht_trace_valid_bytes(const struct ht_trace_reader *reader);
 uint64_t ht_trace_file_bytes(const struct ht_trace_reader *reader);
 uint32_t ht_trace_time_unit_ns(const struct ht_trace_reader *reader);
-// Does its header announce queries?
-bool ht_trace_has_queries(const struct ht_trace_reader *reader);
+// What its header announces, of enum ht_trace_feature.
+uint32_t ht_trace_features(const struct ht_trace_reader *reader);
 // Rows of all events sections.
 uint64_t ht_trace_records(const struct ht_trace_reader *reader);
 // The sections (whole ones), in file order.

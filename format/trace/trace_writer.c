@@ -41,9 +41,9 @@ struct ht_trace_writer {
     atomic_bool failed;
     struct ht_error error;  // valid once failed
     uint32_t time_unit_ns;
-    int time_shift;   // log2 of the unit where it is a power of two, else -1
-    uint64_t offset;  // bytes written
-    bool queries;     // the header says that there are some
+    int time_shift;     // log2 of the unit where it is a power of two, else -1
+    uint64_t offset;    // bytes written
+    uint32_t features;  // that the header announces
     uint64_t next_event;
     uint32_t next_site;  // the call site of that event
     struct ht_section_coder *coder;
@@ -134,7 +134,7 @@ static struct ht_trace_header header_of(const struct ht_trace_writer *writer) {
     struct ht_trace_header header = {.magic = HT_TRACE_MAGIC,
                                      .version = HT_TRACE_VERSION,
                                      .min_reader = HT_TRACE_MIN_READER,
-                                     .features = writer->queries ? HT_TRACE_FEATURE_QUERIES : 0,
+                                     .features = writer->features,
                                      .time_unit_ns = writer->time_unit_ns,
                                      .block_events_max = HT_SECTION_ROWS_MAX};
     header.checksum = XXH64(&header, offsetof(struct ht_trace_header, checksum), 0);
@@ -144,8 +144,8 @@ static struct ht_trace_header header_of(const struct ht_trace_writer *writer) {
 // ---- packing, beside the caller ----
 
 // Older readers cannot read on from here. Of a file that is not ours alone, the start may lie elsewhere.
-static void announce_queries(struct ht_trace_writer *writer) {
-    writer->queries = true;
+static void announce(struct ht_trace_writer *writer, uint32_t features) {
+    writer->features |= features;
     const struct ht_trace_header header = header_of(writer);
     if (writer->file.partial_path && pwrite(writer->file.fd, &header, sizeof header, 0) != sizeof header)
         fail(writer, "cannot write");
@@ -155,7 +155,7 @@ static void announce_queries(struct ht_trace_writer *writer) {
 static void write_events(struct ht_trace_writer *writer) {
     const struct ht_event_section *events = writer->packing;
     ht_payload_reset(&writer->payload);
-    if (events->queries && !writer->queries) announce_queries(writer);
+    if (events->features & ~writer->features) announce(writer, events->features);
     check_packed(writer, ht_event_section_pack(events, writer->coder, writer->packer, &writer->payload));
     put_section(writer, HT_SECTION_EVENTS, events->rows + events->joined_queries, events->first_event,
                 events->first_time);
@@ -215,7 +215,8 @@ static void flush_events(struct ht_trace_writer *writer) {
     writer->events->rows = writer->events->sizes = writer->events->extras = writer->events->runs = 0;
     writer->events->joined_queries = writer->events->sites = 0;
     writer->events->any_site = false;
-    writer->events->queries = writer->events->lone_query = false;
+    writer->events->features = 0;
+    writer->events->lone_query = false;
     if (!writer->beside) {
         write_events(writer);
         return;
@@ -527,7 +528,7 @@ int ht_trace_copy(struct ht_trace_reader *reader, const char *path, const struct
     enum { LEVEL = 3 };
     struct ht_trace_writer *writer = new_writer(path, ht_trace_time_unit_ns(reader), LEVEL, error);
     if (!writer) return -1;
-    writer->queries = ht_trace_has_queries(reader);
+    writer->features = ht_trace_features(reader);
     int status =
         output_file_open_private(&writer->file, path) ? ht_error_system(error, path, "cannot create") : 0;
     if (!status) write_header(writer);

@@ -17,6 +17,7 @@
 
 #include "after_replay.h"
 #include "aging.h"
+#include "allocator_control.h"
 #include "background_cpu.h"
 #include "background_threads.h"
 #include "ballast.h"
@@ -32,7 +33,6 @@
 #include "polluter.h"
 #include "processor_number.h"
 #include "processors_asked.h"
-#include "purging.h"
 #include "raw_clock.h"
 #include "ready_threads.h"
 #include "replay_accounting.h"
@@ -72,6 +72,7 @@ struct measured {
     struct ht_accounting accounting;
     struct ht_snapshots snapshots;
     struct ht_purging purging;
+    struct ht_obeyed obeyed;
     struct ht_ballast ballast;
 };
 
@@ -155,6 +156,8 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
     if (job->pass == HT_PASS_MEMORY) lane->residency = &run->residency;
     if (job->pass == HT_PASS_LIMIT) lane->ballast = &run->ballast;
     if (run->purging.every_ns) lane->purging = &run->purging;
+    lane->obeyed = &run->obeyed;
+    lane->obey = ht_obey;
     if (lane->run == ht_accounting_run) lane->accounting = &run->accounting;
 }
 
@@ -197,6 +200,7 @@ static void prepare_lanes(struct measured *run) {
     run->lanes = shared_table(((size_t)run->lanes_count + 1) * sizeof(struct ht_lane), outcome);
     prepare_verify(run, slots);
     prepare_purging(run);
+    ht_obeyed_find(&run->obeyed, &run->server);
     const struct ht_job *job = &run->job;
     if (job->pass == HT_PASS_TIMED && ht_pollutes(&job->pollution)) {
         run->polluter = ht_polluter_make(&job->pollution);

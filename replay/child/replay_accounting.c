@@ -4,8 +4,8 @@
 #include <sched.h>
 #include <stdio.h>
 
+#include "allocator_control.h"
 #include "futex_word.h"
-#include "purging.h"
 #include "replay_engine.h"
 #include "replay_feed.h"
 #include "replay_window.h"
@@ -113,7 +113,7 @@ static void replay_call(struct ht_lane *lane, const uint64_t *word) {
         touch(lane, &call);
         return;
     }
-    if (ht_word_queries(*word)) {
+    if (ht_word_queries(*word) || ht_word_steers(*word)) {
         ht_engine_call(lane, word);
         return;
     }

@@ -11,10 +11,10 @@
 #include <sys/resource.h>
 
 #include "allocator_calls.h"
+#include "allocator_control.h"
 #include "ballast.h"
 #include "memory_residency.h"
 #include "polluter.h"
-#include "purging.h"
 #include "raw_clock.h"
 #include "replay_feed.h"
 #include "replay_window.h"
@@ -300,6 +300,7 @@ ENGINE_INLINE void do_wide(struct ht_lane *lane, const uint64_t *word, bool touc
         do_free(lane, *entry, extra, size, watch);
         break;
     case HT_WIDE_TOUCH: do_touch(lane, *entry, size, extra, pages, watch); break;
+    case HT_WIDE_STEER: lane->obey(lane->obeyed, word); break;
     default: __builtin_unreachable();
     }
 }

@@ -44,7 +44,15 @@ enum ht_wide {
     HT_WIDE_ALIGNED,       // posix_memalign (alignment)
     HT_WIDE_QUERY,         // malloc_usable_size of the slot's block
     HT_WIDE_FREE,          // (ht_how_to_free); for pages the touched bytes, as of HT_WORD_FREE
-    HT_WIDE_TOUCH  // no call: pages of the slot's block are touched (the first; then the one behind the last)
+    HT_WIDE_TOUCH,  // no call: pages of the slot's block are touched (the first; then the one behind the last)
+    HT_WIDE_STEER   // no call of the family: enum ht_steer in the size's place, then its two operands
+};
+
+// Calls by which a program controls its allocator, and that some allocator obeys.
+enum ht_steer {
+    HT_STEER_MALLOPT,  // parameter, value
+    HT_STEER_TRIM,     // -, pad
+    HT_STEERS
 };
 
 // Functions that make a block of a size, and that end one. The last five of these are called with the block's size
@@ -183,6 +191,10 @@ static inline const uint64_t *ht_segment_words(const struct ht_segment *segment)
 // pages.
 static inline bool ht_word_touches(uint64_t word) {
     return ht_word_op(word) == HT_WORD_WIDE && ht_word_arg(word) == HT_WIDE_TOUCH;
+}
+
+static inline bool ht_word_steers(uint64_t word) {
+    return ht_word_op(word) == HT_WORD_WIDE && ht_word_arg(word) == HT_WIDE_STEER;
 }
 
 static inline uint64_t ht_how_to_free(enum ht_free_kind kind, uint64_t alignment) {

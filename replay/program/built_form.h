@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "control_calls.h"
 #include "ops.h"
 #include "replay_form.h"
 #include "replay_job.h"
@@ -68,8 +69,9 @@ struct ht_built_form {
     uint64_t zeroed_peak_bytes;   // of these, what calloc itself had written where recorded: form_writing.c
     uint32_t side_by_side;  // copies that the child runs, each on threads of its own: 1 where the form's one
                             // stream holds all of them. The figures here are of all copies together
-    uint64_t *live_slots;   // a bit for each slot that holds a block when all has been replayed
-    struct ht_form_state *state;  // for decoding it again
+    struct ht_control_counts controls;  // of the program, in one copy
+    uint64_t *live_slots;               // a bit for each slot that holds a block when all has been replayed
+    struct ht_form_state *state;        // for decoding it again
 };
 
 #endif

@@ -45,7 +45,7 @@ static int visit_section(void *context, const struct ht_section_place *place,
     (void)place;
     for (uint32_t i = 0; i < events->rows; i++) {
         uint8_t op = events->op[i];
-        if (!ht_form_replays(form, op)) continue;
+        if (!ht_form_replays(form, op) || form->shape[op].control) continue;
         bool inherited = ht_op_function(op) == HT_INHERIT;
         uint32_t stream = inherited ? form->streams_count : ht_form_stream_of(form, events->thread[i]);
         bool here = lookup->passed[stream] == lookup->wanted[stream];

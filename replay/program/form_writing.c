@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "control_calls.h"
 #include "form_births.h"
 #include "form_operation.h"
 #include "form_recorded.h"
@@ -16,7 +17,8 @@ enum {
     SAMPLES_LEAST = 10000,
     SAMPLE_STEP_BYTES_MIN = 4096,
     READINGS_MAX = 1 << 20,
-    PAUSE_STEP_NS_MIN = 10000000
+    PAUSE_STEP_NS_MIN = 10000000,
+    STEERED_SAMPLES_MAX = 2000
 };
 
 // Of smaller blocks the residency is never known, and all their bytes are written.
@@ -34,7 +36,7 @@ struct writing {
     size_t points_room, reading_points_room;
     struct ht_random random;
     uint64_t pause_step_ns, time_ns;  // how far apart RSS is read in pauses; about where the trace is
-    uint32_t pause_points;
+    uint32_t pause_points, steered;
     struct ht_recorded_marks recorded;
     // Events from which on something besides the op is due: the next op to be timed, RSS to be read; and the
     // earliest of these and of a birth of which the trace knows more.
@@ -59,7 +61,7 @@ static uint64_t timed_distance(struct writing *writing) {
 static int mark_timed(struct writing *writing, struct ht_stream_state *stream, const struct ht_operation *op,
                       uint64_t bytes, uint64_t event) {
     struct ht_built_form *built = writing->form->built;
-    if (event < writing->timed_event || op->function >= HT_DROP) return 0;
+    if (event < writing->timed_event || op->function >= HT_CALLS_END) return 0;
     writing->timed_event = event + timed_distance(writing);
     uint32_t number = built->form->readings;
     if (ht_form_grow(writing->form, &built->reading_points, &writing->reading_points_room, (size_t)number + 1,
@@ -300,7 +302,7 @@ static bool skipped(const struct ht_form_state *form, uint8_t op) {
 
 // A drop, which stands for a free that was not seen, is replayed but was no call.
 static void count_call(struct ht_built_form *built, unsigned function) {
-    if (function >= HT_DROP) return;
+    if (function >= HT_CALLS_END) return;
     built->calls[function]++;
     built->calls_total++;
 }
@@ -327,6 +329,37 @@ static void fill_as_similar(const struct ht_similar *similar, struct ht_operatio
     if (pages < op->pages) op->pages = pages;
 }
 
+// What an allocator may obey in replay; HT_STEERS: nothing that one does.
+static enum ht_steer steer_of(const struct ht_control_call *call) {
+    if (!ht_control_changes(call)) return HT_STEERS;
+    return call->number == HT_CTL_MALLOPT ? HT_STEER_MALLOPT
+           : call->number == HT_CTL_TRIM  ? HT_STEER_TRIM
+                                          : HT_STEERS;
+}
+
+// A call by which the program controls its allocator, and what RSS is after it.
+static int write_control(struct writing *writing, const struct ht_events *events, uint32_t i) {
+    struct ht_form_state *form = writing->form;
+    uint64_t event = events->first_event + i, time_ns = events->time_ns[i];
+    uint32_t thread = ht_form_stream_of(form, events->thread[i]);
+    struct ht_stream_state *stream = &form->streams[thread];
+    const struct ht_control_call call = ht_control_of_event(events->op[i], events->size[i], events->extra[i]);
+    enum ht_steer steer = steer_of(&call);
+    if (mark_between(writing, thread, event, event, time_ns)) return -1;
+    if (form->options->in_order) ht_stream_put_turn(form, thread, time_ns);
+    else ht_stream_put_time(stream, time_ns);
+    if (event % form->copies == 0) ht_control_counts_add(&form->built->controls, &call, 1);
+    if (steer != HT_STEERS) {
+        ht_stream_put(stream, ht_word(HT_WORD_WIDE, 0, HT_WIDE_STEER));
+        ht_stream_put(stream, steer);
+        ht_stream_put(stream, (uint64_t)call.first);
+        ht_stream_put(stream, (uint64_t)call.second);
+        if (writing->steered++ < STEERED_SAMPLES_MAX && put_sample(writing, stream, event, time_ns))
+            return -1;
+    }
+    return mark_sample(writing, stream, event, time_ns) || mark_end(writing, thread, event) ? -1 : 0;
+}
+
 static int write_event(struct writing *writing, const struct ht_section_place *place,
                        const struct ht_events *events, uint32_t i) {
     struct ht_form_state *form = writing->form;
@@ -335,6 +368,7 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     uint32_t thread = ht_form_stream_of(form, events->thread[i]);
     struct ht_stream_state *stream = &form->streams[thread];
     if (skipped(form, events->op[i])) return mark_skipped_end(writing, thread, event, time_ns);
+    if (shape->control) return write_control(writing, events, i);
     if (mark_between(writing, thread, event, event, time_ns)) return -1;
     struct ht_slot_state *slot = shape->slot ? &form->slots[events->slot[i]] : NULL;
     struct ht_operation op = ht_operation_of(events, i, slot ? slot->bytes : 0);

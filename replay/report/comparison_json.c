@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "against.h"
+#include "control_report.h"
 #include "earlier_report.h"
 #include "fail_if.h"
 #include "figures_json.h"
@@ -169,6 +170,7 @@ int ht_comparison_print_json(FILE *out, const struct ht_comparison *c) {
                                   json_figure(c->null_rss_bytes), "clock_cost_ns",
                                   json_figure(c->clock_cost_ns)));
     json_object_set_new(root, "recorded", recorded_json(c));
+    json_object_set_new(root, "control_calls", ht_controls_json(c));
     json_set_known_text(root, "extrapolated", c->program->extended.words);
     json_object_set_new(root, "baseline_check", ht_comparison_check_json(c));
     json_t *allocators = json_array();

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "comparison_json.h"
+#include "control_report.h"
 #include "earlier_report.h"
 #include "figures_text.h"
 #include "print.h"
@@ -449,6 +450,7 @@ void ht_comparison_print(FILE *out, const struct ht_comparison *c) {
     for (int i = 0; i < HT_FIGURES; i++) standings[i] = ht_standing_of(c, (enum ht_figure)i);
     print_best(out, c, standings);
     print_recorded(out, c, &standings[HT_FIGURE_TIME]);
+    ht_controls_print(out, c);
     print_harness(out, c);
     ht_harness_share_print(out, c);
     if (c->count) ht_huge_pages_print(out, c);

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "control_report.h"
 #include "figures_json.h"
 #include "json_values.h"
 #include "known_faults.h"
@@ -302,6 +303,7 @@ static json_t *run_json(const struct ht_run_result *line) {
     json_set_known_text(run, "thp", line->thp);
     json_object_set_new(run, "streamed", json_boolean(line->built->form->streamed));
     json_object_set_new(run, "calls", calls_json(line));
+    json_object_set_new(run, "control_calls", ht_run_controls_json(&line->built->controls, line->choice));
     add_figures(run, line);
     ht_figures_json_add(run, line);
     json_object_set(run, "counts", line->counts ? (json_t *)line->counts : json_null());

@@ -153,6 +153,8 @@ void real_resolve(void) {
     real.free_sized = symbol_behind_us("free_sized");
     real.free_aligned_sized = symbol_behind_us("free_aligned_sized");
     real.malloc_usable_size = symbol_behind_us("malloc_usable_size");
+    real.mallopt = symbol_behind_us("mallopt");
+    real.malloc_trim = symbol_behind_us("malloc_trim");
     real.mmap = symbol_behind_us("mmap");
     real.munmap = symbol_behind_us("munmap");
     real.mremap = symbol_behind_us("mremap");

@@ -35,6 +35,8 @@ struct real_functions {
     void (*free_sized)(void *, size_t);
     void (*free_aligned_sized)(void *, size_t, size_t);
     size_t (*malloc_usable_size)(void *);
+    int (*mallopt)(int, int);
+    int (*malloc_trim)(size_t);
     // Watched, not recorded.
     void *(*mmap)(void *, size_t, int, int, int, off_t);
     int (*munmap)(void *, size_t);

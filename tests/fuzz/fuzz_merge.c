@@ -18,8 +18,8 @@ static uint64_t size_of(uint8_t code) {
 }
 
 static unsigned function_of_kind(enum ht_kind kind, uint8_t choice) {
-    for (unsigned i = 0; i < HT_DROP; i++) {
-        unsigned function = (choice + i) % HT_DROP;
+    for (unsigned i = 0; i < HT_CALLS_END; i++) {
+        unsigned function = (choice + i) % HT_CALLS_END;
         if (ht_functions[function].name && ht_functions[function].kind == kind) return function;
     }
     return HT_MALLOC;
@@ -57,7 +57,9 @@ static void put_call(struct raw_log_builder *builder, const struct call *call, u
     if (op == 9) {
         const uint64_t words[5] = {stamp, call->size & 64 ? address : size_of(call->address), call->size,
                                    stamp, 1};
-        ht_append_long(cursor, 1 + call->size % HT_LONG_RESIDENT_SO_FAR, words, 1 + call->address % 5);
+        unsigned kind = 1 + (unsigned)(call->size % (HT_LONG_RESIDENT_SO_FAR + 2));
+        if (kind > HT_LONG_RESIDENT_SO_FAR) kind += HT_LONG_CONTROL - HT_LONG_RESIDENT_SO_FAR - 1;
+        ht_append_long(cursor, kind, words, 1 + call->address % 5);
         return;
     }
     bool fails = put_modifiers(cursor, op, call);

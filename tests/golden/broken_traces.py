@@ -161,7 +161,7 @@ def columns() -> dict[str, bytes]:
         "joined-after-end.bin": whole([two_events(joined=[0, 2])]),
         "joined-sum.bin": whole([two_events(joined=[2, 1])]),
         "time-missing.bin": whole([two_events(without=TIME)]),
-        "ops-unknown.bin": whole([two_events(op=[1, 29])]),
+        "ops-unknown.bin": whole([two_events(op=[1, 27])]),
         "runs-missing.bin": whole([two_events(without=THREAD)]),
         "runs-sum.bin": whole([two_events(length=[1])]),
         "runs-beyond.bin": whole([two_events(length=[3])]),

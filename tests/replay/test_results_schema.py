@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 from heaptape.results.schema import LINE
 from service_load import Service, write_service
+from test_replay_controls import record_controls
 from tool_runner import Tools
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -36,6 +37,8 @@ def lines(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> list[dict[s
     tools.succeed([*replay, "--alloc", "glibc,jemalloc", "--verify", trace])
     tools.succeed([*replay, "--alloc", "glibc", "--memory-max", "search", "--pass", "limit", "--cpus", "4", trace])
     tools.succeed([*replay, "--alloc", "glibc", "--pass", "memory", REPOSITORY / "traces" / "sqlite3-small.bin"])
+    controls = tools.convert(record_controls(tools, folder, "controls", "-DCONTROLS")[0], folder / "c.bin")
+    tools.succeed([*replay, "--alloc", "glibc", "--pass", "memory", controls])
     steady = write_service(tools, folder / "s.bin", Service(duration_ms=8000))
     tools.succeed([*replay, "--alloc", "glibc", "--pass", "memory", "--extend", "9s", steady])
     if simulates(tools):

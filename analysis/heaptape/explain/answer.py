@@ -91,6 +91,9 @@ class Answer:
         """The first sentence where the replay is not what the program ran under, else ""."""
         return as_caution(self.baseline_check)
 
+    controls: dict[str, int] = field(default_factory=dict)
+    """Calls by which the program itself controls its allocator, and how many of each."""
+
     @property
     def allocator(self) -> str:
         """Its name, with the settings of the recorded program that it had, and its version, where that is known."""
@@ -183,6 +186,11 @@ def _extended_sentence(answer: Answer) -> list[str]:
     return [f"Extrapolated: time after {nanoseconds(until)}{of_slice}, as if the load stayed as between {nanoseconds(start)} and then."]
 
 
+def _controls_sentence(answer: Answer) -> list[str]:
+    calls = [f"{name} ({counted(calls, 'call')})" for name, calls in answer.controls.items()]
+    return [f"The program controls malloc itself: {', '.join(calls)}."] if calls else []
+
+
 def first_sentences(answer: Answer) -> list[str]:
     """What RSS is, the verdict, when it came about, who holds it."""
     accounts, snapshot = answer.accounts, answer.snapshot
@@ -194,7 +202,7 @@ def first_sentences(answer: Answer) -> list[str]:
             f"{byte_count(above)} above them.",
             *filter(None, [left_out_sentence(snapshot.allocator.get("left_out"))]), *unmeasured_sentence(answer.unmeasured, accounts.rss_bytes), *_extended_sentence(answer),
             f"Verdict: {answer.verdict} ({VERDICTS[answer.verdict]}). Along the trace {answer.trend.words}.", *when_sentence(answer), *_above(accounts),
-            *_holder_sentence(answer), *_site_holder_sentence(answer), *site_sentences(answer.sites), *_rounding_sentence(accounts), *sentences(answer.lines)]
+            *_controls_sentence(answer), *_holder_sentence(answer), *_site_holder_sentence(answer), *site_sentences(answer.sites), *_rounding_sentence(accounts), *sentences(answer.lines)]
 
 
 def account_rows(accounts: Accounts) -> list[list[str]]:
@@ -327,7 +335,7 @@ def object_of(answer: Answer) -> dict[str, Any]:
                      "verdict": moment.verdict} for moment in answer.moments],
         "stretches": {name: [null_unless_known(value) for value in answer.along[name].tolist()] for name in answer.along},
         "broke": None if answer.broke is None else with_nulls(asdict(answer.broke)),
-        "sharing": answer.sharing or None, "baseline_check": answer.baseline_check,
+        "control_calls": answer.controls, "sharing": answer.sharing or None, "baseline_check": answer.baseline_check,
         "cures": None if answer.cures is None else [
             {"name": cure.name, "alloc": cure.alloc, "saves_bytes": cure.saves_bytes, "ci_low": cure.ci_low, "ci_high": cure.ci_high,
              "time_ratio": cure.time_ratio} for cure in answer.cures]}

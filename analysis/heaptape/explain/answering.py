@@ -54,6 +54,15 @@ def _begins_late(trace: Trace) -> str:
     return "slice" if "sliced_from" in trace.context else "fork"
 
 
+_ASK = frozenset({"mallinfo", "mallinfo2", "malloc_info", "malloc_stats", "others"})
+"""Control calls that change nothing."""
+
+
+def _controls(trace: Trace) -> dict[str, int]:
+    calls = (trace.totals or {}).get("control_calls") or {}
+    return {str(name): int(count) for name, count in calls.items() if name not in _ASK}
+
+
 def _extended(trace: Trace) -> dict[str, Any] | None:
     """What heaptape extend says of it; a slice's times begin anew."""
     said, cut = trace.context.get("extended"), trace.context.get("sliced_from")
@@ -90,4 +99,4 @@ def answer_of(found: SnapshotFile, at: str, trace: Trace | None, cells_max: int)
                   sites, _extended(trace) if trace else None,
                   unmeasured(trace, blocks) if trace and blocks is not None else None, sharing(is_forked(trace.context, trace.totals)) if trace else "",
                   found.baseline_check, not trace or (trace.totals or {}).get("recorded_rss_peak_bytes") is not None,
-                  begins_late=_begins_late(trace) if trace else "")
+                  begins_late=_begins_late(trace) if trace else "", controls=_controls(trace) if trace else {})

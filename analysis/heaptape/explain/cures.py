@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,9 @@ SETTINGS: dict[str, dict[str, str]] = {
     "mimalloc": {"purge_delay=0": "free pages returned at once", "decommit_delay=0": "free pages returned at once"},
 }
 """By kind: knobs as --alloc takes them, and what they change."""
+
+SET_BY: dict[str, str] = {"mallopt(M_ARENA_MAX)": "arena_max", "mallopt(M_TRIM_THRESHOLD)": "trim_threshold", "mallopt(M_MMAP_THRESHOLD)": "mmap_threshold"}
+"""Calls of a program, by their names in a trace's totals, and glibc's knobs that they override."""
 
 CACHES = ("one arena for all threads", "no thread caches", "one arena, no thread caches", "the smallest thread caches")
 OTHERS = ("glibc", "jemalloc", "tcmalloc", "mimalloc")
@@ -75,16 +78,17 @@ def _in_force(listed: dict[str, Any]) -> set[tuple[str, str]]:
     return _pairs(reported | (listed.get("settings") or {}))
 
 
-def candidates(replay: str, baseline: Candidate, trace: str | None = None) -> list[Candidate]:
+def candidates(replay: str, baseline: Candidate, trace: str | None = None, controls: Collection[str] = ()) -> list[Candidate]:
     """What to try beside this allocator: its settings, but for those that are in force, and the usual others, as far as they are
-    built and their versions heed the knobs."""
+    built and their versions heed the knobs, and the program does not set them itself. controls: names of its control calls."""
+    own = {SET_BY[name] for name in controls if name in SET_BY}
     built = {item["name"] for item in list_allocators(replay, None) if item.get("built")}
     unnamed, in_force = baseline.alloc.removeprefix(f"{baseline.name}="), _in_force(baseline.listed)
     unnamed += "," if ":" in unnamed else ":"
     wanted: dict[str, str] = {}
     for knobs, words in SETTINGS.get(str(baseline.listed.get("kind") or baseline.name), {}).items():
         more = [knob for knob in knobs.split(",") if not _pairs(dict([knob.split("=")])) <= in_force]
-        if more:
+        if more and not own & {knob.partition("=")[0] for knob in more}:
             wanted.setdefault(unnamed + ",".join(more), words)
     wanted |= {other: f"{other} instead" for other in OTHERS if other in built and other != baseline.name}
     return [Candidate(alloc, words, listed) for alloc, words in wanted.items() if (listed := _listed(replay, alloc, trace))]
@@ -98,9 +102,9 @@ def _listed(replay: str, alloc: str, trace: str | None) -> dict[str, Any] | None
         return None
 
 
-def try_cures(replay: str, trace: str, baseline: Candidate, figure: str, budget_s: float) -> list[Cure]:
+def try_cures(replay: str, trace: str, baseline: Candidate, figure: str, budget_s: float, controls: Collection[str]) -> list[Cure]:
     """Largest saving first. figure: the key of RSS in `heaptape replay --json`, such as rss_peak_bytes."""
-    tried = candidates(replay, baseline, trace)
+    tried = candidates(replay, baseline, trace, controls)
     command = [replay, "-q", "--json", "--alloc", ",".join(one.alloc for one in (baseline, *tried)), "--baseline", baseline.name,
                "--budget", f"{max(round(budget_s), 1)}s"]
     try:
@@ -195,10 +199,10 @@ class ProgramCures:
             raise
         return str(target)
 
-    def purges(self, every_ns: int) -> list[Cure]:
-        """Free memory given back so often, where the allocator has a call for that."""
-        call = self._allocator.listed.get("purge_call")
-        if not call:
+    def purges(self, every_ns: int, controls: Collection[str]) -> list[Cure]:
+        """Free memory given back so often, where the allocator has a call for that and the program does not make it itself."""
+        call = str(self._allocator.listed.get("purge_call") or "")
+        if not call or any(name.endswith(call.partition("(")[0]) for name in controls):
             return []
         after = self._replayed(self._trace, "--purge", f"{every_ns}ns")
         words = f"{call} every {nanoseconds(every_ns)} of the trace"

@@ -103,14 +103,14 @@ def _cures(replay: str, trace: str, options: argparse.Namespace, allocator: Cand
     accounts, holders = answer.accounts, answer.holders
     figure = "rss_end_bytes" if options.at == "end" else "rss_peak_bytes"
     progress.show(f"trying settings of {allocator.name} and other allocators")
-    cures = try_cures(replay, trace, allocator, figure, options.budget)
+    cures = try_cures(replay, trace, allocator, figure, options.budget, answer.controls)
     held = holders and holders[0].holes_bytes >= _TRIED_SHARE * accounts.rss_bytes
     if held or accounts.bytes["free_pages"] >= _TRIED_SHARE * accounts.rss_bytes:
         progress.show(f"replaying under {allocator.name} as the program might be changed")
         try:
             changed = ProgramCures(replay, trace, allocator, figure, scratch)
             cures += changed.without(holders[0], answer.snapshot.time_ns) if held else []
-            cures += changed.purges(max(answer.end_ns // _PURGES, 1_000_000))
+            cures += changed.purges(max(answer.end_ns // _PURGES, 1_000_000), answer.controls)
         except HeaptapeError as error:  # what is known without them stays known
             progress.end()
             print(f"heaptape explain: not all changes of the program could be tried: {printable(str(error))}", file=sys.stderr)

@@ -53,13 +53,17 @@ FUNCTIONS: dict[int, str] = {
     24: "delete_sized_aligned",
     25: "delete[]_sized_aligned",
     26: "malloc_usable_size",
+    28: "madvise",
+    29: "control",
     30: "drop",
     31: "inherit",
 }
 """Names as `ops` in a trace's totals and `calls` in the results use them."""
-PSEUDO_FUNCTIONS = frozenset({30, 31})
+PSEUDO_FUNCTIONS = frozenset({28, 29, 30, 31})
 INHERIT = 31
 """The op of a block that was live when the trace began: such events come first."""
+ADVISE, CONTROL = 28, 29
+"""The ops of madvise of bytes of a block, and of calls that control an allocator: no calls of the malloc family."""
 QUERY = 26
 """The op of a call that asks for a block's size and changes nothing."""
 COUNTED_FUNCTIONS = frozenset({2, 4})
@@ -79,6 +83,8 @@ _CARRIES: dict[int, dict[str, str]] = {
     **{f: {"plain": "SX", "null": "X", "foreign": "X"} for f in (22, 23)},
     **{f: {"plain": "SZX", "null": "ZX", "foreign": "ZX"} for f in (12, 24, 25)},
     QUERY: {"plain": "S"},
+    ADVISE: {"plain": "SZX"},
+    CONTROL: {"plain": "ZX"},
     30: {"plain": "S"},
     31: {"plain": "SZ"},
 }
@@ -132,8 +138,8 @@ OP_REBORN = _among(*((function, Variant.PLAIN) for function in _REALLOCS))
 """Events that give an object a new size and a new birth."""
 
 OP_CHANGES = OP_HAS_SLOT.copy()
-OP_CHANGES[QUERY] = False
-"""Events after which their slot holds something else than before: all that have one but queries."""
+OP_CHANGES[[QUERY, ADVISE]] = False
+"""Events after which their slot holds something else than before: all that have one but queries and madvise."""
 
 OP_ENDS = OP_CHANGES & ~OP_MAKES & ~OP_REBORN
 """Events that end an object: frees, reallocs that released, drop."""

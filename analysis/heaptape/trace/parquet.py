@@ -44,7 +44,7 @@ EVENTS = pa.schema([
     _field("event", pa.int64(), "1", "number of the event, from 0"),
     _field("thread", pa.uint32(), "1", "number of the thread, the row of threads.parquet"),
     _field("time_ns", pa.int64(), "ns", "since the recording began"),
-    _field("function", _NAME, "1", "that was called; drop and inherit are no calls"),
+    _field("function", _NAME, "1", "that was called; madvise, control, drop and inherit are no calls"),
     _field("variant", _NAME, "1", "plain, null, failed, released or foreign: how the call came out"),
     _field("slot", pa.uint32(), "1", "recycled number of the object that is made, resized or ended", True),
     _field("birth_event", pa.int64(), "1",

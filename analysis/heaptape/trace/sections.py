@@ -28,7 +28,7 @@ from ..base.errors import TraceError
 
 READER_VERSION = 2
 OLDEST_VERSION = 2
-KNOWN_FEATURES = 1
+KNOWN_FEATURES = 3
 
 HEADER = struct.Struct("<8sHHIII32sQ")
 SECTION = struct.Struct("<4sBBHIIQQQQ")

@@ -20,6 +20,7 @@ struct ht_verify;
 struct ht_polluter;
 struct ht_ballast;
 struct ht_purging;
+struct ht_obeyed;
 
 // What waiting costs (lane_wait.h).
 struct ht_wait_costs {
@@ -119,7 +120,9 @@ struct ht_lane {
     struct ht_accounting *accounting;      // of the accounting pass, or NULL
     struct ht_ballast *ballast;            // of the limit pass, or NULL
     struct ht_purging *purging;            // of passes that read RSS, or NULL
-    struct ht_verify *verify;              // NULL but in a pass that checks the allocator (verify_pass.c)
+    const struct ht_obeyed *obeyed;
+    void (*obey)(const struct ht_obeyed *obeyed, const uint64_t *word);  // allocator_control.h
+    struct ht_verify *verify;  // NULL but in a pass that checks the allocator (verify_pass.c)
     char first_failure[128];
     jmp_buf without_memory;  // where an operator new that finds none ends
 

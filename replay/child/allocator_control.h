@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is asked of the allocator besides memory: the calls by which the recorded program controlled its own, as far as this one
+// has them; and free memory given back along the trace, as a program does that calls malloc_trim now and then.
+#ifndef HEAPTAPE_ALLOCATOR_CONTROL_H
+#define HEAPTAPE_ALLOCATOR_CONTROL_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "allocator.h"
+#include "replay_form.h"
+
+struct ht_purging {
+    const struct ht_server *server;  // whose kind can purge
+    uint64_t every_ns;               // of trace time
+    const _Atomic uint64_t *now_ns;
+    _Atomic uint64_t next_ns;
+};
+
+// Before a sample of RSS, by whichever thread comes to it first.
+void ht_purge_if_due(struct ht_purging *purging);
+
+// The allocator's functions; NULL where it has none.
+struct ht_obeyed {
+    void *function[HT_STEERS];
+};
+
+// Before the replay, because a search may allocate.
+void ht_obeyed_find(struct ht_obeyed *obeyed, const struct ht_server *server);
+// The call that the words of an HT_WIDE_STEER say.
+void ht_obey(const struct ht_obeyed *obeyed, const uint64_t *word);
+
+#endif
