@@ -3,19 +3,38 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
+
+// How a call is told.
+enum form { PLAIN, WITH_VALUE, OF_PARAMETER, OF_MALLCTL, OF_WORD, OF_ADVICE };
 
 static const struct {
     const char *symbol;
-    bool changes, operand;
+    bool changes, sets;
+    enum form form;
+    const char *name;  // of mallctl's: N is the first operand
+    bool has_value;    // of mallctl's
 } known[HT_CTL_NUMBERS] = {
-    [HT_CTL_MALLOPT] = {"mallopt", true, true},
-    [HT_CTL_TRIM] = {"malloc_trim", true, true},
-    [HT_CTL_MALLINFO] = {"mallinfo", false, false},
-    [HT_CTL_MALLINFO2] = {"mallinfo2", false, false},
-    [HT_CTL_MALLOC_INFO] = {"malloc_info", false, false},
-    [HT_CTL_MALLOC_STATS] = {"malloc_stats", false, false},
-    [HT_CTL_MADVISE] = {"madvise", true, true},
+    [HT_CTL_MALLOPT] = {"mallopt", true, true, OF_PARAMETER},
+    [HT_CTL_TRIM] = {"malloc_trim", true, false, WITH_VALUE},
+    [HT_CTL_MALLINFO] = {"mallinfo"},
+    [HT_CTL_MALLINFO2] = {"mallinfo2"},
+    [HT_CTL_MALLOC_INFO] = {"malloc_info"},
+    [HT_CTL_MALLOC_STATS] = {"malloc_stats"},
+    [HT_CTL_MI_COLLECT] = {"mi_collect", true, false, WITH_VALUE},
+    [HT_CTL_RELEASE_FREE_MEMORY] = {"MallocExtension_ReleaseFreeMemory", true},
+    [HT_CTL_RELEASE_TO_SYSTEM] = {"MallocExtension_ReleaseToSystem", true, false, WITH_VALUE},
+    [HT_CTL_ARENA_PURGE] = {"mallctl", true, false, OF_MALLCTL, "arena.N.purge"},
+    [HT_CTL_ARENA_DECAY] = {"mallctl", true, false, OF_MALLCTL, "arena.N.decay"},
+    [HT_CTL_ARENA_DIRTY_DECAY] = {"mallctl", true, true, OF_MALLCTL, "arena.N.dirty_decay_ms", true},
+    [HT_CTL_ARENA_MUZZY_DECAY] = {"mallctl", true, true, OF_MALLCTL, "arena.N.muzzy_decay_ms", true},
+    [HT_CTL_DIRTY_DECAY] = {"mallctl", true, true, OF_MALLCTL, "arenas.dirty_decay_ms", true},
+    [HT_CTL_MUZZY_DECAY] = {"mallctl", true, true, OF_MALLCTL, "arenas.muzzy_decay_ms", true},
+    [HT_CTL_BACKGROUND_THREAD] = {"mallctl", true, true, OF_MALLCTL, "background_thread", true},
+    [HT_CTL_TCACHE_FLUSH] = {"mallctl", true, false, OF_MALLCTL, "thread.tcache.flush"},
+    [HT_CTL_MALLCTL] = {"mallctl", false, false, OF_WORD},
+    [HT_CTL_MADVISE] = {"madvise", true, false, OF_ADVICE},
 };
 
 // glibc's, by their numbers less one with the sign turned: other C libraries' headers have none.
@@ -49,28 +68,56 @@ bool ht_control_changes(const struct ht_control_call *call) {
 }
 
 bool ht_control_sets(const struct ht_control_call *call) {
-    return call->number == HT_CTL_MALLOPT && ht_control_changes(call);
+    return ht_control_changes(call) && known[call->number].sets;
+}
+
+static void print_parameter(const struct ht_control_call *call, bool whole, char *text) {
+    const char *name = parameter_name(call->first);
+    char number[24];
+    snprintf(number, sizeof number, "%" PRId64, call->first);
+    if (whole)
+        snprintf(text, HT_CONTROL_TEXT_BYTES, "mallopt(%s, %" PRId64 ")", name ? name : number, call->second);
+    else snprintf(text, HT_CONTROL_TEXT_BYTES, "mallopt(%s)", name ? name : number);
+}
+
+static void print_mallctl(const struct ht_control_call *call, bool whole, char *text) {
+    const char *name = known[call->number].name, *n = whole ? strchr(name, 'N') : NULL;
+    char value[32] = "", number[24];
+    snprintf(number, sizeof number, "%" PRId64, call->first);
+    if (whole && known[call->number].has_value) snprintf(value, sizeof value, ", %" PRId64, call->second);
+    if (n)
+        snprintf(text, HT_CONTROL_TEXT_BYTES, "mallctl(%.*s%s%s%s)", (int)(n - name), name, number, n + 1,
+                 value);
+    else snprintf(text, HT_CONTROL_TEXT_BYTES, "mallctl(%s%s)", name, value);
+}
+
+static void print_word(const struct ht_control_call *call, char *text) {
+    char word[HT_CONTROL_WORD_BYTES + 1] = "";
+    for (unsigned i = 0; i < HT_CONTROL_WORD_BYTES; i++) {
+        char c = (char)((i < 7 ? call->first >> 8 * i : call->second >> 8 * (i - 7)) & 0xff);
+        if (!c) break;
+        word[i] = c > ' ' && c < 127 ? c : '?';
+    }
+    snprintf(text, HT_CONTROL_TEXT_BYTES, "mallctl(%s)", word);
 }
 
 static const char *print(const struct ht_control_call *call, bool whole, char *text) {
-    const char *symbol = ht_control_symbol(call->number);
     enum { ROOM = HT_CONTROL_TEXT_BYTES };
+    const char *symbol = ht_control_symbol(call->number);
     if (!symbol) {
         snprintf(text, ROOM, "unknown");
-    } else if (call->number == HT_CTL_MALLOPT) {
-        char number[24];
-        const char *name = parameter_name(call->first);
-        snprintf(number, sizeof number, "%" PRId64, call->first);
-        if (whole) snprintf(text, ROOM, "%s(%s, %" PRId64 ")", symbol, name ? name : number, call->second);
-        else snprintf(text, ROOM, "%s(%s)", symbol, name ? name : number);
-    } else if (call->number == HT_CTL_MADVISE) {
-        snprintf(text, ROOM, "%s(%s)", symbol, ht_advice_name((unsigned)call->first));
-    } else if (!whole) {
-        snprintf(text, ROOM, "%s", symbol);
-    } else if (known[call->number].operand) {
-        snprintf(text, ROOM, "%s(%" PRId64 ")", symbol, call->second);
-    } else {
-        snprintf(text, ROOM, "%s()", symbol);
+        return text;
+    }
+    switch (known[call->number].form) {
+    case OF_PARAMETER: print_parameter(call, whole, text); break;
+    case OF_MALLCTL: print_mallctl(call, whole, text); break;
+    case OF_WORD: print_word(call, text); break;
+    case OF_ADVICE: snprintf(text, ROOM, "madvise(%s)", ht_advice_name((unsigned)call->first)); break;
+    case WITH_VALUE:
+        if (whole) snprintf(text, ROOM, "%s(%" PRId64 ")", symbol, call->second);
+        else snprintf(text, ROOM, "%s", symbol);
+        break;
+    case PLAIN: snprintf(text, ROOM, whole ? "%s()" : "%s", symbol); break;
     }
     return text;
 }
@@ -92,13 +139,17 @@ void ht_control_settings_note(struct ht_control_settings *settings, const struct
 
 void ht_control_counts_add(struct ht_control_counts *counts, const struct ht_control_call *call,
                            uint64_t calls) {
-    bool named_by_first = call->number == HT_CTL_MALLOPT || call->number == HT_CTL_MADVISE;
-    int64_t first = named_by_first ? call->first : 0;
+    enum form form = call->number < HT_CTL_NUMBERS ? known[call->number].form : PLAIN;
+    int64_t first = form == OF_PARAMETER || form == OF_WORD || form == OF_ADVICE ? call->first : 0;
+    int64_t second = form == OF_WORD ? call->second : 0;
     for (unsigned i = 0; i < HT_CONTROL_COUNTS; i++) {
         struct ht_control_count *count = &counts->count[i];
-        if (count->calls && (count->number != call->number || count->first != first)) continue;
+        if (count->calls &&
+            (count->number != call->number || count->first != first || count->second != second))
+            continue;
         count->number = call->number;
         count->first = first;
+        count->second = second;
         count->calls += calls;
         return;
     }

@@ -17,6 +17,19 @@ enum ht_control_number {
     HT_CTL_MALLINFO2,
     HT_CTL_MALLOC_INFO,
     HT_CTL_MALLOC_STATS,
+    HT_CTL_MI_COLLECT,           // -, force
+    HT_CTL_RELEASE_FREE_MEMORY,  // gperftools'
+    HT_CTL_RELEASE_TO_SYSTEM,    // -, bytes
+    // jemalloc's mallctl, by name. Of an arena: its number, and the value that is set.
+    HT_CTL_ARENA_PURGE,
+    HT_CTL_ARENA_DECAY,
+    HT_CTL_ARENA_DIRTY_DECAY,
+    HT_CTL_ARENA_MUZZY_DECAY,
+    HT_CTL_DIRTY_DECAY,  // of arenas to come; -, value
+    HT_CTL_MUZZY_DECAY,
+    HT_CTL_BACKGROUND_THREAD,  // -, value
+    HT_CTL_TCACHE_FLUSH,
+    HT_CTL_MALLCTL,  // another name, or one that is only read: its first bytes
     HT_CTL_MADVISE,  // advice; in no event of HT_CONTROL, but of HT_ADVISE
     HT_CTL_NUMBERS
 };
@@ -45,6 +58,16 @@ static inline uint64_t ht_advice_extra(uint64_t offset, unsigned advice) { retur
 static inline uint64_t ht_advice_offset(uint64_t extra) { return extra >> 8; }
 // "unknown" of one that is not recorded.
 const char *ht_advice_name(unsigned advice);
+
+// A name in the operands of HT_CTL_MALLCTL: the first 7 bytes in the first one, 8 in the second, the lowest byte first.
+enum { HT_CONTROL_WORD_BYTES = 15 };
+static inline void ht_control_put_word(struct ht_control_call *call, const char *word) {
+    uint64_t part[2] = {0, 0};
+    for (unsigned i = 0; i < HT_CONTROL_WORD_BYTES && word[i]; i++)
+        part[i >= 7] |= (uint64_t)(unsigned char)word[i] << 8 * (i >= 7 ? i - 7 : i);
+    call->first = (int64_t)(part[0] << 8) >> 8;
+    call->second = (int64_t)part[1];
+}
 
 enum { HT_CONTROL_TEXT_BYTES = 96 };
 
@@ -75,7 +98,7 @@ enum { HT_CONTROL_COUNTS = 32 };
 struct ht_control_counts {
     struct ht_control_count {
         uint64_t calls;
-        int64_t first;  // of a call whose name has it
+        int64_t first, second;  // of a call whose name has them
         uint32_t number, zero;
     } count[HT_CONTROL_COUNTS];
     uint64_t others;

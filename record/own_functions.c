@@ -156,7 +156,7 @@ static void find_system_folder(struct search *search) {
 
 bool calls_own_functions(const char *executable, const char *plain, const char *full) {
     struct search *search = calloc(1, sizeof *search);
-    bool calls = false;
+    bool calls = false, misleads = false;
     if (!search) return false;
     find_system_folder(search);
     each_symbol_of(full, add_name, search);
@@ -166,9 +166,10 @@ bool calls_own_functions(const char *executable, const char *plain, const char *
     for (unsigned i = 0; i < search->names; i++) {
         const struct name *name = &search->name[i];
         calls = calls || (!name->plain && (name->wanted || (name->asked && name->defined)));
+        misleads = misleads || (!name->plain && name->asked && !name->wanted && !name->defined);
     }
     for (unsigned i = 0; i < search->names; i++) free(search->name[i].text);
     for (unsigned i = 0; i < search->files; i++) free(search->file[i]);
     free(search);
-    return calls;
+    return calls && !misleads;
 }

@@ -170,7 +170,7 @@ static const struct argp parser = {
     .doc =
         "Run PROGRAM and record every call of the malloc family that it and its children make."
         "\vLD_PRELOAD=libmalloc_wrap.so PROGRAM records too, if the loader finds the library: after ldconfig, or by its full path. If a program calls "
-        "jemalloc's or mimalloc's own functions (mallocx, mi_malloc), preload libmalloc_wrap_full.so; record does so itself."};
+        "jemalloc's or mimalloc's own functions (mallocx, mi_malloc, mallctl), preload libmalloc_wrap_full.so; record does so itself."};
 
 const struct ht_page ht_page_record = {
     .name = "record",

@@ -215,6 +215,7 @@ const struct ht_allocator ht_allocator_jemalloc = {
     .version = version,
     .statistics = statistics,
     .read = read_values,
+    .obeys = "mallctl",
     .purge_call = "arena.<all>.purge",
     .purge = purge,
     .knobs = knobs,

@@ -61,6 +61,7 @@ const struct ht_allocator ht_allocator_mimalloc = {
     .version = version,
     .statistics = statistics,
     .read = read_values,
+    .obeys = "mi_collect",
     .purge_call = "mi_collect(true)",
     .purge = purge,
     .knobs = ht_mimalloc_knobs,

@@ -110,6 +110,7 @@ const struct ht_allocator ht_allocator_tcmalloc = {
     .version = version,
     .statistics = statistics,
     .read = read_values,
+    .obeys = "MallocExtension_ReleaseFreeMemory|MallocExtension_ReleaseToSystem",
     .purge_call = "ReleaseFreeMemory",
     .purge = purge,
     .knobs = knobs,

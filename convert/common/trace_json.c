@@ -130,7 +130,8 @@ static void put_controls(json_t *object, const struct ht_control_counts *counts)
     json_t *calls = json_object();
     for (unsigned i = 0; i < HT_CONTROL_COUNTS && counts->count[i].calls; i++) {
         const struct ht_control_call call = {.number = counts->count[i].number,
-                                             .first = counts->count[i].first};
+                                             .first = counts->count[i].first,
+                                             .second = counts->count[i].second};
         char text[HT_CONTROL_TEXT_BYTES];
         json_set_number(calls, ht_control_name(&call, text), counts->count[i].calls);
     }

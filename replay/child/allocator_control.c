@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator_control.h"
 
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/types.h>
+
 #include "server.h"
 
 void ht_purge_if_due(struct ht_purging *purging) {
@@ -10,21 +14,56 @@ void ht_purge_if_due(struct ht_purging *purging) {
     purging->server->kind->purge(purging->server);
 }
 
+typedef int mallctl_function(const char *, void *, size_t *, void *, size_t);
+
+// By what each is called; jemalloc's all by one function, with a name in which %d is the arena.
+static const struct {
+    const char *function, *name;
+    size_t value_bytes;
+} steers[HT_STEERS] = {
+    [HT_STEER_MALLOPT] = {"mallopt"},
+    [HT_STEER_TRIM] = {"malloc_trim"},
+    [HT_STEER_MI_COLLECT] = {"mi_collect"},
+    [HT_STEER_RELEASE_FREE_MEMORY] = {"MallocExtension_ReleaseFreeMemory"},
+    [HT_STEER_RELEASE_TO_SYSTEM] = {"MallocExtension_ReleaseToSystem"},
+    [HT_STEER_ARENA_PURGE] = {"mallctl", "arena.%d.purge"},
+    [HT_STEER_ARENA_DECAY] = {"mallctl", "arena.%d.decay"},
+    [HT_STEER_ARENA_DIRTY_DECAY] = {"mallctl", "arena.%d.dirty_decay_ms", sizeof(ssize_t)},
+    [HT_STEER_ARENA_MUZZY_DECAY] = {"mallctl", "arena.%d.muzzy_decay_ms", sizeof(ssize_t)},
+    [HT_STEER_DIRTY_DECAY] = {"mallctl", "arenas.dirty_decay_ms", sizeof(ssize_t)},
+    [HT_STEER_MUZZY_DECAY] = {"mallctl", "arenas.muzzy_decay_ms", sizeof(ssize_t)},
+    [HT_STEER_BACKGROUND_THREAD] = {"mallctl", "background_thread", sizeof(bool)},
+    [HT_STEER_TCACHE_FLUSH] = {"mallctl", "thread.tcache.flush"},
+};
+
 void ht_obeyed_find(struct ht_obeyed *obeyed, const struct ht_server *server) {
-    static const char *const names[HT_STEERS] = {
-        [HT_STEER_MALLOPT] = "mallopt", [HT_STEER_TRIM] = "malloc_trim"};
     const char *obeys = server->kind ? server->kind->obeys : NULL;
     for (unsigned i = 0; i < HT_STEERS; i++)
-        obeyed->function[i] = ht_fits_any(obeys, names[i]) ? ht_server_function(names[i]) : NULL;
+        obeyed->function[i] =
+            ht_fits_any(obeys, steers[i].function) ? ht_server_function(steers[i].function) : NULL;
+}
+
+// An arena that the allocator does not have here is an error, which changes nothing.
+static void call_mallctl(mallctl_function *function, enum ht_steer steer, const uint64_t *operand) {
+    char name[64];
+    ssize_t number = (ssize_t)operand[1];
+    bool yes = operand[1] != 0;
+    size_t bytes = steers[steer].value_bytes;
+    snprintf(name, sizeof name, steers[steer].name, (int)operand[0]);
+    function(name, NULL, NULL, bytes == sizeof yes ? (void *)&yes : bytes ? &number : NULL, bytes);
 }
 
 void ht_obey(const struct ht_obeyed *obeyed, const uint64_t *word) {
     enum ht_steer steer = (enum ht_steer)word[1];
+    const uint64_t *operand = word + 2;
     void *function = obeyed->function[steer];
     if (!function) return;
     switch (steer) {
-    case HT_STEER_MALLOPT: ((int (*)(int, int))function)((int)word[2], (int)word[3]); break;
-    case HT_STEER_TRIM: ((int (*)(size_t))function)((size_t)word[3]); break;
-    case HT_STEERS: break;
+    case HT_STEER_MALLOPT: ((int (*)(int, int))function)((int)operand[0], (int)operand[1]); break;
+    case HT_STEER_TRIM: ((int (*)(size_t))function)((size_t)operand[1]); break;
+    case HT_STEER_MI_COLLECT: ((void (*)(bool))function)(operand[1] != 0); break;
+    case HT_STEER_RELEASE_FREE_MEMORY: ((void (*)(void))function)(); break;
+    case HT_STEER_RELEASE_TO_SYSTEM: ((void (*)(size_t))function)((size_t)operand[1]); break;
+    default: call_mallctl(function, steer, operand);
     }
 }

@@ -50,8 +50,20 @@ enum ht_wide {
 
 // Calls by which a program controls its allocator, and that some allocator obeys.
 enum ht_steer {
-    HT_STEER_MALLOPT,  // parameter, value
-    HT_STEER_TRIM,     // -, pad
+    HT_STEER_MALLOPT,              // parameter, value
+    HT_STEER_TRIM,                 // -, pad
+    HT_STEER_MI_COLLECT,           // -, force
+    HT_STEER_RELEASE_FREE_MEMORY,  // gperftools'
+    HT_STEER_RELEASE_TO_SYSTEM,    // -, bytes
+    // jemalloc's: of an arena its number, and the value.
+    HT_STEER_ARENA_PURGE,
+    HT_STEER_ARENA_DECAY,
+    HT_STEER_ARENA_DIRTY_DECAY,
+    HT_STEER_ARENA_MUZZY_DECAY,
+    HT_STEER_DIRTY_DECAY,
+    HT_STEER_MUZZY_DECAY,
+    HT_STEER_BACKGROUND_THREAD,
+    HT_STEER_TCACHE_FLUSH,
     HT_STEERS
 };
 

@@ -332,9 +332,21 @@ static void fill_as_similar(const struct ht_similar *similar, struct ht_operatio
 // What an allocator may obey in replay; HT_STEERS: nothing that one does.
 static enum ht_steer steer_of(const struct ht_control_call *call) {
     if (!ht_control_changes(call)) return HT_STEERS;
-    return call->number == HT_CTL_MALLOPT ? HT_STEER_MALLOPT
-           : call->number == HT_CTL_TRIM  ? HT_STEER_TRIM
-                                          : HT_STEERS;
+    static const enum ht_steer steers[HT_CTL_NUMBERS] = {
+        [HT_CTL_MALLOPT] = HT_STEER_MALLOPT,
+        [HT_CTL_TRIM] = HT_STEER_TRIM,
+        [HT_CTL_MI_COLLECT] = HT_STEER_MI_COLLECT,
+        [HT_CTL_RELEASE_FREE_MEMORY] = HT_STEER_RELEASE_FREE_MEMORY,
+        [HT_CTL_RELEASE_TO_SYSTEM] = HT_STEER_RELEASE_TO_SYSTEM,
+        [HT_CTL_ARENA_PURGE] = HT_STEER_ARENA_PURGE,
+        [HT_CTL_ARENA_DECAY] = HT_STEER_ARENA_DECAY,
+        [HT_CTL_ARENA_DIRTY_DECAY] = HT_STEER_ARENA_DIRTY_DECAY,
+        [HT_CTL_ARENA_MUZZY_DECAY] = HT_STEER_ARENA_MUZZY_DECAY,
+        [HT_CTL_DIRTY_DECAY] = HT_STEER_DIRTY_DECAY,
+        [HT_CTL_MUZZY_DECAY] = HT_STEER_MUZZY_DECAY,
+        [HT_CTL_BACKGROUND_THREAD] = HT_STEER_BACKGROUND_THREAD,
+        [HT_CTL_TCACHE_FLUSH] = HT_STEER_TCACHE_FLUSH};
+    return steers[call->number];
 }
 
 // A call by which the program controls its allocator, and what RSS is after it.

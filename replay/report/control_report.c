@@ -8,7 +8,7 @@
 #include "talk.h"
 
 static struct ht_control_call call_of(const struct ht_control_count *count) {
-    return (struct ht_control_call){.number = count->number, .first = count->first};
+    return (struct ht_control_call){.number = count->number, .first = count->first, .second = count->second};
 }
 
 static bool obeys(const struct ht_choice *choice, const struct ht_control_count *count) {

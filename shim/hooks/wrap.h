@@ -3,6 +3,7 @@
 #ifndef HEAPTAPE_WRAP_H
 #define HEAPTAPE_WRAP_H
 
+#include "control_calls.h"
 #include "ops.h"
 #include "real.h"
 #include "state.h"
@@ -58,6 +59,11 @@ HIDDEN size_t wrap_put_resize_begin(struct thread_state *t, enum ht_function fun
                                     size_t count, size_t size);
 HIDDEN void wrap_put_resize_end(struct thread_state *t, void *old, void *block, size_t bytes,
                                 size_t large_bytes);
+
+// Around a call by which the program controls its allocator: begin leaves the gate to the real call. t may be NULL.
+HIDDEN struct thread_state *wrap_begin_control(struct thread_state *t, enum ht_control_number number,
+                                               int64_t first, int64_t second);
+HIDDEN void wrap_end_control(struct thread_state *t);
 
 // The program's system call as libc's syscall() makes it: by libc's code, which where calls are dispatched may be the only one
 // that is allowed any; with errno.

@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // glibc's calls by which a program controls malloc, or asks how it does. glibc always has them, so nobody learns from ours which
-// allocator there is; programs of another C library expect none.
+// allocator there is; programs of another C library expect none. Those of other allocators are in full/.
 #include "control_calls.h"
 #include "memory_sample.h"
 #include "wrap.h"
 
-#ifdef __GLIBC__
 #include <errno.h>
-#include <malloc.h>
 
 static void put(struct thread_state *t, enum ht_control_number number, int64_t first, int64_t second) {
     uint64_t word[4] = {stamp_now(), number, (uint64_t)first, (uint64_t)second};
     if (room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_CONTROL, word, 4);
 }
 
-// Of a call that changes something: NULL, or the state whose gate is left to the real call.
-static struct thread_state *begin_change(struct thread_state *t, enum ht_control_number number, int64_t first,
-                                         int64_t second) {
+struct thread_state *wrap_begin_control(struct thread_state *t, enum ht_control_number number, int64_t first,
+                                        int64_t second) {
     if (!t) return NULL;
     put(t, number, first, second);
     set_gate(t, GATE_BUSY_REAL);
@@ -24,7 +21,7 @@ static struct thread_state *begin_change(struct thread_state *t, enum ht_control
 }
 
 // Memory may be less by now.
-static void end_change(struct thread_state *t) {
+void wrap_end_control(struct thread_state *t) {
     if (!t) return;
     int saved = errno;
     set_gate(t, GATE_BUSY_OWN);
@@ -32,6 +29,9 @@ static void end_change(struct thread_state *t) {
     errno = saved;
     leave(t);
 }
+
+#ifdef __GLIBC__
+#include <malloc.h>
 
 // Of a call that only asks: what it allocates, to print, is the program's.
 static void put_question(struct thread_state *t, enum ht_control_number number) {
@@ -41,18 +41,18 @@ static void put_question(struct thread_state *t, enum ht_control_number number) 
 }
 
 EXPORT int mallopt(int parameter, int value) {
-    struct thread_state *t = begin_change(enter_record_first(), HT_CTL_MALLOPT, parameter, value);
+    struct thread_state *t = wrap_begin_control(enter_record_first(), HT_CTL_MALLOPT, parameter, value);
     if (!real.mallopt) real.mallopt = symbol_behind_us("mallopt");
     int done = real.mallopt ? real.mallopt(parameter, value) : 0;
-    end_change(t);
+    wrap_end_control(t);
     return done;
 }
 
 EXPORT int malloc_trim(size_t pad) {
-    struct thread_state *t = begin_change(enter_record_first(), HT_CTL_TRIM, 0, (int64_t)pad);
+    struct thread_state *t = wrap_begin_control(enter_record_first(), HT_CTL_TRIM, 0, (int64_t)pad);
     if (!real.malloc_trim) real.malloc_trim = symbol_behind_us("malloc_trim");
     int done = real.malloc_trim ? real.malloc_trim(pad) : 0;
-    end_change(t);
+    wrap_end_control(t);
     return done;
 }
 

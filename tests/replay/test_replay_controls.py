@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from quick_tier import quick
 from tool_runner import Tools, is_forked, run
 
 # A second thread trims and allocates nothing; a child begins with what its parent has set.
@@ -117,3 +118,83 @@ def test_verification_and_other_passes_run_over_them(tools: Tools, traces: dict[
     assert b"violation" not in done.stdout
     for more in ("--threads=1", "--scale=2", "--threads=1 --scale=2"):
         tools.succeed([tools.replay_program, "-q", "--rounds", "1", "--alloc", "glibc", *more.split(), traces["controls"], "-o", tmp_path / "r.jsonl"])
+
+
+OTHERS = """
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+int mallctl(const char *, void *, size_t *, void *, size_t);
+int mallctlnametomib(const char *, size_t *, size_t *);
+int mallctlbymib(const size_t *, size_t, void *, size_t *, void *, size_t);
+void mi_collect(bool force);
+void MallocExtension_ReleaseFreeMemory(void);
+enum { BLOCKS = 20000, SIZE = 1000 };
+static void *blocks[BLOCKS];
+int main(void) {
+#ifdef jemalloc
+    ssize_t never = -1;
+    if (mallctl("arenas.dirty_decay_ms", NULL, NULL, &never, sizeof never)) return 1;
+    if (mallctl("arena.0.dirty_decay_ms", NULL, NULL, &never, sizeof never)) return 2;
+#endif
+    for (int i = 0; i < BLOCKS; i++) blocks[i] = memset(malloc(SIZE), 1, SIZE);
+    for (int i = 0; i < BLOCKS; i++) free(blocks[i]);
+#ifdef jemalloc
+    size_t mib[3], words = 3;
+    if (mallctlnametomib("arena.0.purge", mib, &words)) return 3;
+    mib[1] = 4096;
+    if (mallctlbymib(mib, words, NULL, NULL, NULL, 0)) return 4;
+#elif defined mimalloc
+    mi_collect(true);
+#else
+    MallocExtension_ReleaseFreeMemory();
+#endif
+    return 0;
+}
+"""
+OTHERS_CALLS = {"jemalloc": {"mallctl(arenas.dirty_decay_ms)": 1, "mallctl(arena.N.dirty_decay_ms)": 1, "mallctl(arena.N.purge)": 1},
+                "mimalloc": {"mi_collect": 1}, "tcmalloc": {"MallocExtension_ReleaseFreeMemory": 1}}
+
+
+@pytest.mark.parametrize("allocator", quick(["jemalloc"], ["jemalloc", "mimalloc", "tcmalloc"]))
+def test_other_allocators_obey_their_own(tools: Tools, tmp_path: Path, allocator: str) -> None:
+    if not (Path("/usr/lib/x86_64-linux-gnu") / f"lib{allocator}.so").exists():
+        pytest.skip(f"{allocator} is not installed to link with")
+    (tmp_path / "program.c").write_text(OTHERS)
+    tools.succeed(["gcc", "-O0", f"-D{allocator}", "-o", tmp_path / "program", tmp_path / "program.c", f"-l{allocator}"])
+    recording = tools.record([tmp_path / "program"], tmp_path / "logs")
+    assert recording.outcome.status == 0, recording.outcome.stderr
+    trace = tools.convert(recording.logs[0], tmp_path / "t.bin")
+    assert tools.info(trace)["control_calls"] == OTHERS_CALLS[allocator]
+    done = run([tools.replay_program, "-q", "--json", "--rounds", "1", "--pass", "memory", "--alloc", f"{allocator},glibc", trace])
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert all(item["obeyed_by"] == [allocator] for item in found["control_calls"])
+    assert found["allocators"][0]["rss_end_bytes"]["median"] < found["allocators"][0]["rss_peak_bytes"]["median"] / 2
+
+
+ASKS = """
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+__attribute__((weak)) int mallctl(const char *, void *, size_t *, void *, size_t);
+void mi_collect(bool force);
+int main(void) {
+    free(malloc(7));
+    mi_collect(true);
+    puts(mallctl ? "jemalloc" : "no jemalloc");
+    return 0;
+}
+"""
+
+
+@pytest.mark.thorough
+def test_no_allocator_seems_to_be_there(tools: Tools, tmp_path: Path) -> None:
+    """A program that calls one allocator's functions, and asks by a weak symbol whether another one is there."""
+    if not Path("/usr/lib/x86_64-linux-gnu/libmimalloc.so").exists():
+        pytest.skip("mimalloc is not installed to link with")
+    (tmp_path / "program.c").write_text(ASKS)
+    tools.succeed(["gcc", "-O0", "-o", tmp_path / "program", tmp_path / "program.c", "-lmimalloc"])
+    assert tools.record([tmp_path / "program"], tmp_path / "logs").outcome.stdout == run([tmp_path / "program"]).stdout == b"no jemalloc\n"

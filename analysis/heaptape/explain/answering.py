@@ -58,9 +58,15 @@ _ASK = frozenset({"mallinfo", "mallinfo2", "malloc_info", "malloc_stats", "other
 """Control calls that change nothing."""
 
 
+_SETS = frozenset(f"mallctl({name})" for name in (
+    "arena.N.purge", "arena.N.decay", "arena.N.dirty_decay_ms", "arena.N.muzzy_decay_ms", "arenas.dirty_decay_ms", "arenas.muzzy_decay_ms",
+    "background_thread", "thread.tcache.flush"))
+"""Names of mallctl's that change something; others are only read."""
+
+
 def _controls(trace: Trace) -> dict[str, int]:
     calls = (trace.totals or {}).get("control_calls") or {}
-    return {str(name): int(count) for name, count in calls.items() if name not in _ASK}
+    return {str(name): int(count) for name, count in calls.items() if name not in _ASK and not (name.startswith("mallctl(") and name not in _SETS)}
 
 
 def _extended(trace: Trace) -> dict[str, Any] | None:

@@ -31,8 +31,13 @@ SETTINGS: dict[str, dict[str, str]] = {
 }
 """By kind: knobs as --alloc takes them, and what they change."""
 
-SET_BY: dict[str, str] = {"mallopt(M_ARENA_MAX)": "arena_max", "mallopt(M_TRIM_THRESHOLD)": "trim_threshold", "mallopt(M_MMAP_THRESHOLD)": "mmap_threshold"}
-"""Calls of a program, by their names in a trace's totals, and glibc's knobs that they override."""
+SET_BY: dict[str, str] = {"mallopt(M_ARENA_MAX)": "arena_max", "mallopt(M_TRIM_THRESHOLD)": "trim_threshold", "mallopt(M_MMAP_THRESHOLD)": "mmap_threshold",
+                          "mallctl(arenas.dirty_decay_ms)": "dirty_decay_ms", "mallctl(arena.N.dirty_decay_ms)": "dirty_decay_ms",
+                          "mallctl(arenas.muzzy_decay_ms)": "muzzy_decay_ms", "mallctl(arena.N.muzzy_decay_ms)": "muzzy_decay_ms"}
+"""Calls of a program, by their names in a trace's totals, and the knobs that they override."""
+
+_PURGES = {"arena.<all>.purge": "mallctl(arena.N.purge)"}
+"""Of an allocator's list, those that have another name in a trace's totals."""
 
 CACHES = ("one arena for all threads", "no thread caches", "one arena, no thread caches", "the smallest thread caches")
 OTHERS = ("glibc", "jemalloc", "tcmalloc", "mimalloc")
@@ -202,7 +207,7 @@ class ProgramCures:
     def purges(self, every_ns: int, controls: Collection[str]) -> list[Cure]:
         """Free memory given back so often, where the allocator has a call for that and the program does not make it itself."""
         call = str(self._allocator.listed.get("purge_call") or "")
-        if not call or any(name.endswith(call.partition("(")[0]) for name in controls):
+        if not call or any(name.endswith(_PURGES.get(call, call.partition("(")[0])) for name in controls):
             return []
         after = self._replayed(self._trace, "--purge", f"{every_ns}ns")
         words = f"{call} every {nanoseconds(every_ns)} of the trace"
