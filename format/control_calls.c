@@ -48,6 +48,7 @@ const char *ht_advice_name(unsigned advice) {
     case MADV_FREE: return "MADV_FREE";
     case MADV_HUGEPAGE: return "MADV_HUGEPAGE";
     case MADV_NOHUGEPAGE: return "MADV_NOHUGEPAGE";
+    case HT_ADVICE_WRITTEN: return "written again";
     default: return "unknown";
     }
 }
@@ -142,6 +143,7 @@ void ht_control_counts_add(struct ht_control_counts *counts, const struct ht_con
     enum form form = call->number < HT_CTL_NUMBERS ? known[call->number].form : PLAIN;
     int64_t first = form == OF_PARAMETER || form == OF_WORD || form == OF_ADVICE ? call->first : 0;
     int64_t second = form == OF_WORD ? call->second : 0;
+    if (form == OF_ADVICE && first == HT_ADVICE_WRITTEN) return;  // nobody's call
     for (unsigned i = 0; i < HT_CONTROL_COUNTS; i++) {
         struct ht_control_count *count = &counts->count[i];
         if (count->calls &&

@@ -53,7 +53,8 @@ static inline struct ht_control_call ht_control_of_event(uint8_t op, uint64_t si
     return (struct ht_control_call){.number = HT_CTL_MADVISE, .first = (int64_t)(extra & 0xff)};
 }
 
-// Of the extra of HT_ADVISE: where in the block the bytes begin, and MADV_..., which is below 256.
+// Of the extra of HT_ADVISE: where in the block the bytes begin, and MADV_..., which is below 256, or that they are written again.
+enum { HT_ADVICE_WRITTEN = 255 };
 static inline uint64_t ht_advice_extra(uint64_t offset, unsigned advice) { return offset << 8 | advice; }
 static inline uint64_t ht_advice_offset(uint64_t extra) { return extra >> 8; }
 // "unknown" of one that is not recorded.

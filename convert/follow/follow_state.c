@@ -64,6 +64,7 @@ struct live_slot {
 
 struct birth {
     uint64_t slot, value, seen;
+    uint64_t left;  // plus one, 0: nothing was given back
 };
 
 struct sample {
@@ -155,7 +156,9 @@ static void put_named(struct output *output, const struct heap_model *heap) {
     for (size_t i = 0; i < (size_t)1 << map->bits; i++) {
         if (!map64_has(map, i)) continue;
         size_t seen = map64_find(&heap->seen, map->entry[i].key);
-        struct birth entry = {map->entry[i].key, map->entry[i].value, heap->seen.entry[seen].value};
+        size_t left = map64_find(&heap->left, map->entry[i].key);
+        struct birth entry = {map->entry[i].key, map->entry[i].value, heap->seen.entry[seen].value,
+                              map64_has(&heap->left, left) ? heap->left.entry[left].value + 1 : 0};
         put(output, &entry, sizeof entry);
     }
 }
@@ -438,7 +441,15 @@ static bool get_heap(struct follow_state *state, struct heap_model *heap) {
         struct birth entry;
         if (!get(state, &entry, sizeof entry) || !entry.slot || entry.slot > head->slots ||
             !map64_put(&heap->births, entry.slot, entry.value) ||
-            !map64_put(&heap->seen, entry.slot, entry.seen))
+            !map64_put(&heap->seen, entry.slot, entry.seen) ||
+            (entry.left && !map64_put(&heap->left, entry.slot, entry.left - 1)))
+            return false;
+    }
+    for (size_t i = 0; i < (size_t)1 << heap->addresses.bits; i++) {
+        if (!map64_has(&heap->addresses, i)) continue;
+        uint64_t slot = heap->addresses.entry[i].value;
+        if (map64_has(&heap->births, map64_find(&heap->births, slot)) &&
+            !map64_put(&heap->places, slot, heap->addresses.entry[i].key))
             return false;
     }
     return true;

@@ -94,7 +94,7 @@ static void end_residency(struct import_sink *sink, const struct import_call *ca
 }
 
 static bool begin_residency(struct import_sink *sink, const struct incoming *in, uint32_t slot) {
-    return in->bytes < HT_LARGE_BLOCK_BYTES || heap_model_note_birth(&sink->heap, slot, 0, 0);
+    return in->bytes < HT_LARGE_BLOCK_BYTES || heap_model_note_birth(&sink->heap, slot, 0, 0, 0);
 }
 
 // A new object at the address; an object still there is dropped.

@@ -9,19 +9,23 @@
 enum { PAGES_BITS = 24 };  // a birth packs its event above and the pages resident then below
 // What was seen of it last packs its time of birth, in these units, and the pages resident since.
 enum { BORN_SHIFT = 17 };
+// Of a block that was emptied: fewer pages more are not worth an event.
+enum { REFILLED_PAGES_MIN = 4, REFILLED_SHARE = 64 };
 static const uint64_t STEPS_FROM_AGE_NS = 1000000;  // shorter lives matter little while they are filled
 static const uint64_t PAGES_MASK = (UINT64_C(1) << PAGES_BITS) - 1;
 
 bool heap_model_init(struct heap_model *heap, struct ht_trace_writer *writer) {
     *heap = (struct heap_model){.writer = writer, .keeps_order = !writer};
     return map64_init(&heap->addresses) && map64_init(&heap->births) && map64_init(&heap->seen) &&
-           slots_init(&heap->slots);
+           map64_init(&heap->places) && map64_init(&heap->left) && slots_init(&heap->slots);
 }
 
 void heap_model_free(struct heap_model *heap) {
     map64_free(&heap->addresses);
     map64_free(&heap->births);
     map64_free(&heap->seen);
+    map64_free(&heap->places);
+    map64_free(&heap->left);
     slots_free(&heap->slots);
     free(heap->last_event);
     free(heap->last_site);
@@ -76,17 +80,42 @@ uint32_t heap_model_pages(uint64_t page_bytes, uint64_t address, uint64_t bytes,
     return pages < UINT32_MAX ? (uint32_t)pages : UINT32_MAX;
 }
 
-bool heap_model_note_birth(struct heap_model *heap, uint32_t slot, uint32_t pages_before, uint64_t time_ns) {
+bool heap_model_note_birth(struct heap_model *heap, uint32_t slot, uint64_t address, uint32_t pages_before,
+                           uint64_t time_ns) {
     uint64_t pages = pages_before < PAGES_MASK ? pages_before : PAGES_MASK;
     if (!heap->writer) return true;
     return map64_put(&heap->births, slot, ht_trace_next_event(heap->writer) << PAGES_BITS | pages) &&
-           map64_put(&heap->seen, slot, time_ns >> BORN_SHIFT << PAGES_BITS | pages);
+           map64_put(&heap->seen, slot, time_ns >> BORN_SHIFT << PAGES_BITS | pages) &&
+           map64_put(&heap->places, slot, address);
+}
+
+void heap_model_note_emptied(struct heap_model *heap, uint32_t slot, uint64_t pages) {
+    size_t i = map64_find(&heap->left, slot), k = map64_find(&heap->seen, slot);
+    if (!map64_has(&heap->seen, k)) return;
+    uint64_t *seen = &heap->seen.entry[k].value;
+    if (pages > PAGES_MASK) pages = PAGES_MASK;
+    if (pages > (*seen & PAGES_MASK)) *seen = (*seen & ~PAGES_MASK) | pages;
+    uint64_t before = map64_has(&heap->left, i) ? heap->left.entry[i].value : *seen & PAGES_MASK;
+    if (!map64_put(&heap->left, slot, before > pages ? before - pages : 0)) heap->no_memory = true;
+}
+
+bool heap_model_is_emptied(const struct heap_model *heap, uint32_t slot) {
+    return map64_has(&heap->left, map64_find(&heap->left, slot));
+}
+
+bool heap_model_is_refilled(struct heap_model *heap, uint32_t slot, uint64_t pages) {
+    size_t i = map64_find(&heap->left, slot);
+    uint64_t before = heap->left.entry[i].value, step = pages / REFILLED_SHARE + REFILLED_PAGES_MIN;
+    heap->left.entry[i].value = pages;
+    return pages >= before + step;
 }
 
 void heap_model_drop_birth(struct heap_model *heap, uint32_t slot) {
-    size_t i = map64_find(&heap->births, slot), k = map64_find(&heap->seen, slot);
-    if (map64_has(&heap->births, i)) map64_remove_at(&heap->births, i);
-    if (map64_has(&heap->seen, k)) map64_remove_at(&heap->seen, k);
+    struct map64 *const maps[] = {&heap->births, &heap->seen, &heap->places, &heap->left};
+    for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) {
+        size_t place = map64_find(maps[i], slot);
+        if (map64_has(maps[i], place)) map64_remove_at(maps[i], place);
+    }
 }
 
 void heap_model_put_residency(struct heap_model *heap, uint32_t slot, uint32_t pages_after) {
@@ -110,10 +139,21 @@ void heap_model_step_residency(struct heap_model *heap, uint32_t slot, struct ht
     ht_trace_put_residency_step(heap->writer, &step);
 }
 
+void heap_model_hold_residency(struct heap_model *heap, uint32_t slot, uint64_t time_ns) {
+    size_t i = map64_find(&heap->births, slot), k = map64_find(&heap->seen, slot);
+    if (!map64_has(&heap->births, i)) return;
+    const struct ht_residency_step step = {.event = heap->births.entry[i].value >> PAGES_BITS,
+                                           .time_ns = time_ns,
+                                           .pages = heap->seen.entry[k].value & PAGES_MASK};
+    ht_trace_put_residency_step(heap->writer, &step);
+}
+
 void heap_model_end_residency(struct heap_model *heap, uint32_t slot, uint32_t pages, uint64_t time_ns) {
     size_t i = map64_find(&heap->seen, slot);
     if (!map64_has(&heap->seen, i)) return;
     uint64_t born_ns = heap->seen.entry[i].value >> PAGES_BITS << BORN_SHIFT;
+    uint32_t known = (uint32_t)(heap->seen.entry[i].value & PAGES_MASK);
+    if (pages < known && heap_model_is_emptied(heap, slot)) pages = known;
     if (time_ns >= born_ns + STEPS_FROM_AGE_NS)
         heap_model_step_residency(heap, slot, (struct ht_residency_step){.time_ns = time_ns, .pages = pages});
     heap_model_put_residency(heap, slot, pages);

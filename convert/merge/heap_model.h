@@ -16,6 +16,8 @@ struct heap_model {
     uint64_t op_count[256];          // events so far
     struct map64 addresses;          // live address -> slot
     struct map64 births;             // slot of a large block -> its birth event and pages resident then
+    struct map64 places;             // the same slot -> its block's address
+    struct map64 left;  // the same slot, if some was given back -> how many pages are resident since
     struct map64 seen;  // the same slot -> when that was, and pages that are known to be resident
     struct slots slots;
     uint64_t live_bytes;
@@ -127,7 +129,15 @@ void heap_model_drop(struct heap_model *heap, size_t place, uint32_t thread, uin
 // many as its size takes; one more: all that it lies in, of which one that does not begin with a page has one more. So the
 // trace says whether a block was filled, wherever it lay.
 uint32_t heap_model_pages(uint64_t page_bytes, uint64_t address, uint64_t bytes, uint64_t pages_it_lies_in);
-bool heap_model_note_birth(struct heap_model *heap, uint32_t slot, uint32_t pages_before, uint64_t time_ns);
+bool heap_model_note_birth(struct heap_model *heap, uint32_t slot, uint64_t address, uint32_t pages_before,
+                           uint64_t time_ns);
+// No more of it than was seen so far is resident at that time.
+void heap_model_hold_residency(struct heap_model *heap, uint32_t slot, uint64_t time_ns);
+// Some of the block of that slot is given back, of which so many pages were resident: they count when it ends.
+void heap_model_note_emptied(struct heap_model *heap, uint32_t slot, uint64_t pages);
+bool heap_model_is_emptied(const struct heap_model *heap, uint32_t slot);
+// So many pages of such a block are resident now. Are they clearly more?
+bool heap_model_is_refilled(struct heap_model *heap, uint32_t slot, uint64_t pages);
 void heap_model_put_residency(struct heap_model *heap, uint32_t slot, uint32_t pages_after);
 // So many of the block's pages are resident by now, as `step` says but for the event. At its end that is written if the
 // block lived long enough to be filled bit by bit.

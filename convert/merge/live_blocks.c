@@ -51,7 +51,8 @@ bool live_blocks_give(const struct live_blocks *blocks, struct heap_model *heap,
         uint32_t slot = heap_model_make(heap, block->address, block->bytes, thread);
         if (!slot) return false;
         // How much of a large one was resident when the parent allocated it says nothing about this process.
-        if (block->bytes >= HT_LARGE_BLOCK_BYTES && !heap_model_note_birth(heap, slot, 0, 0)) return false;
+        if (block->bytes >= HT_LARGE_BLOCK_BYTES && !heap_model_note_birth(heap, slot, block->address, 0, 0))
+            return false;
         heap->site = blocks->site ? blocks->site[i] : 0;
         heap_model_event(heap, ht_op(HT_INHERIT, HT_PLAIN), thread, 0, slot, block->bytes, 0);
         heap->totals.inherited_objects++;

@@ -2,6 +2,7 @@
 #include "merge_records.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 #include "control_calls.h"
 #include "merge_order.h"
@@ -77,12 +78,33 @@ static uint32_t pages_of(const struct merge *m, uint32_t slot, uint64_t address,
 static bool note_large(struct merge *m, uint32_t slot, uint64_t bytes, const struct ht_raw_record *record) {
     uint32_t resident = record->resident_before;
     if (bytes < HT_LARGE_BLOCK_BYTES) return true;
-    return heap_model_note_birth(&m->heap, slot,
+    return heap_model_note_birth(&m->heap, slot, record->address,
                                  pages_of(m, slot, record->address, resident ? resident - 1 : 0),
                                  time_of(m, record->stamp));
 }
 
-static void end_large(struct merge *m, uint32_t slot, const struct ht_raw_record *record) {
+// The bytes of one block that a range covers.
+static void put_advice(struct merge *m, const struct input *input, const struct ht_raw_record *record,
+                       uint32_t slot, uint64_t offset, uint64_t bytes, unsigned advice) {
+    emit(m, input, record->stamp, HT_ADVISE, HT_PLAIN, slot, bytes, ht_advice_extra(offset, advice));
+}
+
+// A block of which some was given back is seen with more pages than were left: these, or its first ones, were written again.
+static void note_refilled(struct merge *m, const struct input *input, const struct ht_raw_record *record,
+                          uint32_t slot, uint64_t pages, uint64_t first_page, uint64_t run_pages) {
+    uint64_t size = m->heap.slots.state[slot].size, page_bytes = m->log->header.page_bytes;
+    if (!heap_model_is_emptied(&m->heap, slot) || input->thread == NO_THREAD || !page_bytes) return;
+    bool more = heap_model_is_refilled(&m->heap, slot, pages);
+    uint64_t count = run_pages ? run_pages : pages;
+    if ((!more && !run_pages) || first_page >= size / page_bytes || count > UINT32_MAX) return;
+    uint64_t offset = first_page * page_bytes, bytes = count * page_bytes;
+    put_advice(m, input, record, slot, offset, bytes < size - offset ? bytes : size - offset,
+               HT_ADVICE_WRITTEN);
+}
+
+static void end_large(struct merge *m, const struct input *input, uint32_t slot,
+                      const struct ht_raw_record *record) {
+    note_refilled(m, input, record, slot, record->resident_after - 1, 0, 0);
     heap_model_end_residency(&m->heap, slot, pages_of(m, slot, record->address, record->resident_after - 1),
                              time_of(m, record->stamp));
 }
@@ -164,7 +186,7 @@ static enum merge_applied apply_free(struct merge *m, uint32_t number, const str
         return APPLIED;
     }
     if (m->heap.slots.state[slot].size >= HT_LARGE_BLOCK_BYTES) {
-        if (record->resident_after) end_large(m, slot, record);
+        if (record->resident_after) end_large(m, input, slot, record);
         else heap_model_drop_birth(&m->heap, slot);
     }
     heap_model_forget_at(&m->heap, place);
@@ -226,7 +248,7 @@ static enum merge_applied apply_realloc_begin(struct merge *m, uint32_t number,
                                            .size = record->size,
                                            .count = record->count};
     if (slot) {
-        if (record->resident_after) end_large(m, slot, record);
+        if (record->resident_after) end_large(m, input, slot, record);
         heap_model_forget_at(&m->heap, place);
         overtaken_frees_note(&m->overtaken, record->address, record->stamp, input->thread);
         merge_wake_inputs(m, record->address);
@@ -297,11 +319,14 @@ static void apply_sample(struct merge *m, const struct ht_raw_record *record) {
 }
 
 // What the recorder saw of a live large block.
-static void apply_resident(struct merge *m, const struct ht_raw_record *record) {
+static void apply_resident(struct merge *m, const struct input *input, const struct ht_raw_record *record) {
     uint32_t slot = heap_model_slot_at(&m->heap, heap_model_find(&m->heap, record->word[0]));
     if (!slot) return;
     uint64_t time_ns = time_of(m, record->stamp);
     uint32_t pages = pages_of(m, slot, record->word[0], record->word[1]);
+    bool runs = record->long_words >= 4;
+    note_refilled(m, input, record, slot, record->word[1], runs ? record->word[2] : 0,
+                  runs ? record->word[3] : 0);
     if (record->long_kind == HT_LONG_RESIDENT_AT_EXIT)
         heap_model_end_residency(&m->heap, slot, pages, time_ns);
     else
@@ -323,6 +348,42 @@ static enum merge_applied apply_control(struct merge *m, struct input *input,
     return APPLIED;
 }
 
+// resident: of the whole range, before. Of memory that is given back it shows how much was written until then; where none is
+// resident of what is to have huge pages, nothing was.
+static void advise_block(struct merge *m, const struct input *input, const struct ht_raw_record *record,
+                         uint32_t slot, uint64_t offset, uint64_t bytes) {
+    unsigned advice = (unsigned)(record->word[2] & 0xff);
+    uint64_t resident = record->word[2] >> 8, page_bytes = m->log->header.page_bytes;
+    if (!page_bytes) return;  // damaged
+    if (advice == MADV_HUGEPAGE && resident == 1)
+        heap_model_hold_residency(&m->heap, slot, time_of(m, record->stamp));
+    if (advice == MADV_DONTNEED || advice == MADV_FREE) {
+        uint64_t written = resident ? (resident - 1) * page_bytes : bytes;
+        if (written > bytes) written = bytes;
+        if (written && resident) put_advice(m, input, record, slot, offset, written, HT_ADVICE_WRITTEN);
+        heap_model_note_emptied(&m->heap, slot, written / page_bytes);
+    }
+    put_advice(m, input, record, slot, offset, bytes, advice);
+}
+
+// Large blocks alone: smaller ones share their pages with others, and what is resident of them is not known.
+static enum merge_applied apply_advise(struct merge *m, struct input *input,
+                                       const struct ht_raw_record *record) {
+    const struct map64 *places = &m->heap.places;
+    uint64_t from = record->word[0], until = from + record->word[1];
+    if (until < from || !places->count) return APPLIED;
+    if (!merge_know_thread(m, input, record->stamp)) return NO_MEMORY;
+    for (size_t i = 0; i < (size_t)1 << places->bits; i++) {
+        if (!map64_has(places, i)) continue;
+        uint32_t slot = (uint32_t)places->entry[i].key;
+        uint64_t address = places->entry[i].value & ~UINT64_C(1),
+                 end = address + m->heap.slots.state[slot].size;
+        uint64_t low = from > address ? from : address, high = until < end ? until : end;
+        if (address && low < high) advise_block(m, input, record, slot, low - address, high - low);
+    }
+    return APPLIED;
+}
+
 static void apply_long(struct merge *m, struct input *input, const struct ht_raw_record *record) {
     if (record->long_kind == HT_LONG_SAMPLE && record->long_words >= 4) {
         apply_sample(m, record);
@@ -337,7 +398,7 @@ static void apply_long(struct merge *m, struct input *input, const struct ht_raw
     } else if ((record->long_kind == HT_LONG_RESIDENT_AT_EXIT ||
                 record->long_kind == HT_LONG_RESIDENT_SO_FAR) &&
                record->long_words >= 2) {
-        apply_resident(m, record);
+        apply_resident(m, input, record);
     } else if (record->long_kind == HT_LONG_FORK && m->at_fork && !m->at_fork(m, record->stamp)) {
         m->failed = true;
     }
@@ -355,6 +416,8 @@ static enum merge_applied apply_unobserved(struct merge *m, uint32_t number,
         if (ht_raw_lists(record)) return site_collector_take(&m->heap.sites, record) ? APPLIED : BAD_SITE;
         if (record->long_kind == HT_LONG_CONTROL && record->long_words >= 3)
             return apply_control(m, &m->input[number], record);
+        if (record->long_kind == HT_LONG_ADVISE && record->long_words >= 3)
+            return apply_advise(m, &m->input[number], record);
         apply_long(m, &m->input[number], record);
         return APPLIED;
     default: return apply_allocation(m, number, record, force);

@@ -113,7 +113,7 @@ static void replay_call(struct ht_lane *lane, const uint64_t *word) {
         touch(lane, &call);
         return;
     }
-    if (ht_word_queries(*word) || ht_word_steers(*word)) {
+    if (ht_word_queries(*word) || ht_word_steers(*word) || ht_word_advises(*word)) {
         ht_engine_call(lane, word);
         return;
     }

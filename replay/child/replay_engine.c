@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include "allocator_calls.h"
@@ -285,6 +286,23 @@ ENGINE_INLINE void do_touch(const struct ht_lane *lane, char *block, uint64_t si
     STAMP(after);
 }
 
+// Of the pages that the bytes cover whole, because others share their blocks' edges. It is the kernel's work, and not the
+// allocator's: passes of time are without it.
+static __attribute__((noinline, cold)) void do_advise(const struct ht_lane *lane, char *block, uint64_t bytes,
+                                                      uint64_t offset, uint64_t advice) {
+    if (!block || !lane->page_stride) return;
+    if (advice == HT_ADVISE_WRITTEN) {
+        for (uint64_t at = offset; lane->touch == HT_TOUCH_RECORDED && at < offset + bytes;
+             at += HT_TOUCH_PAGE_BYTES)
+            ((volatile char *)block)[at] = WRITTEN;
+        return;
+    }
+    if (lane->pass == HT_PASS_FLAT || lane->pass == HT_PASS_TIMED) return;
+    uintptr_t page = HT_TOUCH_PAGE_BYTES, from = ((uintptr_t)block + offset + page - 1) & -page;
+    uintptr_t until = ((uintptr_t)block + offset + bytes) & -page;
+    if (from < until) madvise((void *)from, until - from, (int)advice);
+}
+
 ENGINE_INLINE void do_wide(struct ht_lane *lane, const uint64_t *word, bool touch, struct stopwatch *watch) {
     void **entry = lane->table + ht_word_slot(word[0]);
     uint64_t size = word[1], extra = word[2], pages = word[3];
@@ -300,6 +318,7 @@ ENGINE_INLINE void do_wide(struct ht_lane *lane, const uint64_t *word, bool touc
         do_free(lane, *entry, extra, size, watch);
         break;
     case HT_WIDE_TOUCH: do_touch(lane, *entry, size, extra, pages, watch); break;
+    case HT_WIDE_ADVISE: do_advise(lane, *entry, size, extra, pages); break;
     case HT_WIDE_STEER: lane->obey(lane->obeyed, word); break;
     default: __builtin_unreachable();
     }

@@ -45,7 +45,8 @@ enum ht_wide {
     HT_WIDE_QUERY,         // malloc_usable_size of the slot's block
     HT_WIDE_FREE,          // (ht_how_to_free); for pages the touched bytes, as of HT_WORD_FREE
     HT_WIDE_TOUCH,  // no call: pages of the slot's block are touched (the first; then the one behind the last)
-    HT_WIDE_STEER   // no call of the family: enum ht_steer in the size's place, then its two operands
+    HT_WIDE_STEER,  // no call of the family: enum ht_steer in the size's place, then its two operands
+    HT_WIDE_ADVISE  // no call of the family: madvise of so many bytes of the slot's block (from; then the advice)
 };
 
 // Calls by which a program controls its allocator, and that some allocator obeys.
@@ -203,6 +204,12 @@ static inline const uint64_t *ht_segment_words(const struct ht_segment *segment)
 // pages.
 static inline bool ht_word_touches(uint64_t word) {
     return ht_word_op(word) == HT_WORD_WIDE && ht_word_arg(word) == HT_WIDE_TOUCH;
+}
+
+// Advice that is none of the kernel's: the bytes are written again.
+enum { HT_ADVISE_WRITTEN = 255 };
+static inline bool ht_word_advises(uint64_t word) {
+    return ht_word_op(word) == HT_WORD_WIDE && ht_word_arg(word) == HT_WIDE_ADVISE;
 }
 
 static inline bool ht_word_steers(uint64_t word) {

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "control_calls.h"
 #include "form_births.h"
@@ -372,6 +373,52 @@ static int write_control(struct writing *writing, const struct ht_events *events
     return mark_sample(writing, stream, event, time_ns) || mark_end(writing, thread, event) ? -1 : 0;
 }
 
+static bool gives_back(uint64_t advice) { return advice == MADV_DONTNEED || advice == MADV_FREE; }
+
+// Whole pages of the slot's block are given back: written to or not, they hold nothing any more.
+static void empty_block(struct writing *writing, uint32_t slot, uint64_t pages) {
+    uint32_t *untouched = untouched_of(writing->form, slot);
+    uint64_t whole = writing->form->slots[slot].bytes / HT_TOUCH_PAGE_BYTES;
+    if (!untouched || *untouched >= whole) return;
+    uint64_t left = whole - *untouched, more = pages < left ? pages : left;
+    *untouched += (uint32_t)more;
+    writing->untouched_bytes += more * HT_TOUCH_PAGE_BYTES;
+}
+
+// madvise of bytes of a block, and what RSS is after it.
+static int write_advice(struct writing *writing, const struct ht_section_place *place,
+                        const struct ht_events *events, uint32_t i) {
+    struct ht_form_state *form = writing->form;
+    uint64_t event = events->first_event + i, time_ns = events->time_ns[i];
+    uint32_t thread = ht_form_stream_of(form, events->thread[i]), number = events->slot[i];
+    struct ht_stream_state *stream = &form->streams[thread];
+    struct ht_slot_state *slot = &form->slots[number];
+    uint64_t offset = ht_advice_offset(events->extra[i]), bytes = events->size[i];
+    const struct ht_control_call call = ht_control_of_event(events->op[i], events->size[i], events->extra[i]);
+    if (mark_between(writing, thread, event, event, time_ns)) return -1;
+    if (slot->bytes == HT_NOT_LIVE)
+        return ht_form_bad_event(form, place, event, ht_found("expected a slot with a live object", number));
+    // What another thread gets may be gone by the time of a later portion.
+    if (hands_over(form, event) && ht_touching_end(&writing->touching, number)) return -1;
+    if (offset > slot->bytes) offset = slot->bytes;
+    if (bytes > slot->bytes - offset) bytes = slot->bytes - offset;
+    if (form->options->in_order) ht_stream_put_turn(form, thread, time_ns);
+    else ht_stream_put_time(stream, time_ns);
+    wait_for_slot(stream, slot, thread, number);
+    if (event % form->copies == 0) ht_control_counts_add(&form->built->controls, &call, 1);
+    ht_stream_put(stream, ht_word(HT_WORD_WIDE, number, HT_WIDE_ADVISE));
+    ht_stream_put(stream, bytes);
+    ht_stream_put(stream, offset);
+    ht_stream_put(stream, (uint64_t)call.first);
+    if (hands_over(form, event))
+        ht_stream_put(stream, ht_word_order(number, ++slot->dependencies & HT_DEPENDENCY_NUMBER, 1));
+    if (gives_back((uint64_t)call.first)) empty_block(writing, number, bytes / HT_TOUCH_PAGE_BYTES);
+    else if (call.first == HT_ADVICE_WRITTEN && untouched_of(form, number))
+        touch_block(writing, number, bytes / HT_TOUCH_PAGE_BYTES);
+    if (writing->steered++ < STEERED_SAMPLES_MAX && put_sample(writing, stream, event, time_ns)) return -1;
+    return mark_sample(writing, stream, event, time_ns) || mark_end(writing, thread, event) ? -1 : 0;
+}
+
 static int write_event(struct writing *writing, const struct ht_section_place *place,
                        const struct ht_events *events, uint32_t i) {
     struct ht_form_state *form = writing->form;
@@ -380,6 +427,7 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     uint32_t thread = ht_form_stream_of(form, events->thread[i]);
     struct ht_stream_state *stream = &form->streams[thread];
     if (skipped(form, events->op[i])) return mark_skipped_end(writing, thread, event, time_ns);
+    if (shape->control && shape->slot) return write_advice(writing, place, events, i);
     if (shape->control) return write_control(writing, events, i);
     if (mark_between(writing, thread, event, event, time_ns)) return -1;
     struct ht_slot_state *slot = shape->slot ? &form->slots[events->slot[i]] : NULL;

@@ -11,8 +11,10 @@ static struct ht_control_call call_of(const struct ht_control_count *count) {
     return (struct ht_control_call){.number = count->number, .first = count->first, .second = count->second};
 }
 
+// What is advised the kernel does, whoever serves.
 static bool obeys(const struct ht_choice *choice, const struct ht_control_count *count) {
     const struct ht_control_call call = call_of(count);
+    if (count->number == HT_CTL_MADVISE) return true;
     return choice->kind && ht_control_changes(&call) &&
            ht_fits_any(choice->kind->obeys, ht_control_symbol(call.number));
 }
@@ -21,7 +23,7 @@ static bool obey_alike(const struct ht_choices *choices, const struct ht_control
                        const struct ht_control_count *other) {
     for (size_t i = 0; i < choices->count; i++)
         if (obeys(&choices->list[i], one) != obeys(&choices->list[i], other)) return false;
-    return true;
+    return (one->number == HT_CTL_MADVISE) == (other->number == HT_CTL_MADVISE);
 }
 
 // "malloc_trim 6 times, mallopt(M_ARENA_MAX) once": those from `first` on that the same allocators obey.
@@ -42,9 +44,14 @@ static void print_who(FILE *out, const struct ht_choices *choices, const struct 
     size_t who = 0, named = 0;
     for (size_t i = 0; i < choices->count; i++) who += obeys(&choices->list[i], count);
     if (choices->count == 1) {
-        ht_print(out, "%s %s\n", choices->list[0].name, who ? "obeys" : "does not obey");
+        bool kernel = count->number == HT_CTL_MADVISE;
+        ht_print(out, kernel ? "replayed on the same bytes\n" : "%s %s\n", choices->list[0].name,
+                 who ? "obeys" : "does not obey");
     } else if (who == 0 || who == choices->count) {
-        ht_print(out, who ? "all obey\n" : "none of these obeys\n");
+        ht_print(out, "%s\n",
+                 !who                              ? "none of these obeys"
+                 : count->number == HT_CTL_MADVISE ? "replayed on the same bytes"
+                                                   : "all obey");
     } else {
         for (size_t i = 0; i < choices->count; i++)
             if (obeys(&choices->list[i], count))

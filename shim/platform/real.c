@@ -159,6 +159,7 @@ void real_resolve(void) {
     real.munmap = symbol_behind_us("munmap");
     real.mremap = symbol_behind_us("mremap");
     real.mprotect = symbol_behind_us("mprotect");
+    real.madvise = symbol_behind_us("madvise");
     real.mlockall = symbol_behind_us("mlockall");
     real.prctl = symbol_behind_us("prctl");
     real.syscall = symbol_behind_us("syscall");

@@ -42,6 +42,7 @@ struct real_functions {
     int (*munmap)(void *, size_t);
     void *(*mremap)(void *, size_t, size_t, int, ...);
     int (*mprotect)(void *, size_t, int);
+    int (*madvise)(void *, size_t, int);
     int (*mlockall)(int);
     int (*prctl)(int, ...);
     int (*dlclose)(void *);

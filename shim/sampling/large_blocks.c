@@ -170,6 +170,23 @@ bool large_report(const struct large_copy *copy, uint32_t pages) {
     return same;
 }
 
+// Where a block may begin whose whole pages begin there: with them, before them behind a header as glibc's mapped ones, or in
+// their first one.
+void large_emptied(const void *from) {
+    enum { HEADER_BYTES = 16 };
+    const uintptr_t at = (uintptr_t)from,
+                    begins[] = {at, at - settings.page_bytes + HEADER_BYTES, at + HEADER_BYTES};
+    for (unsigned i = 0; i < sizeof begins / sizeof *begins; i++) {
+        if (!large_maybe((const void *)begins[i]) || !lock()) continue;
+        size_t mask = table.room - 1, place = table.room ? home(begins[i]) : 0;
+        while (table.room && table.entry[place].block && table.entry[place].block != begins[i])
+            place = (place + 1) & mask;
+        if (table.room && table.entry[place].block)
+            table.entry[place].large.reported = table.entry[place].large.passes = 0;
+        unlock();
+    }
+}
+
 void large_after_fork(void) {
     // A thread that exists no more may have held the lock, in the midst of a change. Blocks that are missing
     // then have no residency.

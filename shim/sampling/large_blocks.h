@@ -35,6 +35,8 @@ HIDDEN size_t large_unfilled(size_t *place, struct large_copy *copy, size_t room
 // The block as it was copied has so many pages resident now, and that will be recorded. False if it is no
 // more.
 HIDDEN bool large_report(const struct large_copy *copy, uint32_t pages);
+// Memory from there on was given back: the block that it seems to be all of is watched as if it were new.
+HIDDEN void large_emptied(const void *from);
 HIDDEN void large_each(void (*visit)(void *context, const void *block, const struct large_block *large),
                        void *context);
 

@@ -81,7 +81,8 @@ static uint64_t check_segment(const struct ht_form *form, const struct ht_segmen
             FUZZ_EXPECT(op == HT_WORD_TIME || ht_word_slot(word) < form->slots,
                         "slot %u of %u in the replay form", ht_word_slot(word), form->slots);
         }
-        operations += op <= HT_WORD_WIDE && !ht_word_touches(word) && !ht_word_steers(word);
+        operations +=
+            op <= HT_WORD_WIDE && !ht_word_touches(word) && !ht_word_steers(word) && !ht_word_advises(word);
         at += ht_word_length(word);
     }
     FUZZ_EXPECT(at == segment->words, "the replay form's words do not end with their segment");

@@ -114,7 +114,7 @@ def test_the_answer_says_who_obeys(tools: Tools, traces: dict[str, Path]) -> Non
 
 @pytest.mark.thorough
 def test_verification_and_other_passes_run_over_them(tools: Tools, traces: dict[str, Path], tmp_path: Path) -> None:
-    done = tools.succeed([tools.replay_program, "-q", "--verify", "--alloc", "glibc,jemalloc", traces["controls"]])
+    done = tools.succeed([tools.replay_program, "-q", "--verify", "--rounds", "1", "--alloc", "glibc,jemalloc", traces["controls"]])
     assert b"violation" not in done.stdout
     for more in ("--threads=1", "--scale=2", "--threads=1 --scale=2"):
         tools.succeed([tools.replay_program, "-q", "--rounds", "1", "--alloc", "glibc", *more.split(), traces["controls"], "-o", tmp_path / "r.jsonl"])

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// madvise of heap memory: huge pages that the program asks for, and memory that it gives back without freeing it. Which blocks
+// it is, the converter finds by the address. What an allocator advises is its own matter.
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "large_blocks.h"
+#include "memory_sample.h"
+#include "residency.h"
+#include "settings.h"
+#include "wrap.h"
+
+static bool is_recorded(int advice) {
+    switch (advice) {
+    case MADV_DONTNEED:
+    case MADV_HUGEPAGE:
+    case MADV_NOHUGEPAGE:
+    case MADV_FREE: return true;
+    default: return false;
+    }
+}
+
+static int advise(void *at, size_t bytes, int advice) {
+    return real.madvise ? real.madvise(at, bytes, advice)
+                        : (int)with_errno(raw_syscall(SYS_madvise, (long)at, (long)bytes, advice, 0, 0, 0));
+}
+
+// Blocks of which the trace says how much is resident are not smaller. How much of the bytes is so before, shows what was
+// written until then.
+static uint32_t resident_before(const void *at, size_t bytes) {
+    return bytes < HT_LARGE_BLOCK_BYTES ? 0 : residency_count_pages(at, bytes);
+}
+
+EXPORT int madvise(void *at, size_t bytes, int advice) {
+    struct thread_state *t =
+        is_recorded(advice) && !real_calls_from(__builtin_return_address(0)) ? recorder_idle_thread() : NULL;
+    if (!t) return advise(at, bytes, advice);
+    close_gate(t, GATE_BUSY_OWN, stack_pointer());
+    int saved = errno;
+    uint64_t resident = resident_before(at, bytes);
+    bool gives_back = advice == MADV_DONTNEED || advice == MADV_FREE;
+    if (gives_back && resident) memory_sample_before_free(t, (resident - 1) * settings.page_bytes);
+    uint64_t word[4] = {stamp_now(), (uint64_t)(uintptr_t)at, bytes, resident << 8 | (unsigned)advice};
+    errno = saved;
+    int status = advise(at, bytes, advice);
+    saved = errno;
+    if (!status && room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_ADVISE, word, 4);
+    if (!status && gives_back) large_emptied(at);
+    memory_sample(t, stamp_now(), false);
+    errno = saved;
+    open_gate(t);
+    return status;
+}
