@@ -29,6 +29,7 @@
 #include "memory_residency.h"
 #include "new_guard.h"
 #include "operators.h"
+#include "peak_watch.h"
 #include "perf_counters.h"
 #include "polluter.h"
 #include "processor_number.h"
@@ -74,6 +75,7 @@ struct measured {
     struct ht_purging purging;
     struct ht_obeyed obeyed;
     struct ht_ballast ballast;
+    void *watch_stack;  // of passes that read RSS: all have the same mappings, because addresses count
 };
 
 static _Noreturn void refuse(struct ht_outcome *outcome, const char *what) {
@@ -153,7 +155,10 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
     lane->readings = (struct ht_reading *)(lane->untouched_bytes + form->samples);
     lane->statm_fd = run->statm_fd;
     lane->polluter = run->polluter;
-    if (job->pass == HT_PASS_MEMORY) lane->residency = &run->residency;
+    if (job->pass == HT_PASS_MEMORY) {
+        lane->residency = &run->residency;
+        lane->high_bytes = lane->untouched_bytes;
+    }
     if (job->pass == HT_PASS_LIMIT) lane->ballast = &run->ballast;
     if (run->purging.every_ns) lane->purging = &run->purging;
     lane->obeyed = &run->obeyed;
@@ -271,6 +276,7 @@ static void prepare(struct measured *run) {
     fault_in((char *)run->exchange + HT_EXCHANGE_RSS_OFFSET,
              2 * run->form->samples * sizeof(uint64_t) + run->form->readings * sizeof(struct ht_reading));
     if (run->form->streamed) fault_in(run->form, run->form->bytes);
+    if (reads_memory(run)) run->watch_stack = shared_table(HT_PEAK_WATCH_STACK_BYTES, outcome);
     prepare_lanes(run);
     struct ht_window_tables tables = {
         .places = shared_table(run->lanes_count * sizeof *tables.places, outcome),
@@ -281,6 +287,7 @@ static void prepare(struct measured *run) {
     ht_window_init(&run->window, run->lanes, run->lanes_count,
                    first == HT_NO_STREAM ? NULL : &run->lanes[first], job->window_ns, &tables, outcome);
     run->window.replaying = run->replaying;
+    run->window.before_background = job->pass == HT_PASS_MEMORY ? ht_peak_watch_read : NULL;
     run->window.all_first = job->all_first;
     run->window.by_turns = job->by_turns && !run->form->streamed && run->lanes_count > 1;
     run->window.real_ns_per_trace_ns = run->job.real_ns_per_trace_ns;
@@ -366,9 +373,14 @@ static void add_lane(struct ht_outcome *outcome, const struct ht_lane *lane) {
 // Only what the replay itself does is counted.
 static void begin_figures(struct measured *run) {
     const struct ht_job *job = &run->job;
+    struct ht_child_figures *figures = &run->exchange->figures;
     if (job->counted) syscall(SYS_sched_getaffinity, 0, HT_BEGIN_COUNTING, NULL);
+    if (job->pass == HT_PASS_MEMORY && !job->unwatched) {
+        figures->watch_refusal = ht_peak_watch_start(run->statm_fd, run->watch_stack);
+        figures->watched = !figures->watch_refusal;
+    }
     if (job->pass != HT_PASS_ACCOUNT || job->syscall_socket < 0) return;
-    run->exchange->figures.filter_refusal = ht_syscall_filter_install(job->syscall_socket);
+    figures->filter_refusal = ht_syscall_filter_install(job->syscall_socket);
 }
 
 // What the trace leaves.

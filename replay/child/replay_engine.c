@@ -15,6 +15,7 @@
 #include "allocator_control.h"
 #include "ballast.h"
 #include "memory_residency.h"
+#include "peak_watch.h"
 #include "polluter.h"
 #include "raw_clock.h"
 #include "replay_feed.h"
@@ -453,6 +454,7 @@ static __attribute__((noinline)) void take_sample(struct ht_lane *lane, uint32_t
     if (lane->purging) ht_purge_if_due(lane->purging);
     if (lane->ballast) ht_ballast_follow(lane->ballast, number);
     lane->rss_bytes[number] = ht_rss_anon_bytes(lane->statm_fd);
+    if (lane->high_bytes) lane->high_bytes[number] = ht_peak_watch_take(lane->rss_bytes[number]);
     lane->samples_taken++;
     if (lane->residency) ht_residency_sample(lane->residency, number, lane->rss_bytes[number]);
 }

@@ -17,6 +17,9 @@ static double clock_of(const struct ht_cell *c) { return c->time_ok ? c->time.cl
 static double wait_of(const struct ht_cell *c) { return c->time_ok ? c->time.wait_time_ns : NAN; }
 static double faults_of(const struct ht_cell *c) { return c->time_ok || c->memory_ok ? c->faults : NAN; }
 static double peak_of(const struct ht_cell *c) { return c->memory_ok ? c->memory.rss_peak_bytes : NAN; }
+static double between_of(const struct ht_cell *c) {
+    return c->memory_ok ? c->memory.rss_between_calls_peak_bytes : NAN;
+}
 static double mean_of(const struct ht_cell *c) { return c->memory_ok ? c->memory.rss_mean_bytes : NAN; }
 static double end_of(const struct ht_cell *c) { return c->memory_ok ? c->memory.rss_end_bytes : NAN; }
 static double process_of(const struct ht_cell *c) {
@@ -147,13 +150,18 @@ static void estimate_allocator(const struct ht_measurements *m, size_t choice,
     struct ht_allocator_estimates *made = &comparison->allocators[choice];
     for (uint32_t round = 0; round < m->rounds; round++) {
         made->time_runs += ht_cell(m, round, choice)->time_ok;
-        made->memory_runs += ht_cell(m, round, choice)->memory_ok;
+        const struct ht_cell *cell = ht_cell(m, round, choice);
+        made->memory_runs += cell->memory_ok;
+        if (!cell->memory_ok || cell->memory.watched) continue;
+        made->unwatched = true;
+        made->watch_refusal = cell->memory.watch_refusal;
     }
     made->time_ns = estimate(m, comparison, choice, HT_FIGURE_TIME, scratch);
     made->rss_peak = estimate(m, comparison, choice, HT_FIGURE_PEAK, scratch);
     made->rss_mean = estimate(m, comparison, choice, HT_FIGURE_MEAN, scratch);
     made->rss_end = estimate(m, comparison, choice, HT_FIGURE_END, scratch);
     made->process_rss_peak = estimate(m, comparison, choice, HT_FIGURE_PROCESS, scratch);
+    made->rss_between_calls_peak = median_of(m, 1 + choice, between_of, scratch);
     made->ns_per_call = median_of(m, 1 + choice, per_call_of, scratch);
     made->faults = median_of(m, 1 + choice, faults_of, scratch);
     made->wait_ns = median_of(m, 1 + choice, wait_of, scratch);

@@ -29,6 +29,9 @@ struct ht_estimate {
 struct ht_allocator_estimates {
     size_t time_runs, memory_runs;
     struct ht_estimate time_ns, rss_peak, rss_mean, rss_end, process_rss_peak;
+    double rss_between_calls_peak;  // median
+    bool unwatched;                 // in some run RSS was not read within calls
+    int watch_refusal;              // why not: errno, or 0
     double ns_per_call, faults, wait_ns, fragmentation[4];
     struct ht_function_figures functions[HT_FUNCTIONS];
 };

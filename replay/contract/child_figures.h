@@ -70,7 +70,9 @@ struct ht_child_figures {
     // Of the memory pass.
     struct ht_kernel_view residency[HT_RESIDENCIES_MAX], residency_end;
     uint32_t residencies;
-    uint32_t purged;  // 1: the allocator has a call that gives memory back, and it was made
+    uint32_t watched;       // 1: RSS was read within calls, too (peak_watch.h)
+    int32_t watch_refusal;  // why not: errno, or 0
+    uint32_t purged;        // 1: the allocator has a call that gives memory back, and it was made
     uint64_t rss_after_free_bytes, rss_after_purge_bytes;
     char purge_call[HT_REPORT_NAME_BYTES];
     struct ht_arena_counts arenas;

@@ -83,6 +83,7 @@ struct ht_job {
     uint32_t counted;          // 1: the launcher counts system calls, once it hears that the replay begins
     uint32_t by_turns;         // 1: of several threads one runs at a time, in an order that repeats
     uint32_t all_first;        // 1: threads are started before the first op
+    uint32_t unwatched;        // 1: of the memory pass: RSS is not read within calls (peak_watch.h)
     uint64_t window_ns;
     uint64_t
         purge_ns;  // of passes that read RSS: free memory is given back so often, in trace time; 0: never
@@ -151,7 +152,8 @@ struct ht_exchange {
     struct ht_verify_findings findings;
     struct ht_chosen_processors chosen;  // set by the launcher, along the run
 };
-// uint64_t rss_bytes[samples], untouched_bytes[samples], then struct ht_reading[readings], then uint64_t
+// uint64_t rss_bytes[samples], then uint64_t[samples] of another figure (of the memory pass the highest RSS since the sample
+// before, of the accounting pass what is untouched), then struct ht_reading[readings], then uint64_t
 // live[slots / 64 + 1]: a bit for each slot that holds a block when all has been replayed, and uint64_t own_bytes[samples]:
 // the recorded program's own memory (0 where it is not known). The last two are set by the launcher.
 #define HT_EXCHANGE_RSS_OFFSET (128u << 10)

@@ -271,8 +271,9 @@ static void memory_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     cell->memory_ok = run_child(x, turn, problem, sizeof problem);
     struct ht_outcome outcome = x->channel.exchange->outcome;
     line.outcome = &outcome;
+    const struct ht_rss_samples rss = {x->channel.rss_bytes, x->channel.high_bytes};
     if (cell->memory_ok &&
-        !ht_memory_figures(x->built, &outcome, x->channel.rss_bytes, own ? NULL : &x->null_memory,
+        !ht_memory_figures(x->built, &outcome, rss, own ? NULL : &x->null_memory,
                            own ? NULL : x->null_rss_bytes, own ? NULL : x->own_bytes, &cell->memory)) {
         snprintf(problem, sizeof problem, "no memory for its figures");
         cell->memory_ok = false;
@@ -284,11 +285,13 @@ static void memory_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     cell->check = ht_baseline_unchecked;
     if (cell->memory_ok && is_as_recorded(x, turn->who)) {
         cell->check = ht_baseline_check(x->program, x->built, cell->memory.rss_bytes,
-                                        cell->memory.rss_peak_bytes, cell->memory.rss_end_bytes);
+                                        cell->memory.rss_between_calls_peak_bytes, cell->memory.rss_end_bytes);
         line.check = &cell->check;
     }
     if (cell->memory_ok) {
         warn_of_cycle_counter(x, turn, &outcome);
+        cell->memory.watched = x->channel.exchange->figures.watched;
+        cell->memory.watch_refusal = x->channel.exchange->figures.watch_refusal;
         line.memory = &cell->memory;
         take_arenas(x, cell);
         line.leftovers = &cell->leftovers;
@@ -302,7 +305,7 @@ static void memory_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     }
     keep(x, &line, turn);
     free(cell->memory.rss_bytes);
-    cell->memory.rss_bytes = NULL;
+    cell->memory.rss_bytes = cell->memory.high_bytes = NULL;
 }
 
 static void note_warm_up(struct ht_experiment *x, const struct ht_turn *turn) {

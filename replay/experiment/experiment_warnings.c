@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "experiment_warnings.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "talk.h"
@@ -109,6 +111,25 @@ static void warn_of_zeroed(const struct ht_experiment *x, struct ht_warnings *wa
         100 * share, (double)built->zeroed_peak_bytes / 1e6);
 }
 
+// One line for all of them: what does not permit it to one hardly permits it to another.
+static void warn_of_unwatched(const struct ht_comparison *c, struct ht_warnings *warnings) {
+    char names[200] = "";
+    int refusal = 0;
+    for (size_t i = 0, used = 0; i < c->count; i++) {
+        if (!c->allocators[i].unwatched || used >= sizeof names) continue;
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "",
+                                 c->plan->choices.list[i].name);
+        refusal = c->allocators[i].watch_refusal;
+    }
+    if (!names[0]) return;
+    ht_warn(warnings, HT_WARNING_UNWATCHED,
+            refusal ? "permit seccomp filters here" : "nothing: their peaks may be higher than shown",
+            "RSS was not read within calls, so that of a realloc that copies is missed: %s (%s)", names,
+            refusal == EBUSY ? "SIGSYS is blocked or taken"
+            : refusal        ? strerrordesc_np(refusal)
+                             : "a thread blocks SIGSYS");
+}
+
 static void warn_of_operators(const struct ht_experiment *x, struct ht_warnings *warnings) {
     for (size_t i = 0; i < x->plan->choices.count; i++) {
         if (!x->plan->choices.list[i].lacks_operators) continue;
@@ -212,6 +233,7 @@ void ht_experiment_warnings(const struct ht_experiment *x, const struct ht_compa
     warn_of_queries(x, warnings);
     warn_of_operators(x, warnings);
     warn_of_zeroed(x, warnings);
+    warn_of_unwatched(c, warnings);
     warn_of_machine(x, before, warnings);
     warn_of_settings(x, c->program, warnings);
     if (x->plan->time_pass) warn_of_time(x, c, warnings);

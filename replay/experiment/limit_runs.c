@@ -53,7 +53,7 @@ static uint64_t judge_readings(const struct limit_runs *runs, uint64_t limit_byt
     uint64_t most = 0;
     result->lives = true;
     for (uint32_t i = 0; i < x->built->form->samples; i++) {
-        uint64_t rss = x->channel.rss_bytes[i], null = runs->null_rss_bytes ? runs->null_rss_bytes[i] : 0;
+        uint64_t rss = x->channel.high_bytes[i], null = runs->null_rss_bytes ? runs->null_rss_bytes[i] : 0;
         uint64_t bytes = (rss > null ? rss - null : 0) + (x->own_bytes ? x->own_bytes[i] : 0);
         if (bytes > most) most = bytes;
         if (bytes <= limit_bytes || !result->lives) continue;

@@ -27,8 +27,9 @@ static json_t *curve_json(const struct ht_experiment *x, const struct ht_snapsho
         json_array_append_new(time, json_integer((json_int_t)built->points[i].time_ns));
         json_array_append_new(live, json_integer((json_int_t)built->points[i].live_bytes));
     }
-    return json_pack("{s:o, s:o, s:o}", "time_ns", time, "live_bytes", live, "rss_bytes",
-                     whole_numbers(index->rss_bytes, built->form->samples));
+    return json_pack("{s:o, s:o, s:o, s:o}", "time_ns", time, "live_bytes", live, "rss_bytes",
+                     whole_numbers(index->rss_bytes, built->form->samples), "high_bytes",
+                     whole_numbers(index->high_bytes, built->form->samples));
 }
 
 // A list for each round.

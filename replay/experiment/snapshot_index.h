@@ -17,7 +17,7 @@ struct ht_snapshot_index {
     const struct ht_stretch_accounts *accounts;
     const struct ht_stretch_costs *costs, *null_costs;
     // At each sample of the form: of the memory pass, less the null replayer's; and the null replayer's.
-    const uint64_t *rss_bytes, *null_bytes;
+    const uint64_t *rss_bytes, *high_bytes, *null_bytes;
 };
 
 // Checks what the child wrote. False, with problem.

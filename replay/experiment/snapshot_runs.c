@@ -21,7 +21,8 @@ static const double LONG_S = 10;
 
 // What all files have in common, and what becomes another for each allocator.
 struct curves {
-    uint64_t *null, *of_memory;  // RSS at each sample: of the null replayer, and of the allocator without it
+    // RSS at each sample: of the null replayer, and of the allocator without it; and its highest since the sample before.
+    uint64_t *null, *of_memory, *high;
     uint32_t stretch_sample[HT_STRETCHES_MAX], stretches;
     struct ht_stretch_costs null_costs, costs;
 };
@@ -38,13 +39,16 @@ static bool run(struct ht_experiment *x, const struct ht_choice *choice, const s
     return ht_child_run(&x->channel, choice, job, -1, &same, problem, PROBLEM_BYTES);
 }
 
+// null_bytes, high_bytes: NULL for the null replayer itself.
 static bool read_memory(struct ht_experiment *x, const struct ht_choice *choice, const uint64_t *null_bytes,
-                        uint64_t *rss_bytes, char problem[PROBLEM_BYTES]) {
+                        uint64_t *rss_bytes, uint64_t *high_bytes, char problem[PROBLEM_BYTES]) {
     struct ht_job job = ht_experiment_job_at_once(x, HT_PASS_MEMORY);
     if (!run(x, choice, &job, problem)) return false;
     for (uint32_t i = 0; i < x->built->form->samples; i++) {
         uint64_t bytes = x->channel.rss_bytes[i], off = null_bytes ? null_bytes[i] : 0;
+        uint64_t high = x->channel.high_bytes[i] > bytes ? x->channel.high_bytes[i] : bytes;
         rss_bytes[i] = bytes > off ? bytes - off : 0;
+        if (high_bytes) high_bytes[i] = high > off ? high - off : 0;
     }
     return true;
 }
@@ -89,9 +93,11 @@ static bool write_file(struct ht_experiment *x, const struct ht_choice *choice, 
                                       .costs = &curves->costs,
                                       .null_costs = &curves->null_costs,
                                       .rss_bytes = curves->of_memory,
+                                      .high_bytes = curves->high,
                                       .null_bytes = curves->null};
     const char *failed = NULL;
-    index.moments = ht_snapshot_choose(&x->plan->snapshot_times, x->built, curves->of_memory, index.moment);
+    const struct ht_rss_samples rss = {curves->of_memory, curves->high};
+    index.moments = ht_snapshot_choose(&x->plan->snapshot_times, x->built, rss, index.moment);
     if (output_file_open_private(&file, path)) {
         snprintf(problem, PROBLEM_BYTES, "%s: cannot be created: %s", path, strerror(errno));
         return false;
@@ -113,7 +119,7 @@ static char *path_of(const char *folder, const char *name) {
 
 static bool snapshot_one(struct ht_experiment *x, const struct ht_choice *choice, struct curves *curves) {
     char problem[PROBLEM_BYTES] = "", *path = path_of(x->plan->snapshots_folder, choice->name);
-    bool done = path && read_memory(x, choice, curves->null, curves->of_memory, problem) &&
+    bool done = path && read_memory(x, choice, curves->null, curves->of_memory, curves->high, problem) &&
                 time_calls(x, choice, curves, &curves->costs, problem) &&
                 write_file(x, choice, curves, path, problem);
     ht_progress_end(&x->progress);
@@ -131,6 +137,7 @@ size_t ht_snapshot_all(struct ht_experiment *x) {
     static struct curves curves;  // too large for a stack
     curves.null = malloc(bytes);
     curves.of_memory = malloc(bytes);
+    curves.high = malloc(bytes);
     curves.stretches = ht_stretches_choose(x->built, curves.stretch_sample);
     char problem[PROBLEM_BYTES] = "no memory";
     struct stat found;
@@ -146,8 +153,8 @@ size_t ht_snapshot_all(struct ht_experiment *x) {
     if (!made) {
         ht_print(stderr, "heaptape replay: --snapshots: %s: cannot create: %s\n", folder, strerror(errno));
         failed = 1;
-    } else if (!curves.null || !curves.of_memory ||
-               !read_memory(x, x->null_choice, NULL, curves.null, problem) ||
+    } else if (!curves.null || !curves.of_memory || !curves.high ||
+               !read_memory(x, x->null_choice, NULL, curves.null, NULL, problem) ||
                !time_calls(x, x->null_choice, &curves, &curves.null_costs, problem)) {
         ht_print(stderr, "heaptape replay: null: --snapshots: %s\n", problem);
         failed = 1;
@@ -159,5 +166,6 @@ size_t ht_snapshot_all(struct ht_experiment *x) {
     ht_progress_end(&x->progress);
     free(curves.null);
     free(curves.of_memory);
+    free(curves.high);
     return failed;
 }

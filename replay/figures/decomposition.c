@@ -23,12 +23,13 @@ void ht_decompose(const struct ht_built_form *built, const struct ht_memory_figu
     if (!child || memory->count == 0) return;
     size_t peak = memory->peak_sample;
     const struct ht_report_row *end = &child->report_end;
-    decomposition->peak =
-        (struct ht_decomposition_part){.rss_bytes = memory->rss_peak_bytes,
-                                       .requested_bytes = (double)built->points[peak].live_bytes,
-                                       .internal_bytes = (double)accounting->slop_bytes[peak],
-                                       .untouched_bytes = (double)accounting->untouched_bytes[peak],
-                                       .lazyfree_bytes = leftovers->lazyfree_peak_bytes};
+    decomposition->peak = (struct ht_decomposition_part){
+        .rss_bytes = memory->rss_peak_bytes,
+        .requested_bytes = (double)built->points[peak].live_bytes,
+        .internal_bytes = (double)accounting->slop_bytes[peak],
+        .untouched_bytes = (double)accounting->untouched_bytes[peak],
+        .in_call_bytes = memory->rss_peak_bytes - (double)memory->rss_bytes[peak],
+        .lazyfree_bytes = leftovers->lazyfree_peak_bytes};
     decomposition->end =
         (struct ht_decomposition_part){.rss_bytes = memory->rss_end_bytes,
                                        .requested_bytes = (double)end->live_bytes,

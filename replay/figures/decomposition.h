@@ -17,6 +17,7 @@ struct ht_decomposition_part {
     double untouched_bytes;  // of both: pages that the replay did not write to, so that none need be resident
     double other_bytes;      // caches, external fragmentation, metadata
     double lazyfree_bytes;   // of rss_bytes
+    double in_call_bytes;    // of other_bytes: what RSS within a call was above RSS after it
 };
 
 struct ht_decomposition {

@@ -87,11 +87,10 @@ static double weight_of(const struct ht_built_form *built, size_t i, size_t coun
 // used over most live.
 static void fragmentation(const struct ht_built_form *built, struct ht_memory_figures *figures) {
     const struct ht_sample_point *points = built->points;
-    size_t most_live = 0, most_used = 0;
+    size_t most_live = 0;
     double ratios = 0, weights = 0;
     for (size_t i = 0; i < figures->count; i++) {
         if (points[i].live_bytes > points[most_live].live_bytes) most_live = i;
-        if (figures->rss_bytes[i] > figures->rss_bytes[most_used]) most_used = i;
         double weight = weight_of(built, i, figures->count);
         if (points[i].live_bytes == 0) continue;
         ratios += weight * (double)figures->rss_bytes[i] / (double)points[i].live_bytes;
@@ -100,7 +99,7 @@ static void fragmentation(const struct ht_built_form *built, struct ht_memory_fi
     double peak = figures->rss_peak_bytes;
     figures->fragmentation[0] = weights > 0 ? ratios / weights : NAN;
     figures->fragmentation[1] = ratio((double)figures->rss_bytes[most_live], points[most_live].live_bytes);
-    figures->fragmentation[2] = ratio(peak, points[most_used].live_bytes);
+    figures->fragmentation[2] = ratio(peak, points[figures->peak_sample].live_bytes);
     figures->fragmentation[3] = ratio(peak, built->live_peak_bytes);
 }
 
@@ -122,8 +121,10 @@ static void mean_and_peak(const struct ht_built_form *built, struct ht_memory_fi
         weights += weight;
         plain += bytes;
     }
-    figures->peak_sample = ht_peak_sample(built, figures->rss_bytes, figures->count);
-    figures->rss_peak_bytes = figures->count ? (double)figures->rss_bytes[figures->peak_sample] : 0;
+    size_t between_calls = ht_peak_sample(built, figures->rss_bytes, figures->count);
+    figures->peak_sample = ht_peak_sample(built, figures->high_bytes, figures->count);
+    figures->rss_peak_bytes = figures->count ? (double)figures->high_bytes[figures->peak_sample] : 0;
+    figures->rss_between_calls_peak_bytes = figures->count ? (double)figures->rss_bytes[between_calls] : 0;
     // A trace that took no time at all still has a mean.
     figures->rss_mean_bytes = weights > 0 ? sum / weights : plain / (double)figures->count;
 }
@@ -134,21 +135,27 @@ static void process_figures(const uint64_t *own, struct ht_memory_figures *figur
     if (!own || !figures->count) return;
     for (size_t i = 0; i < figures->count; i++)
         figures->process_rss_peak_bytes =
-            fmax(figures->process_rss_peak_bytes, (double)(figures->rss_bytes[i] + own[i]));
+            fmax(figures->process_rss_peak_bytes, (double)(figures->high_bytes[i] + own[i]));
     figures->process_rss_end_bytes = figures->rss_end_bytes + (double)own[figures->count - 1];
 }
 
 static uint64_t less(uint64_t bytes, uint64_t off) { return bytes > off ? bytes - off : 0; }
 
 bool ht_memory_figures(const struct ht_built_form *built, const struct ht_outcome *outcome,
-                       const uint64_t *rss, const struct ht_outcome *null_outcome, const uint64_t *null_rss,
-                       const uint64_t *own, struct ht_memory_figures *figures) {
+                       struct ht_rss_samples rss, const struct ht_outcome *null_outcome,
+                       const uint64_t *null_rss, const uint64_t *own, struct ht_memory_figures *figures) {
     size_t count = built->form->samples;
-    *figures = (struct ht_memory_figures){.count = count,
-                                          .rss_bytes = malloc((count ? count : 1) * sizeof(uint64_t))};
+    *figures =
+        (struct ht_memory_figures){.count = count, .rss_bytes = malloc((2 * count + 1) * sizeof(uint64_t))};
     if (!figures->rss_bytes) return false;
-    for (size_t i = 0; i < count; i++) figures->rss_bytes[i] = null_rss ? less(rss[i], null_rss[i]) : rss[i];
+    figures->high_bytes = figures->rss_bytes + count;
     bool of_null = !null_rss;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t off = of_null ? 0 : null_rss[i], at = rss.at_bytes[i];
+        uint64_t high = rss.high_bytes && rss.high_bytes[i] > at ? rss.high_bytes[i] : at;
+        figures->rss_bytes[i] = less(at, off);
+        figures->high_bytes[i] = less(high, off);
+    }
     figures->rss_end_bytes = (double)less(outcome->rss_end_bytes, of_null ? 0 : null_outcome->rss_end_bytes);
     figures->rss_start_bytes =
         (double)less(outcome->rss_start_bytes, of_null ? 0 : null_outcome->rss_start_bytes);

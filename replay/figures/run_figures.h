@@ -24,14 +24,25 @@ struct ht_time_figures {
     struct ht_function_figures functions[HT_FUNCTIONS];
 };
 
+// What a child read, by sample point.
+struct ht_rss_samples {
+    const uint64_t *at_bytes;
+    const uint64_t *high_bytes;  // the highest since the point before, within calls too; NULL: as at_bytes
+};
+
 struct ht_memory_figures {
     double rss_peak_bytes, rss_mean_bytes, rss_end_bytes, rss_start_bytes;
+    double rss_between_calls_peak_bytes;  // at sample points alone
+    bool watched;                         // RSS was read within calls
+    int watch_refusal;                    // why not: errno, or 0
     // With what the program held itself at the same moments; NaN where that is not known.
     double process_rss_peak_bytes, process_rss_end_bytes;
     double fragmentation[4];  // Johnstone & Wilson's F1 to F4
     double wait_time_ns, wall_ns;
-    uint64_t *rss_bytes;        // by sample point, the null replayer's taken off
-    size_t count, peak_sample;  // where RSS is most, and of several such points most is live
+    uint64_t *rss_bytes;   // by sample point, the null replayer's taken off
+    uint64_t *high_bytes;  // likewise, the highest since the point before; in the memory of rss_bytes
+    size_t count;
+    size_t peak_sample;  // of the points that high_bytes is most of, that where most is live
 };
 
 // flat and timed: what the two children of a time pass showed; null_*: the null replayer, or the same
@@ -41,7 +52,7 @@ void ht_time_figures(const struct ht_built_form *built, const struct ht_outcome 
                      const struct ht_timed_readings *timed, const struct ht_outcome *null_flat,
                      const struct ht_timed_readings *null_timed, bool cold, struct ht_time_figures *figures);
 
-// Of the form's samples the one where RSS is most, and of several such where most is live.
+// Of the form's samples the one where this RSS is most, and of several such where most is live.
 size_t ht_peak_sample(const struct ht_built_form *built, const uint64_t *rss_bytes, size_t samples);
 
 // The null replayer's time as a share of all that was measured. NaN in its own figures, and in those of
@@ -49,10 +60,11 @@ size_t ht_peak_sample(const struct ht_built_form *built, const uint64_t *rss_byt
 double ht_harness_share(const struct ht_time_figures *figures);
 
 // rss, null_rss: samples of this child and of the null child; null_rss NULL for the null's own run, whose
-// figures are then all of its anonymous memory. own: the recorded program's own memory by sample, or NULL.
+// figures are then all of its anonymous memory. own: the recorded program's own memory by sample, or NULL. What was watched is
+// not set.
 // Returns false without memory.
 bool ht_memory_figures(const struct ht_built_form *built, const struct ht_outcome *outcome,
-                       const uint64_t *rss, const struct ht_outcome *null_outcome, const uint64_t *null_rss,
-                       const uint64_t *own, struct ht_memory_figures *figures);
+                       struct ht_rss_samples rss, const struct ht_outcome *null_outcome,
+                       const uint64_t *null_rss, const uint64_t *own, struct ht_memory_figures *figures);
 
 #endif

@@ -3,8 +3,6 @@
 
 #include <assert.h>
 
-#include "run_figures.h"
-
 enum { STRETCHES = 200 };
 // A jump is at least so much of the peak.
 static const double JUMP_SHARE_MIN = 0.01;
@@ -101,14 +99,20 @@ static uint32_t sample_at(const struct ht_built_form *built, uint64_t at_ns) {
     return sample;
 }
 
+// Where the peak is, or next to it.
+static uint32_t peak_of(const struct ht_built_form *built, struct ht_rss_samples rss) {
+    uint32_t peak = (uint32_t)ht_peak_sample(built, rss.high_bytes, built->form->samples);
+    return peak > 0 && rss.at_bytes[peak - 1] > rss.at_bytes[peak] ? peak - 1 : peak;
+}
+
 uint32_t ht_snapshot_choose(const struct ht_snapshot_times *times, const struct ht_built_form *built,
-                            const uint64_t *rss_bytes, struct ht_snapshot_moment moment[HT_SNAPSHOTS_MAX]) {
+                            struct ht_rss_samples rss, struct ht_snapshot_moment moment[HT_SNAPSHOTS_MAX]) {
     struct choosing choosing = {.moment = moment};
     if (!built->form->samples) return 0;
-    uint32_t peak = (uint32_t)ht_peak_sample(built, rss_bytes, built->form->samples);
+    uint32_t peak = peak_of(built, rss);
     if (times->peak) add(&choosing, peak, "peak");
     if (times->end) add(&choosing, built->form->samples - 1, "end");
     for (uint32_t i = 0; i < times->count; i++) add(&choosing, sample_at(built, times->at_ns[i]), "time");
-    if (times->jumps) add_jumps(&choosing, built, rss_bytes, rss_bytes[peak]);
+    if (times->jumps) add_jumps(&choosing, built, rss.at_bytes, rss.at_bytes[peak]);
     return choosing.count;
 }

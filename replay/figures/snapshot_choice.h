@@ -4,6 +4,7 @@
 #define HEAPTAPE_SNAPSHOT_CHOICE_H
 
 #include "built_form.h"
+#include "run_figures.h"
 #include "snapshot_rows.h"
 #include "snapshot_times.h"
 
@@ -12,10 +13,10 @@ struct ht_snapshot_moment {
     const char *why;  // "peak", "end", "jump" or "time"
 };
 
-// In the order of the samples, none twice. rss_bytes: of the allocator at each sample of the form, the null replayer's
-// taken off. Returns how many.
+// In the order of the samples, none twice. rss: of the allocator at each sample of the form, the null replayer's taken off. That
+// of a peak within a call is of the sample just before or after it, whichever has more. Returns how many.
 uint32_t ht_snapshot_choose(const struct ht_snapshot_times *times, const struct ht_built_form *built,
-                            const uint64_t *rss_bytes, struct ht_snapshot_moment moment[HT_SNAPSHOTS_MAX]);
+                            struct ht_rss_samples rss, struct ht_snapshot_moment moment[HT_SNAPSHOTS_MAX]);
 
 // After which samples the accounts are taken: the last ones of stretches of equal time, and of as many calls. Returns
 // how many, which is fewer where so many slots are to be gone through each time that it would take long.

@@ -91,6 +91,7 @@ static const char *wrong_tables(const struct ht_child_figures *figures, uint64_t
     if (figures->arenas.used > BYTES_LIMIT && figures->arenas.used != HT_FIGURE_UNKNOWN) return "its arenas";
     if (figures->arenas.most > BYTES_LIMIT && figures->arenas.most != HT_FIGURE_UNKNOWN) return "its arenas";
     if (!are_bytes(figures->rss_after_free_bytes) || !are_bytes(figures->rss_after_purge_bytes)) return "RSS";
+    if (!is_errno(figures->watch_refusal)) return "the watch's refusal";
     return is_errno(figures->filter_refusal) ? NULL : "the filter's refusal";
 }
 
@@ -117,7 +118,8 @@ static const char *wrong_samples(const uint64_t *rss_bytes, uint64_t samples) {
 }
 
 static const char *what_is_wrong(const struct ht_exchange *answer, const struct ht_job *job,
-                                 const struct ht_built_form *built, const uint64_t *rss_bytes) {
+                                 const struct ht_built_form *built, const uint64_t *rss_bytes,
+                                 const uint64_t *high_bytes) {
     const struct ht_outcome *outcome = &answer->outcome;
     uint64_t samples = built ? built->form->samples : 0;
     if (memcmp(&answer->job, job, sizeof *job) != 0) return "the request";
@@ -127,6 +129,7 @@ static const char *what_is_wrong(const struct ht_exchange *answer, const struct 
     wrong = wrong_outcome(outcome);
     if (!wrong && (job->pass == HT_PASS_MEMORY || job->pass == HT_PASS_SNAPSHOT))
         wrong = wrong_samples(rss_bytes, samples);
+    if (!wrong && job->pass == HT_PASS_MEMORY) wrong = wrong_samples(high_bytes, samples);
     if (!wrong && job->pass == HT_PASS_LIMIT && answer->figures.group_bytes >= BYTES_LIMIT &&
         answer->figures.group_bytes != HT_FIGURE_UNKNOWN)
         wrong = "its control group's memory";
@@ -137,10 +140,10 @@ static const char *what_is_wrong(const struct ht_exchange *answer, const struct 
 }
 
 bool ht_child_answer_check(struct ht_exchange *answer, const struct ht_job *job,
-                           const struct ht_built_form *built, const uint64_t *rss_bytes, char *problem,
-                           size_t room) {
+                           const struct ht_built_form *built, const uint64_t *rss_bytes,
+                           const uint64_t *high_bytes, char *problem, size_t room) {
     make_texts(answer);
-    const char *wrong = what_is_wrong(answer, job, built, rss_bytes);
+    const char *wrong = what_is_wrong(answer, job, built, rss_bytes, high_bytes);
     if (!wrong) return true;
     snprintf(problem, room, "its results are invalid (%s): it overwrote memory of replay", wrong);
     answer->job = *job;

@@ -13,9 +13,10 @@ struct ht_built_form;
 
 // Makes the launcher's copy of an answer safe to use: strings end and are text, numbers of rows fit their
 // tables, and rows name samples that there are. job: as it was asked; built: NULL where the child was only described.
+// high_bytes: of a memory pass, by sample.
 // False, with problem: what the answer says cannot be, so none of it counts.
 bool ht_child_answer_check(struct ht_exchange *answer, const struct ht_job *job,
-                           const struct ht_built_form *built, const uint64_t *rss_bytes, char *problem,
-                           size_t room);
+                           const struct ht_built_form *built, const uint64_t *rss_bytes,
+                           const uint64_t *high_bytes, char *problem, size_t room);
 
 #endif

@@ -95,7 +95,7 @@ int ht_child_channel_open(struct ht_child_channel *channel, const struct ht_buil
         return failed_channel(channel, error);
     }
     channel->rss_bytes = (const uint64_t *)((char *)channel->exchange + HT_EXCHANGE_RSS_OFFSET);
-    channel->untouched_bytes = channel->rss_bytes + samples;
+    channel->untouched_bytes = channel->high_bytes = channel->rss_bytes + samples;
     channel->readings = (const struct ht_reading *)(channel->untouched_bytes + samples);
     return 0;
 }
@@ -323,7 +323,8 @@ static struct ht_job ask(struct ht_child_channel *channel, const struct ht_choic
 static bool take_answer(struct ht_child_channel *channel, const struct ht_job *asked, char *problem,
                         size_t room) {
     memcpy(channel->exchange, channel->shared, channel->answer_bytes);
-    return ht_child_answer_check(channel->exchange, asked, channel->built, channel->rss_bytes, problem, room);
+    return ht_child_answer_check(channel->exchange, asked, channel->built, channel->rss_bytes,
+                                 channel->high_bytes, problem, room);
 }
 
 // The same, where the child is shown other processors than there are, if it is.
@@ -349,12 +350,12 @@ static bool run_shown(struct ht_child_channel *channel, const struct ht_choice *
     return false;
 }
 
-bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choice, const struct ht_job *job,
-                  int cpu, struct ht_random *random, char *problem, size_t problem_room) {
+static bool run_once(struct ht_child_channel *channel, const struct ht_choice *choice,
+                     const struct ht_job *job, int cpu, struct ht_random *random, int *status, char *problem,
+                     size_t problem_room) {
     bool streamed = job->pass != HT_PASS_DESCRIBE && channel->built->form->streamed;
     struct ht_decoder *decoder = NULL;
     struct ht_error error = {0};
-    int status = 0;
     char nonsense[PROBLEM_BYTES];
     struct ht_job asked = ask(channel, choice, job);
     channel->hung = false;
@@ -373,12 +374,24 @@ bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choi
         return false;
     }
     struct ht_oom_kills kills = ht_oom_kills_read();
-    bool ran = run_shown(channel, choice, job, cpu, random, &status, problem, problem_room);
+    bool ran = run_shown(channel, choice, job, cpu, random, status, problem, problem_room);
     bool decoded = !decoder || !ht_decoder_stop(decoder, &error);
     bool sound = take_answer(channel, &asked, nonsense, sizeof nonsense);
     channel->processors_asked |= channel->exchange->outcome.processors_asked != 0;
     if (!decoded) snprintf(problem, problem_room, "%s", error.message);
-    else if (ran && !sound && WIFEXITED(status)) snprintf(problem, problem_room, "%s", nonsense);
-    else return ran && judge(channel, status, kills, problem, problem_room) && !interrupted;
+    else if (ran && !sound && WIFEXITED(*status)) snprintf(problem, problem_room, "%s", nonsense);
+    else return ran && judge(channel, *status, kills, problem, problem_room) && !interrupted;
     return false;
+}
+
+// A thread that blocks the signal of the watch (peak_watch.h) ends the process where it gives memory back: then it goes without.
+bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choice, const struct ht_job *job,
+                  int cpu, struct ht_random *random, char *problem, size_t problem_room) {
+    int status = 0;
+    struct ht_job again = *job;
+    bool done = run_once(channel, choice, job, cpu, random, &status, problem, problem_room);
+    bool by_watch = WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS;
+    if (done || !by_watch || job->pass != HT_PASS_MEMORY || job->unwatched) return done;
+    again.unwatched = 1;
+    return run_once(channel, choice, &again, cpu, random, &status, problem, problem_room);
 }

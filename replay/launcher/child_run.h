@@ -25,6 +25,7 @@ struct ht_child_channel {
     struct ht_exchange *shared;             // children write it as they please: only ht_child_run reads them
     struct ht_exchange *exchange;
     const uint64_t *rss_bytes;          // the samples of the last memory pass
+    const uint64_t *high_bytes;         // the highest since the sample before, of the last memory pass
     const uint64_t *untouched_bytes;    // of the last accounting pass, by sample
     const uint64_t *own_bytes;          // the recorded program's own memory by sample; NULL: not known
     struct ht_memory_group *group;      // that children of the limit pass join, or NULL

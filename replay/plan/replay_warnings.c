@@ -27,7 +27,8 @@ const char *const ht_warning_names[HT_WARNINGS] = {"busy",
                                                    "skipped_queries",
                                                    "no_cxx_library",
                                                    "zeroed_by_calloc",
-                                                   "settings"};
+                                                   "settings",
+                                                   "unwatched"};
 
 void ht_warn(struct ht_warnings *warnings, enum ht_warning_kind kind, const char *remedy, const char *format,
              ...) {

@@ -106,6 +106,8 @@ static json_t *allocator_json(const struct ht_comparison *c, size_t i) {
     json_object_set_new(made, "limit", ht_limit_json(c->limits ? &c->limits[i] : NULL, c->limit_by));
     json_object_set_new(made, "alloc_time_ns", estimate_json(e, HT_FIGURE_TIME));
     json_object_set_new(made, "rss_peak_bytes", estimate_json(e, HT_FIGURE_PEAK));
+    json_set_figure(made, "rss_between_calls_peak_bytes", e->rss_between_calls_peak);
+    json_object_set_new(made, "watched", e->memory_runs ? json_boolean(!e->unwatched) : json_null());
     json_object_set_new(made, "rss_mean_bytes", estimate_json(e, HT_FIGURE_MEAN));
     json_object_set_new(made, "rss_end_bytes", estimate_json(e, HT_FIGURE_END));
     json_object_set_new(made, "process_rss_peak_bytes", estimate_json(e, HT_FIGURE_PROCESS));

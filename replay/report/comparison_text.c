@@ -187,6 +187,22 @@ static bool knows_process(const struct ht_comparison *c) {
     return false;
 }
 
+// Whose peak lies within a call, in which more was resident than between any two.
+static void print_within_calls(FILE *out, const struct ht_comparison *c) {
+    static const double share_min = 0.01;
+    bool begun = false;
+    for (size_t i = 0; i < c->count; i++) {
+        const struct ht_allocator_estimates *e = &c->allocators[i];
+        double above = e->rss_peak.median - e->rss_between_calls_peak;
+        if (!(above > share_min * e->rss_peak.median)) continue;
+        ht_print(out, "%s %s %.1f MB",
+                 begun ? "," : "peak RSS within a call, as in a realloc that copies; between calls at most:",
+                 c->plan->choices.list[i].name, e->rss_between_calls_peak / 1e6);
+        begun = true;
+    }
+    if (begun) fputc('\n', out);
+}
+
 static void print_memory(FILE *out, const struct ht_comparison *c) {
     static struct ht_text_table table;
     struct row_names names = names_of(c, c->baseline);
@@ -209,6 +225,7 @@ static void print_memory(FILE *out, const struct ht_comparison *c) {
     }
     fputc('\n', out);
     ht_table_print(out, &table);
+    print_within_calls(out, c);
     if (knows_process(c))
         ht_print(
             out,
@@ -293,7 +310,8 @@ static void print_recorded(FILE *out, const struct ht_comparison *c, const struc
     if (c->plan->memory_pass && !program->has_samples)
         ht_print(out, "recorded program: its memory is not in the trace: no replay is held against it\n");
     if (c->plan->memory_pass && !isnan(program->rss_peak_bytes)) {
-        double replayed = served >= 0 ? c->allocators[served].rss_peak.median : NAN;
+        // The recorder too looks between calls.
+        double replayed = served >= 0 ? c->allocators[served].rss_between_calls_peak : NAN;
         ht_print(out, "recorded program: %.1f MB peak RssAnon", program->rss_peak_bytes / 1e6);
         bool unseen = ht_heap_share_is_small(&program->share);
         double heap = unseen ? (double)program->share.explained_bytes : program->heap_peak_bytes;

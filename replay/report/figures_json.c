@@ -108,6 +108,7 @@ static void add_decomposition(json_t *to, const struct ht_decomposition *of) {
         made = json_pack("{s:o, s:o, s:o, s:o}", "peak", part_json(&of->peak), "end", part_json(&of->end),
                          "after_free_bytes", json_whole(of->after_free_bytes), "after_purge_bytes",
                          json_whole(of->after_purge_bytes));
+        json_set_whole(json_object_get(made, "peak"), "in_call_bytes", of->peak.in_call_bytes);
     }
     json_object_set_new(to, "decomposition", made);
 }

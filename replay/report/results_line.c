@@ -145,17 +145,22 @@ static json_t *calls_json(const struct ht_run_result *line) {
 }
 
 struct curve {
-    json_t *time, *event, *live, *rss;
+    json_t *time, *event, *live, *rss, *high;
     json_t *slop, *own;  // NULL where the allocator does not report it, or the trace does not know it
     const int64_t *slop_bytes;
 };
 
-static void put_point(struct curve *curve, const struct ht_run_result *line, size_t i) {
+// first: of the points since the one that was put before. At the peak, which may lie within a call, the curve is as high as that.
+static void put_point(struct curve *curve, const struct ht_run_result *line, size_t first, size_t i) {
     const struct ht_sample_point *point = &line->built->points[i];
+    const struct ht_memory_figures *memory = line->memory;
+    uint64_t high = memory->high_bytes[i], rss = i == memory->peak_sample ? high : memory->rss_bytes[i];
+    for (size_t k = first; k < i; k++) high = memory->high_bytes[k] > high ? memory->high_bytes[k] : high;
     json_array_append_new(curve->time, json_integer((json_int_t)point->time_ns));
     json_array_append_new(curve->event, json_integer((json_int_t)point->event));
     json_array_append_new(curve->live, json_integer((json_int_t)point->live_bytes));
-    json_array_append_new(curve->rss, json_integer((json_int_t)line->memory->rss_bytes[i]));
+    json_array_append_new(curve->rss, json_integer((json_int_t)rss));
+    json_array_append_new(curve->high, json_integer((json_int_t)high));
     if (curve->own) json_array_append_new(curve->own, json_integer((json_int_t)line->own_bytes[i]));
     if (curve->slop) json_array_append_new(curve->slop, json_integer((json_int_t)curve->slop_bytes[i]));
 }
@@ -171,21 +176,24 @@ static json_t *timeline_json(const struct ht_run_result *line) {
         .event = json_array(),
         .live = json_array(),
         .rss = json_array(),
+        .high = json_array(),
         .slop = slops && figures->accounting.child->knows_usable ? json_array() : NULL,
         .slop_bytes = slops,
         .own = line->own_bytes ? json_array() : NULL,
     };
-    size_t stretch = memory->count / (line->plan->points - 1) + 1;
+    size_t stretch = memory->count / (line->plan->points - 1) + 1, put = 0;
     for (size_t first = 0; first < memory->count; first += stretch) {
         size_t end = first + stretch < memory->count ? first + stretch : memory->count, chosen = first;
         for (size_t i = first; i < end; i++) {
             if (memory->rss_bytes[i] > memory->rss_bytes[chosen]) chosen = i;
         }
-        put_point(&curve, line, chosen);
-        if (end == memory->count && chosen != end - 1) put_point(&curve, line, end - 1);
+        if (memory->peak_sample >= first && memory->peak_sample < end) chosen = memory->peak_sample;
+        put_point(&curve, line, put, chosen);
+        put = chosen + 1;
+        if (end == memory->count && chosen != end - 1) put_point(&curve, line, put, end - 1);
     }
-    json_t *timeline = json_pack("{s:o, s:o, s:o, s:o}", "time_ns", curve.time, "event", curve.event,
-                                 "live_bytes", curve.live, "rss_bytes", curve.rss);
+    json_t *timeline = json_pack("{s:o, s:o, s:o, s:o, s:o}", "time_ns", curve.time, "event", curve.event,
+                                 "live_bytes", curve.live, "rss_bytes", curve.rss, "high_bytes", curve.high);
     json_object_set_new(timeline, "slop_bytes", curve.slop ? curve.slop : json_null());
     json_object_set_new(timeline, "own_rss_bytes", curve.own ? curve.own : json_null());
     ht_figures_json_curves(timeline, line);
@@ -213,6 +221,8 @@ static void add_figures(json_t *run, const struct ht_run_result *line) {
     json_set_whole(run, "wait_time_ns", time ? time->wait_time_ns : memory ? memory->wait_time_ns : NAN);
     json_set_whole(run, "wall_ns", time ? time->wall_ns : memory ? memory->wall_ns : NAN);
     json_set_whole(run, "rss_peak_bytes", memory ? memory->rss_peak_bytes : NAN);
+    json_set_whole(run, "rss_between_calls_peak_bytes", memory ? memory->rss_between_calls_peak_bytes : NAN);
+    json_object_set_new(run, "watched", memory ? json_boolean(memory->watched) : json_null());
     json_set_whole(run, "rss_mean_bytes", memory ? memory->rss_mean_bytes : NAN);
     json_set_whole(run, "rss_start_bytes", memory ? memory->rss_start_bytes : NAN);
     json_set_whole(run, "rss_end_bytes", memory ? memory->rss_end_bytes : NAN);

@@ -211,8 +211,11 @@ def test_two_heaps(replay: None, heaptape_binary: Path, tmp_path: Path) -> None:
     changed = ProgramCures(program, str(tmp_path / "t.bin"), Candidate("glibc", "", list_allocators(program, "glibc")[0]), "rss_peak_bytes", tmp_path)
     small, bound = changed.without(Holder(70000, 70000, None, 0, 1, False, 200, 1.0, 10**6), 9 * 10**9)
     assert bound.saves_bytes >= small.saves_bytes
-    curves = [{"timeline": {"time_ns": [1, 3], "rss_bytes": [5, 7]}, "rss_end_bytes": 7}, {"timeline": {"time_ns": [2, 4], "rss_bytes": [9, 1]}, "rss_end_bytes": 1}]
+    curves = [{"timeline": {"time_ns": [1, 3], "rss_bytes": [5, 7], "high_bytes": [5, 7]}, "rss_end_bytes": 7},
+              {"timeline": {"time_ns": [2, 4], "rss_bytes": [9, 1], "high_bytes": [9, 1]}, "rss_end_bytes": 1}]
     assert (_of_two_heaps(*curves, "rss_peak_bytes"), _of_two_heaps(*curves, "rss_end_bytes")) == (16, 8)
+    curves[1]["timeline"]["high_bytes"][1] = 20  # within a call, beside 7 of the other
+    assert _of_two_heaps(*curves, "rss_peak_bytes") == 27
 
 
 @pytest.mark.thorough

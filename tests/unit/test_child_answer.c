@@ -13,12 +13,12 @@ enum { SAMPLES = 20, TRIES = 20000 };
 static struct ht_form form = {.samples = SAMPLES};
 static const struct ht_built_form built = {.fd = -1, .form = &form};
 static const struct ht_job job = {.pass = HT_PASS_MEMORY, .repeats = 1};
-static uint64_t rss_bytes[SAMPLES];
+static uint64_t rss_bytes[SAMPLES], high_bytes[SAMPLES];
 static char problem[300];
 
 static bool check(struct ht_exchange *answer) {
     problem[0] = 0;
-    return ht_child_answer_check(answer, &job, &built, rss_bytes, problem, sizeof problem);
+    return ht_child_answer_check(answer, &job, &built, rss_bytes, high_bytes, problem, sizeof problem);
 }
 
 static void begin(struct ht_exchange *answer) {
@@ -27,6 +27,7 @@ static void begin(struct ht_exchange *answer) {
     answer->outcome.state = HT_OUTCOME_DONE;
     answer->figures.repeats = 1;
     memset(rss_bytes, 0, sizeof rss_bytes);
+    memset(high_bytes, 0, sizeof high_bytes);
 }
 
 static void assert_ends(const char *text, size_t room) {
@@ -90,6 +91,7 @@ static void what_cannot_be_is_named(void **state) {
                  {&answer.figures.rss_after_free_bytes, 1ull << 60, "RSS"},
                  {&answer.figures.residency_end.swap_bytes, 1ull << 60, "a residency"},
                  {&answer.job.end_ns, 1, "the request"},
+                 {&high_bytes[0], 1ull << 60, "RSS"},
                  {&rss_bytes[SAMPLES - 1], 1ull << 60, "RSS"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         begin(&answer);
@@ -115,7 +117,8 @@ static void accounts_add_up(void **state) {
         memcpy(&answer.job, &of_snapshots, sizeof of_snapshots);
         *last = sound;
         if (i > 0) *figures[i - 1] = UINT64_MAX;
-        bool good = ht_child_answer_check(&answer, &of_snapshots, &built, rss_bytes, problem, sizeof problem);
+        bool good = ht_child_answer_check(&answer, &of_snapshots, &built, rss_bytes, high_bytes, problem,
+                                          sizeof problem);
         assert_int_equal(good, i == 0);
         if (i > 0) assert_non_null(strstr(problem, "the accounts of a stretch"));
     }

@@ -201,7 +201,8 @@ static void rss_is_taken_apart(void **state) {
     struct ht_memory_figures memory;
     struct ht_accounting_figures accounting;
     struct ht_decomposition parts;
-    assert_true(ht_memory_figures(&built, &outcome, rss, NULL, NULL, NULL, &memory));
+    assert_true(
+        ht_memory_figures(&built, &outcome, (struct ht_rss_samples){rss, NULL}, NULL, NULL, NULL, &memory));
     assert_true(memory.peak_sample == 1 && memory.rss_peak_bytes == 150);
     assert_true(ht_accounting_figures(&built, &child, slop, untouched, &accounting));
     ht_decompose(&built, &memory, &left, &accounting, &parts);
@@ -236,7 +237,8 @@ static void the_four_fragmentations_differ(void **state) {
     const uint64_t rss[] = {50, 500, 600, 300}, null_rss[] = {0, 0, 0, 0};
     struct ht_outcome outcome = {0};
     struct ht_memory_figures figures;
-    assert_true(ht_memory_figures(&built, &outcome, rss, &outcome, null_rss, NULL, &figures));
+    assert_true(ht_memory_figures(&built, &outcome, (struct ht_rss_samples){rss, NULL}, &outcome, null_rss,
+                                  NULL, &figures));
     // Nothing is live at first: no ratio there. Then 500/400 for 10, 600/100 for 20; the last point has no
     // time to count.
     assert_true(fabs(figures.fragmentation[0] - (1.25 * 10 + 6 * 20) / 30) < 1e-12);

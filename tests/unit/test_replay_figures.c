@@ -97,12 +97,36 @@ static void memory_figures_by_hand(void **state) {
     const uint64_t rss[] = {210, 410, 610}, null_rss[] = {10, 10, 10};
     struct ht_outcome outcome = {.rss_end_bytes = 510}, null_outcome = {.rss_end_bytes = 10};
     struct ht_memory_figures figures;
-    assert_true(ht_memory_figures(&built, &outcome, rss, &null_outcome, null_rss, NULL, &figures));
+    assert_true(ht_memory_figures(&built, &outcome, (struct ht_rss_samples){rss, NULL}, &null_outcome,
+                                  null_rss, NULL, &figures));
     assert_true(figures.rss_peak_bytes == 600 && figures.rss_end_bytes == 500);
     assert_true(figures.rss_mean_bytes == (200 * 10 + 400 * 30) / 40.0);
     assert_true(figures.fragmentation[0] == 2 && figures.fragmentation[1] == 2);
     assert_true(figures.fragmentation[2] == 12 && figures.fragmentation[3] == 3);
     assert_true(isnan(figures.process_rss_peak_bytes) && isnan(figures.process_rss_end_bytes));
+    free(figures.rss_bytes);
+}
+
+// A peak within a call counts for what is most, not for the mean; a high below the reading itself is none.
+static void peaks_within_calls(void **state) {
+    (void)state;
+    struct ht_form form = {.samples = 3};
+    struct ht_sample_point points[] = {{0, 0, 100}, {10, 1, 200}, {40, 2, 50}};
+    struct ht_built_form built = {.fd = -1, .form = &form, .points = points, .live_peak_bytes = 200};
+    const uint64_t rss[] = {210, 410, 610}, high[] = {0, 1010, 610}, null_rss[] = {10, 10, 10};
+    const uint64_t own[] = {5000, 300, 500};
+    struct ht_outcome outcome = {.rss_end_bytes = 510}, null_outcome = {.rss_end_bytes = 10};
+    struct ht_memory_figures figures;
+    assert_true(ht_memory_figures(&built, &outcome, (struct ht_rss_samples){rss, high}, &null_outcome,
+                                  null_rss, own, &figures));
+    assert_true(figures.rss_peak_bytes == 1000 && figures.rss_between_calls_peak_bytes == 600);
+    assert_int_equal(figures.peak_sample, 1);
+    assert_true(figures.rss_mean_bytes == (200 * 10 + 400 * 30) / 40.0);
+    assert_true(figures.fragmentation[0] == 2 && figures.fragmentation[1] == 2);
+    assert_true(figures.fragmentation[2] == 5 && figures.fragmentation[3] == 5);
+    assert_true(figures.process_rss_peak_bytes == 200 + 5000);
+    assert_true(figures.high_bytes[0] == 200 && figures.high_bytes[1] == 1000 &&
+                figures.high_bytes[2] == 600);
     free(figures.rss_bytes);
 }
 
@@ -123,7 +147,8 @@ static void the_process_at_one_moment(void **state) {
     const uint64_t rss[] = {110, 410, 610}, null_rss[] = {10, 10, 10};
     struct ht_outcome outcome = {.rss_end_bytes = 510}, null_outcome = {.rss_end_bytes = 10};
     struct ht_memory_figures figures;
-    assert_true(ht_memory_figures(&built, &outcome, rss, &null_outcome, null_rss, bytes, &figures));
+    assert_true(ht_memory_figures(&built, &outcome, (struct ht_rss_samples){rss, NULL}, &null_outcome,
+                                  null_rss, bytes, &figures));
     assert_true(figures.rss_peak_bytes == 600 && figures.process_rss_peak_bytes == 400 + 900);
     assert_true(figures.process_rss_end_bytes == 500);
     free(figures.rss_bytes);
@@ -164,6 +189,7 @@ int main(void) {
         cmocka_unit_test(the_nulls_time_is_taken_off),
         cmocka_unit_test(readings_are_summed_by_function),
         cmocka_unit_test(memory_figures_by_hand),
+        cmocka_unit_test(peaks_within_calls),
         cmocka_unit_test(the_process_at_one_moment),
         cmocka_unit_test(sha256_of_known_files),
     };

@@ -37,7 +37,7 @@ static void other_words_are_refused(void **state) {
 struct heap {
     struct ht_form form;
     struct ht_sample_point points[SAMPLES];
-    uint64_t rss_bytes[SAMPLES];
+    uint64_t rss_bytes[SAMPLES], high_bytes[SAMPLES];  // high_bytes: where a peak lies within a call, else 0
     struct ht_built_form built;
 };
 
@@ -58,8 +58,12 @@ static struct heap *a_heap(void) {
 
 static uint32_t choose(const char *at, struct heap *heap, struct ht_snapshot_moment *moment) {
     struct ht_snapshot_times times = {0};
+    uint64_t high_bytes[SAMPLES];
+    const struct ht_rss_samples rss = {heap->rss_bytes, high_bytes};
+    for (uint32_t i = 0; i < SAMPLES; i++)
+        high_bytes[i] = heap->high_bytes[i] ? heap->high_bytes[i] : heap->rss_bytes[i];
     assert_true(ht_snapshot_times_parse(at, &times));
-    return ht_snapshot_choose(&times, &heap->built, heap->rss_bytes, moment);
+    return ht_snapshot_choose(&times, &heap->built, rss, moment);
 }
 
 static void assert_moment(const struct ht_snapshot_moment *moment, uint32_t sample, const char *why) {
@@ -110,6 +114,22 @@ static void of_equal_peaks_the_one_with_most_live(void **state) {
     heap->points[850].live_bytes++;
     assert_int_equal(choose("peak", heap, moment), 1);
     assert_moment(&moment[0], 850, "peak");
+}
+
+// Before the call where RSS is more then, else after it.
+static void a_peak_within_a_call_has_a_snapshot_next_to_it(void **state) {
+    (void)state;
+    struct ht_snapshot_moment moment[HT_SNAPSHOTS_MAX];
+    struct heap *heap = a_heap();
+    heap->high_bytes[200] = 100 * MB;
+    assert_int_equal(choose("peak", heap, moment), 1);
+    assert_moment(&moment[0], 200, "peak");
+    heap->high_bytes[900] = 120 * MB;
+    assert_int_equal(choose("peak", heap, moment), 1);
+    assert_moment(&moment[0], 899, "peak");
+    heap->high_bytes[0] = 130 * MB;
+    assert_int_equal(choose("peak", heap, moment), 1);
+    assert_moment(&moment[0], 0, "peak");
 }
 
 // The last sample that is not later; of several reasons the first.
@@ -166,6 +186,7 @@ int main(void) {
         cmocka_unit_test(a_rise_of_several_stretches_is_one_jump),
         cmocka_unit_test(small_rises_are_no_jumps),
         cmocka_unit_test(of_equal_peaks_the_one_with_most_live),
+        cmocka_unit_test(a_peak_within_a_call_has_a_snapshot_next_to_it),
         cmocka_unit_test(times_are_found_once),
         cmocka_unit_test(stretches_are_of_time_and_of_calls),
         cmocka_unit_test(no_samples_no_snapshots),

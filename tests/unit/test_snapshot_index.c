@@ -28,6 +28,7 @@ static struct ht_snapshot_index an_index(void) {
                                       .costs = &no_costs,
                                       .null_costs = &no_costs,
                                       .rss_bytes = zeros,
+                                      .high_bytes = zeros,
                                       .null_bytes = zeros};
 }
 

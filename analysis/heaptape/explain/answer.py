@@ -55,6 +55,14 @@ class Moment:
 
 
 @dataclass(frozen=True)
+class WithinCall:
+    """The peak of RSS, where it lies within a call: nothing can be taken apart there."""
+
+    rss_bytes: int
+    time_ns: int
+
+
+@dataclass(frozen=True)
 class Answer:
     """cures: None where none were tried. moments: all that snapshots were taken of, by time, and the mean. along: as of
     accounts_along. map: None where no page is written. also_set: the sentence about what cures need besides, or ""."""
@@ -79,6 +87,7 @@ class Answer:
     extended: dict[str, Any] | None = None
     """What was repeated, where the trace is one that was extended."""
     unmeasured: Unmeasured | None = None
+    within_call: WithinCall | None = None
     sharing: str = ""
     """The words that go with all advice about one of several processes."""
     baseline_check: dict[str, Any] | None = None
@@ -191,16 +200,25 @@ def _controls_sentence(answer: Answer) -> list[str]:
     return [f"The program controls malloc itself: {', '.join(calls)}."] if calls else []
 
 
+def _within_call_sentence(answer: Answer) -> list[str]:
+    within = answer.within_call
+    if within is None or answer.snapshot.why != "peak":
+        return []
+    return [f"The peak itself, {byte_count(within.rss_bytes)}, lies within a call, as of a realloc that copies and has both blocks until it ends: "
+            f"{byte_count(within.rss_bytes - answer.accounts.rss_bytes)} more than between two calls next to it, which is what follows."]
+
+
 def first_sentences(answer: Answer) -> list[str]:
     """What RSS is, the verdict, when it came about, who holds it."""
     accounts, snapshot = answer.accounts, answer.snapshot
     above = accounts.rss_bytes - accounts.bytes["live"]
     moment = f"{nanoseconds(snapshot.time_ns)} of {nanoseconds(answer.end_ns)}"
-    why = {"peak": f"at its peak ({moment})", "end": f"at the end ({nanoseconds(answer.end_ns)})"}.get(snapshot.why, f"at {moment}")
+    near = "next to" if answer.within_call else "at"
+    why = {"peak": f"{near} its peak ({moment})", "end": f"at the end ({nanoseconds(answer.end_ns)})"}.get(snapshot.why, f"at {moment}")
     return [*filter(None, [answer.caution, "" if answer.memory_recorded else NOT_HELD_AGAINST]),
             f"Under {answer.allocator} RSS is {byte_count(accounts.rss_bytes)} {why}: {byte_count(accounts.bytes['live'])} of live bytes and "
             f"{byte_count(above)} above them.",
-            *filter(None, [left_out_sentence(snapshot.allocator.get("left_out"))]), *unmeasured_sentence(answer.unmeasured, accounts.rss_bytes), *_extended_sentence(answer),
+            *_within_call_sentence(answer), *filter(None, [left_out_sentence(snapshot.allocator.get("left_out"))]), *unmeasured_sentence(answer.unmeasured, accounts.rss_bytes), *_extended_sentence(answer),
             f"Verdict: {answer.verdict} ({VERDICTS[answer.verdict]}). Along the trace {answer.trend.words}.", *when_sentence(answer), *_above(accounts),
             *_controls_sentence(answer), *_holder_sentence(answer), *_site_holder_sentence(answer), *site_sentences(answer.sites), *_rounding_sentence(accounts), *sentences(answer.lines)]
 
@@ -334,6 +352,7 @@ def object_of(answer: Answer) -> dict[str, Any]:
         "moments": [{"at": moment.why, "time_ns": moment.time_ns, "rss_bytes": moment.accounts.rss_bytes, "accounts_bytes": moment.accounts.bytes,
                      "verdict": moment.verdict} for moment in answer.moments],
         "stretches": {name: [null_unless_known(value) for value in answer.along[name].tolist()] for name in answer.along},
+        "within_call": answer.within_call and asdict(answer.within_call),
         "broke": None if answer.broke is None else with_nulls(asdict(answer.broke)),
         "control_calls": answer.controls, "sharing": answer.sharing or None, "baseline_check": answer.baseline_check,
         "cures": None if answer.cures is None else [

@@ -14,7 +14,7 @@ from ..base.sharing import is_forked, sharing
 from ..results.use import also_set
 from ..trace.reader import Trace
 from .accounts import Sums, account, use_of
-from .answer import Answer, Moment
+from .answer import Answer, Moment, WithinCall
 from .births import births_of
 from .call_sites import call_sites
 from .heap_map import map_of
@@ -24,6 +24,9 @@ from .snapshots import Snapshot, SnapshotFile
 from .stretches import accounts_along, break_of, mean_of
 from .unmeasured import unmeasured
 from .verdict import trend_of, verdict_of
+
+WITHIN_CALL_SHARE = 0.01
+"""Of the peak: where RSS between calls is less by no more than this, the peak is taken to lie between them."""
 
 
 def _asked(found: SnapshotFile, at: str) -> Snapshot:
@@ -37,6 +40,15 @@ def _asked(found: SnapshotFile, at: str) -> Snapshot:
     until_ns = duration_ns(at) or 0
     before = [snapshot for snapshot in found.snapshots if snapshot.time_ns <= until_ns] or found.snapshots[:1]
     return replace(before[-1], why="time")
+
+
+def _within_call(found: SnapshotFile) -> WithinCall | None:
+    """The peak, where RSS between calls never came near it."""
+    curve = found.curve
+    peak = int(curve["high_bytes"].max()) if len(curve) else 0
+    if peak - int(curve["rss_bytes"].max() if len(curve) else 0) <= WITHIN_CALL_SHARE * peak:
+        return None
+    return WithinCall(peak, int(curve["time_ns"].iloc[int(curve["high_bytes"].argmax())]))
 
 
 def _mean(along: pd.DataFrame, live_rises: bool) -> list[Moment]:
@@ -103,6 +115,6 @@ def answer_of(found: SnapshotFile, at: str, trace: Trace | None, cells_max: int)
                   map_of(found.snapshots, uses, snapshot, births, cells_max) if cells_max else None,
                   str(trace.context.get("command") or "") if trace else "", also_set(trace.context) if trace else "",
                   sites, _extended(trace) if trace else None,
-                  unmeasured(trace, blocks) if trace and blocks is not None else None, sharing(is_forked(trace.context, trace.totals)) if trace else "",
+                  unmeasured(trace, blocks) if trace and blocks is not None else None, _within_call(found), sharing(is_forked(trace.context, trace.totals)) if trace else "",
                   found.baseline_check, not trace or (trace.totals or {}).get("recorded_rss_peak_bytes") is not None,
                   begins_late=_begins_late(trace) if trace else "", controls=_controls(trace) if trace else {})

@@ -163,13 +163,13 @@ def _of_two_heaps(one: dict[str, Any], other: dict[str, Any], figure: str) -> fl
     """Of two replays at once, each in a heap of its own."""
     if figure == "rss_end_bytes":
         return float(one[figure] + other[figure])
-    curves = [(np.array(row["timeline"]["time_ns"]), np.array(row["timeline"]["rss_bytes"], float)) for row in (one, other)]
-    times = np.union1d(*(time_ns for time_ns, _ in curves))
-    # RSS stays what it was at the last sample.
-    total = np.zeros(times.size)
-    for time_ns, rss in curves:
-        total += np.insert(rss, 0, 0.0)[np.searchsorted(time_ns, times, side="right")]
-    return float(total.max())
+    curves = [[np.array(row["timeline"][key], float) for key in ("time_ns", "rss_bytes", "high_bytes")] for row in (one, other)]
+    peaks = [0.0]
+    for (time_ns, _, high), (other_ns, other_rss, _) in (curves, curves[::-1]):
+        # RSS stays what it was at the last sample.
+        beside = np.insert(other_rss, 0, 0.0)[np.searchsorted(other_ns, time_ns, side="right")]
+        peaks.append(float((high + beside).max(initial=0.0)))
+    return max(peaks)
 
 
 def _difference(more: NDArray[np.float64], less: NDArray[np.float64]) -> tuple[float, float, float]:

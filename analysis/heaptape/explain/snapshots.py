@@ -23,7 +23,7 @@ _BLOCK = np.dtype([(name, "<u8") for name in ("slot", "address", "requested_byte
 _RUN = np.dtype([("page", "<u8"), ("pages", "<u4"), ("flags", "<u4")])
 _HELD = 1 << 8
 _COUNTS = ("offset", "blocks", "runs", "event", "time_ns", "rss_bytes", "null_rss_bytes")
-_CURVE = ["time_ns", "live_bytes", "rss_bytes"]
+_CURVE = ["time_ns", "live_bytes", "rss_bytes", "high_bytes"]
 ACCOUNTS = ("live", "rounding", "holes", "free_pages", "tables", "untouched")
 _STRETCHES = ["time_ns", "event", "null_rss_bytes", "rss_bytes", *ACCOUNTS, "not_resident_bytes"]
 KINDS = ("anonymous", "heap", "stack", "file")
@@ -61,8 +61,8 @@ class Timed:
 
 @dataclass(frozen=True)
 class SnapshotFile:
-    """The snapshots of one allocator by time; curve: time_ns, live_bytes and rss_bytes along the whole trace, the null
-    replayer's RSS taken off. stretches: a row for each moment along the trace, with the bytes of each of ACCOUNTS, whose sum is
+    """The snapshots of one allocator by time; curve: time_ns, live_bytes, rss_bytes and high_bytes (the highest RSS since the row
+    before, within calls too) along the whole trace, the null replayer's RSS taken off. stretches: a row for each moment along the trace, with the bytes of each of ACCOUNTS, whose sum is
     rss_bytes, of which null_rss_bytes are the null replayer's; timed: the calls up to each of them, null_timed: in the null
     replayer."""
 
@@ -149,7 +149,8 @@ def read_snapshots(path: str | Path) -> SnapshotFile:
     index = _index(path, data)
     try:
         snapshots = [_snapshot(path, data, index, item) for item in index["snapshots"]]
-        curve = pd.DataFrame(index["curve"], columns=_CURVE).astype(np.int64)
+        # Files of before 0.2.0 do not know of peaks within calls.
+        curve = pd.DataFrame({"high_bytes": index["curve"]["rss_bytes"], **index["curve"]}, columns=_CURVE).astype(np.int64)
         return SnapshotFile(path, index["allocator"], index["trace"], curve, *_stretches(index["stretches"]), snapshots, _check(index))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise TraceError(path, 0, f"expected an index of snapshots: {error}") from error

@@ -73,13 +73,16 @@ def _with_moments(answer: Answer) -> pd.DataFrame:
 def along_figure(answer: Answer) -> Figure | None:
     """The accounts stacked along the trace, and below what a call cost there. None without any."""
     rows = _with_moments(answer)
-    span, high = float(rows["time_ns"].max()), float(rows["rss_bytes"].max()) * 1.04
+    within = answer.within_call
+    span, high = float(rows["time_ns"].max()), max(float(rows["rss_bytes"].max()), within.rss_bytes if within else 0) * 1.04
     if answer.along.empty or not span or not high:
         return None
     time = rows["time_ns"].to_numpy() / span
     area = Drawing(None, _STACK_PX, f"Accounts of RSS under {answer.allocator} along {nanoseconds(span)} of the trace, as in the table")
     stacked = np.cumsum(rows[list(ACCOUNTS)].to_numpy(dtype=float), axis=1) / high
     drawn = [curve(time, stacked[:, number], f"{_CSS[name]} filled", True) for number, name in reversed(list(enumerate(ACCOUNTS)))]
+    if within:
+        drawn.append(curve(np.full(2, within.time_ns / span), np.array([0.0, within.rss_bytes / high]), "cost"))
     area.plot(drawn)
     for number in range(len(rows)):
         begun = time[number - 1] if number else 0.0
@@ -102,6 +105,8 @@ def _tip(row: pd.Series) -> str:
 def _along_caption(answer: Answer) -> str:
     costs = answer.along["cost_ns"].dropna()
     words = f"RSS at {counted(len(answer.along), 'time')} along the trace."
+    if answer.within_call:
+        words += f" The line is its peak, within a call: {byte_count(answer.within_call.rss_bytes)}."
     if costs.empty:
         return words
     return (f"{words} Below: the mean cost of the timed calls of each stretch, with the first touch of the returned blocks; "

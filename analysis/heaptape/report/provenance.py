@@ -142,6 +142,7 @@ def result_warnings(summary: Summary) -> list[str]:
     machines = {repr(_identity(machine)) for machine in runs["machine"] if machine}
     if len(machines) > 1:
         found.append("The runs come from more than one machine or set-up; ratios within rounds stay valid, times do not.")
+    found += _unwatched_warning(runs)
     lazy = runs[runs["lazyfree_bytes"] > LAZYFREE_SHARE_MAX * runs["rss_end_bytes"]]["allocator"]
     if len(lazy):
         found.append(f"{listing(list(dict.fromkeys(lazy)))} had returned memory lazily at the end (MADV_FREE): the "
@@ -149,6 +150,12 @@ def result_warnings(summary: Summary) -> list[str]:
     if (runs["major_faults"] > MAJOR_FAULTS_MAX).any():
         found.append("Some runs had many major page faults, which read from disk: close other programs and replay again.")
     return found
+
+
+def _unwatched_warning(runs: pd.DataFrame) -> list[str]:
+    blind = runs[runs["watched"].isin([False])]["allocator"] if "watched" in runs else []
+    names = [name for name in dict.fromkeys(blind) if name != NULL_ALLOCATOR]
+    return [f"RSS of {listing(names)} was not read within calls: a peak there, as of a realloc that copies, is missed."] if names else []
 
 
 def _identity(machine: dict[str, Any]) -> dict[str, Any]:

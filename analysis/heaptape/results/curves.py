@@ -13,7 +13,10 @@ from ..trace.reader import Trace
 from .comparison import MEASURES, is_control
 from .reader import NULL_ALLOCATOR
 
-CURVE_COLUMNS = ("time_ns", "event", "live_bytes", "rss_bytes")
+CURVE_COLUMNS = ("time_ns", "event", "live_bytes", "rss_bytes", "high_bytes")
+
+SPIKE_SHARE = 0.005
+"""Of the highest RSS: less than that within a call is no spike of the drawn curve."""
 
 
 def median_run(runs: pd.DataFrame, allocator: str) -> pd.Series | None:
@@ -33,7 +36,8 @@ def _has_curve(timeline: dict[str, object]) -> bool:
 
 
 def replayed_curve(run: pd.Series) -> pd.DataFrame:
-    """time_ns, event, live_bytes, rss_bytes of one run, NaN in columns that it lacks; in order of time."""
+    """time_ns, event, live_bytes, rss_bytes, high_bytes of one run, NaN in columns that it lacks; in order of time. high_bytes:
+    the highest RSS since the point before, within calls too."""
     timeline = run["timeline"]
     length = len(timeline["time_ns"])
     curve = pd.DataFrame({
@@ -42,13 +46,24 @@ def replayed_curve(run: pd.Series) -> pd.DataFrame:
     return curve.sort_values("time_ns", kind="stable", ignore_index=True)
 
 
+def with_spikes(curve: pd.DataFrame) -> pd.DataFrame:
+    """To be drawn: where RSS within a call was above that of the points around it, three points of one time, the highest in the middle."""
+    rss, high = curve["rss_bytes"].to_numpy(), curve["high_bytes"].to_numpy()
+    spikes = np.flatnonzero(high - rss > SPIKE_SHARE * np.nanmax(high, initial=0.0))
+    at = np.sort(np.concatenate([np.arange(len(curve)), spikes, spikes]))
+    drawn = curve.iloc[at].reset_index(drop=True)
+    middle = np.searchsorted(at, spikes) + 1
+    drawn.loc[middle, "rss_bytes"] = high[spikes]
+    return drawn
+
+
 def replayed_curves(runs: pd.DataFrame, allocators: list[str]) -> dict[str, pd.DataFrame]:
-    """Allocator → the curve of its median run, in the order given."""
+    """Allocator → the curve of its median run with its spikes, in the order given."""
     curves = {}
     for name in allocators:
         run = median_run(runs, name)
         if run is not None:
-            curves[name] = replayed_curve(run)
+            curves[name] = with_spikes(replayed_curve(run))
     return curves
 
 
@@ -56,12 +71,13 @@ def timeline(frame: pd.DataFrame, allocators: Sequence[str] | None = None) -> pd
     """Memory along the trace as replayed: one row per point and allocator, the allocator's points in order of time.
 
     allocator; time_ns, trace time; event, how many events came before; live_bytes, asked for and not given back; rss_bytes,
-    resident, less the replayer's own. Of each allocator the run whose peak is the median one. `frame` as `read_results`
-    gives it; all its allocators, in file order, unless some are named; NaN where a run does not have a column."""
+    resident, less the replayer's own, at the peak the peak; high_bytes, the same at most since the point before, within calls
+    too. Of each allocator the run whose peak is the median one. `frame` as `read_results` gives it; all its allocators, in file
+    order, unless some are named; NaN where a run does not have a column."""
     names = list(allocators) if allocators is not None else [
         name for name in dict.fromkeys(frame["allocator"]) if name != NULL_ALLOCATOR]
-    curves = replayed_curves(frame[~is_control(frame)], names)
-    tables = [curve.assign(allocator=name)[["allocator", *CURVE_COLUMNS]] for name, curve in curves.items()]
+    chosen = {name: median_run(frame[~is_control(frame)], name) for name in names}
+    tables = [replayed_curve(run).assign(allocator=name)[["allocator", *CURVE_COLUMNS]] for name, run in chosen.items() if run is not None]
     if not tables:
         return pd.DataFrame({name: pd.Series(dtype=float if name in CURVE_COLUMNS else object)
                              for name in ("allocator", *CURVE_COLUMNS)})

@@ -42,10 +42,11 @@ struct ht_window {
     uint32_t lanes_count;
     struct ht_lane *lanes, *initial;  // initial: the lane on the initial thread, or NULL
     struct ht_wait_costs costs;
-    void (*replaying)(bool yes);  // the allocator's hook, or NULL (allocator.h)
-    double real_ns_per_trace_ns;  // 0: nothing waits for its recorded time
-    uint64_t real_start_ns;       // by the monotonic clock, where trace time 0 is
-    struct ht_outcome *outcome;   // where to say that a thread could not be started
+    void (*replaying)(bool yes);      // the allocator's hook, or NULL (allocator.h)
+    void (*before_background)(void);  // called before the allocator's own threads work, or NULL
+    double real_ns_per_trace_ns;      // 0: nothing waits for its recorded time
+    uint64_t real_start_ns;           // by the monotonic clock, where trace time 0 is
+    struct ht_outcome *outcome;       // where to say that a thread could not be started
 
     _Alignas(HT_LANE_APART_BYTES) pthread_mutex_t lock;  // for what follows
     struct ht_lane_heap places;                          // by the place at which each was seen last
@@ -101,10 +102,11 @@ struct ht_lane {
     ht_lane_run *run;
     struct ht_form *form;
     struct ht_stream *stream;
-    struct ht_segment *segment;   // that it is in
-    uint64_t starved_ns;          // waited for the launcher to decode
-    uint64_t *rss_bytes;          // the samples, shared by all lanes
-    uint64_t *untouched_bytes;    // of the accounting pass, by sample, likewise
+    struct ht_segment *segment;  // that it is in
+    uint64_t starved_ns;         // waited for the launcher to decode
+    uint64_t *rss_bytes;         // the samples, shared by all lanes
+    uint64_t *untouched_bytes;   // of the accounting pass, by sample, likewise
+    uint64_t *high_bytes;  // of the memory pass, likewise, or NULL: the highest RSS since the sample before
     struct ht_reading *readings;  // likewise
     int statm_fd;
     uint32_t pass, layout;

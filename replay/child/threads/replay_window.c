@@ -92,6 +92,7 @@ static void advance_clock(struct ht_window *window, uint64_t low_ns, struct ht_l
     bool slow = lane && low_ns >= atomic_load(&ht_background_due_ns);
     uint64_t begin_ns = slow ? ht_uncounted_begin() : 0;
     uint64_t before_ns = slow ? ht_raw_clock_ns(CLOCK_MONOTONIC) : 0;
+    if (slow && window->before_background) window->before_background();
     ht_background_advance(&window->low_ns, low_ns);
     if (!slow) return;
     lane->wait_ns += ht_raw_clock_ns(CLOCK_MONOTONIC) - before_ns;
