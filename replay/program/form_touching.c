@@ -2,6 +2,7 @@
 #include "form_touching.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "form_segments.h"
@@ -70,6 +71,30 @@ static void take_out(struct ht_touching *touching, size_t at) {
 
 // ---- stretches ----
 
+// When the process can first have computed for so long since then, by its CPU time at each sample; until_ns at the latest.
+static uint64_t moment_of(const struct ht_trace_facts *facts, uint64_t from_ns, uint64_t until_ns,
+                          double busy_ns) {
+    double target_ns = ht_trace_cpu_ns_at(facts, from_ns) + busy_ns;
+    size_t low = 0, high = facts->samples_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const struct ht_sample *sample = &facts->samples[middle];
+        if (sample->time_ns <= from_ns || (double)sample->cpu_ns < target_ns) low = middle + 1;
+        else high = middle;
+    }
+    uint64_t begin_ns =
+        low && facts->samples[low - 1].time_ns > from_ns ? facts->samples[low - 1].time_ns : from_ns;
+    double begin_cpu_ns = ht_trace_cpu_ns_at(facts, begin_ns), left_ns = fmax(target_ns - begin_cpu_ns, 0),
+           pace = 1;
+    if (low < facts->samples_count) {
+        const struct ht_sample *after = &facts->samples[low];
+        // Several threads compute for longer than it takes.
+        pace = fmax(((double)after->cpu_ns - begin_cpu_ns) / (double)(after->time_ns - begin_ns), 1);
+    }
+    return begin_ns < until_ns ? begin_ns + (uint64_t)fmin(left_ns / pace, (double)(until_ns - begin_ns))
+                               : until_ns;
+}
+
 // One more than the block's size takes: so the trace tells all that it lies in.
 static uint64_t most_pages_of(uint64_t bytes) {
     return bytes / HT_TOUCH_PAGE_BYTES + (bytes % HT_TOUCH_PAGE_BYTES != 0) + 1;
@@ -127,11 +152,16 @@ static uint64_t portion_end(const struct ht_filling *filling) {
     return filling->page + (left < filling->portion_pages ? left : filling->portion_pages);
 }
 
-// A portion is due when half of it would be.
-static void set_due(struct ht_filling *filling) {
+// A portion is due when half of it would be. Along a stretch pages come as CPU time does: where the process waited they wait.
+static void set_due(const struct ht_trace_facts *facts, struct ht_filling *filling) {
     double middle = ((double)filling->page + (double)portion_end(filling)) / 2 - (double)filling->from_page;
     double share = middle / (double)(filling->until_page - filling->from_page);
-    filling->due_ns = filling->from_ns + (uint64_t)(share * (double)(filling->until_ns - filling->from_ns));
+    double busy_ns =
+        ht_trace_cpu_ns_at(facts, filling->next_from_ns) - ht_trace_cpu_ns_at(facts, filling->from_ns);
+    filling->due_ns =
+        facts->samples_count && busy_ns > 0
+            ? moment_of(facts, filling->from_ns, filling->next_from_ns, share * busy_ns)
+            : filling->from_ns + (uint64_t)(share * (double)(filling->until_ns - filling->from_ns));
 }
 
 // ---- what becomes of a block ----
@@ -180,7 +210,7 @@ int ht_touching_begin(struct ht_touching *touching, const struct ht_birth *birth
                                  .stream = stream};
     if (!next_stretch(&touching->form->facts, &filling)) return 0;
     if (make_room(touching, slot)) return -1;
-    set_due(&filling);
+    set_due(&touching->form->facts, &filling);
     touching->form->streams[stream].events++;
     touching->form->streams[stream].fillings++;
     settle(touching, touching->count++, filling);
@@ -294,7 +324,7 @@ int ht_touching_until(struct ht_touching *touching, uint64_t time_ns) {
         if (put_portion(touching, &filling, end, filling.due_ns)) return -1;
         filling.page = end;
         bool more = end < filling.until_page || next_stretch(&touching->form->facts, &filling);
-        if (more) set_due(&filling);
+        if (more) set_due(&touching->form->facts, &filling);
         else filling.due_ns = UINT64_MAX;  // what the steps do not cover comes with the block's end
         settle(touching, 0, filling);
         if (!more && end >= pages_in_the_end(touching, &filling) &&

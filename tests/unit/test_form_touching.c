@@ -229,6 +229,25 @@ static void a_pause_touches_nothing(void **state) {
     ht_form_free(&built);
 }
 
+// It computed for 30 ms in the first half, for 10 ms in the second: three quarters are touched in the first 30 ms, and the others
+// when it goes on, not before.
+static void pages_come_as_cpu_time_does(void **state) {
+    (void)state;
+    struct ht_built_form built;
+    const struct ht_residency_step step = {0, 96 * MS, 1024};
+    const struct ht_sample samples[] = {
+        {.time_ns = 0}, {.time_ns = 48 * MS, .cpu_ns = 30 * MS}, {.time_ns = 96 * MS, .cpu_ns = 40 * MS}};
+    const struct told told = {fill, LENGTH(fill), 1, &full, &step, 1, samples, LENGTH(samples)};
+    build(&told, (struct ht_form_options){0}, &built);
+    size_t count = read_stream(&built, 0, false);
+    assert_in_range(touched_by(count, 1, 15 * MS), 360, 410);
+    assert_in_range(touched_by(count, 1, 31 * MS), 740, 790);
+    assert_in_range(touched_by(count, 1, 47 * MS), 740, 790);
+    assert_in_range(touched_by(count, 1, 53 * MS), 870, 920);
+    assert_int_equal(touched_by(count, 1, 59 * MS), 1024);
+    ht_form_free(&built);
+}
+
 // A large block of which much stays untouched is made small and then freed.
 static void a_block_that_became_small_is_all_touched(void **state) {
     (void)state;
@@ -521,6 +540,7 @@ int main(void) {
                                        cmocka_unit_test(pauses_and_copies_are_filled_too),
                                        cmocka_unit_test(a_block_is_filled_where_the_program_did),
                                        cmocka_unit_test(a_pause_touches_nothing),
+                                       cmocka_unit_test(pages_come_as_cpu_time_does),
                                        cmocka_unit_test(a_block_that_became_small_is_all_touched),
                                        cmocka_unit_test(what_calloc_wrote_is_known_at_the_peak),
                                        cmocka_unit_test(only_its_own_thread_fills_a_block),
