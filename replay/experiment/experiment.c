@@ -284,8 +284,9 @@ static void memory_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     }
     cell->check = ht_baseline_unchecked;
     if (cell->memory_ok && is_as_recorded(x, turn->who)) {
-        cell->check = ht_baseline_check(x->program, x->built, cell->memory.rss_bytes,
-                                        cell->memory.rss_between_calls_peak_bytes, cell->memory.rss_end_bytes);
+        cell->check =
+            ht_baseline_check(x->program, x->built, cell->memory.rss_bytes,
+                              cell->memory.rss_between_calls_peak_bytes, cell->memory.rss_end_bytes);
         line.check = &cell->check;
     }
     if (cell->memory_ok) {
