@@ -6,6 +6,7 @@
 
 #include "large_blocks.h"
 #include "memory_sample.h"
+#include "own_ranges.h"
 #include "residency.h"
 #include "settings.h"
 #include "wrap.h"
@@ -31,12 +32,27 @@ static uint32_t resident_before(const void *at, size_t bytes) {
     return bytes < HT_LARGE_BLOCK_BYTES ? 0 : residency_count_pages(at, bytes);
 }
 
+// Memory that the program mapped itself, as an allocator inside one of its libraries does, is no block of malloc's.
+static bool is_own(const void *at) {
+    if (!recorder_may_call()) return false;
+    uint64_t signals = sys_block_signals();
+    bool own = own_has((uintptr_t)at);
+    sys_restore_signals(signals);
+    recorder_has_called();
+    return own;
+}
+
 EXPORT int madvise(void *at, size_t bytes, int advice) {
     struct thread_state *t =
         is_recorded(advice) && !real_calls_from(__builtin_return_address(0)) ? recorder_idle_thread() : NULL;
     if (!t) return advise(at, bytes, advice);
     close_gate(t, GATE_BUSY_OWN, stack_pointer());
     int saved = errno;
+    if (is_own(at)) {
+        errno = saved;
+        open_gate(t);
+        return advise(at, bytes, advice);
+    }
     uint64_t resident = resident_before(at, bytes);
     bool gives_back = advice == MADV_DONTNEED || advice == MADV_FREE;
     if (gives_back && resident) memory_sample_before_free(t, (resident - 1) * settings.page_bytes);
