@@ -232,11 +232,16 @@ bool elf_file_each_import(const struct elf_file *elf,
     return true;
 }
 
-bool elf_file_data_holds(const struct elf_file *elf, const char *text) {
+char *elf_file_read_only_data(const struct elf_file *elf, uint64_t *bytes) {
     const Elf64_Shdr *data = find_section(elf, ".rodata");
-    char *piece =
-        data && data->sh_type == SHT_PROGBITS ? read_piece(elf, data->sh_offset, data->sh_size) : NULL;
-    bool holds = piece && memmem(piece, data->sh_size, text, strlen(text));
+    *bytes = data ? data->sh_size : 0;
+    return data && data->sh_type == SHT_PROGBITS ? read_piece(elf, data->sh_offset, data->sh_size) : NULL;
+}
+
+bool elf_file_data_holds(const struct elf_file *elf, const char *text) {
+    uint64_t bytes;
+    char *piece = elf_file_read_only_data(elf, &bytes);
+    bool holds = piece && memmem(piece, bytes, text, strlen(text));
     free(piece);
     return holds;
 }

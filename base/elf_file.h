@@ -59,7 +59,9 @@ void *elf_file_at_address(const struct elf_file *elf, uint64_t address, uint64_t
 bool elf_file_each_import(const struct elf_file *elf,
                           void (*visit)(void *context, const char *name, bool weak), void *context);
 
-// Whether the read-only data holds the text.
+// The read-only data (.rodata), to be freed; NULL if there is none.
+char *elf_file_read_only_data(const struct elf_file *elf, uint64_t *bytes);
+// Whether it holds the text.
 bool elf_file_data_holds(const struct elf_file *elf, const char *text);
 
 #endif

@@ -5,6 +5,7 @@
 //
 // VERSION:NAME:PLACE:CODE BYTES:BYTES:RETURNS:CODE:FIELDS:FUNCTIONS, numbers in hexadecimal. Addresses are those of the
 // program's file.
+//   NAME       of the allocator, with @ and its version where that is known
 //   PLACE      where a region of BYTES is assumed; it may be mapped elsewhere. Its first CODE BYTES (whole pages) become
 //              executable, the rest holds a slot for each function.
 //   RETURNS    1: some code puts return addresses on the stack that no call has put there.

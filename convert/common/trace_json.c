@@ -30,7 +30,9 @@ static void put_linked_allocator(json_t *context) {
     json_t *linked = json_object_get(context, "linked_allocator");
     if (!linked) return;
     json_object_set(context, "allocator_name", linked);
-    json_object_del(context, "allocator_version");
+    json_t *version = json_object_get(context, "linked_version");
+    if (version) json_object_set(context, "allocator_version", version);
+    else json_object_del(context, "allocator_version");
     json_object_del(context, "allocator_build_id");
     json_t *executable = json_object_get(context, "executable");
     if (executable) json_object_set(context, "allocator", executable);

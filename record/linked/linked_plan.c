@@ -262,8 +262,8 @@ static char *text_of(const struct linked_plan *plan, const struct search *search
         returns |= function->moved.returns;
         slot += (unsigned)sizeof(struct ht_hook_slot);
     }
-    fprintf(out, "%x:%s:%" PRIx64 ":%x:%zx:%x:", (unsigned)HT_HOOK_VERSION, plan->name, search->base,
-            code_pages, bytes, (unsigned)returns);
+    fprintf(out, "%x:%s%s%s:%" PRIx64 ":%x:%zx:%x:", (unsigned)HT_HOOK_VERSION, plan->name,
+            plan->version[0] ? "@" : "", plan->version, search->base, code_pages, bytes, (unsigned)returns);
     for (unsigned i = 0; i < search->code_bytes; i++) fprintf(out, "%02x", code[i]);
     fputc(':', out);
     for (unsigned i = 0; i < search->functions; i++)
@@ -278,14 +278,14 @@ static char *text_of(const struct linked_plan *plan, const struct search *search
 
 // ---- all of it ----
 
-// As the recorder takes names: no colon, which ends it in the text.
+// As the recorder takes names: no colon and no @, which end it in the text.
 static void name_plan(struct linked_plan *plan, const struct search *search, const char *allocator) {
     const char *name = allocator;
     for (unsigned i = 0; i < search->functions && !name; i++)
         name = linked_family_name(search->function[i].family);
     snprintf(plan->name, sizeof plan->name, "%s", name ? name : "own");
     for (char *c = plan->name; *c; c++)
-        if (*c == ':' || *c <= ' ') *c = '_';
+        if (*c == ':' || *c == '@' || *c <= ' ') *c = '_';
 }
 
 static void make(struct linked_plan *plan, struct search *search, const struct elf_file *elf,
@@ -312,6 +312,7 @@ static void make(struct linked_plan *plan, struct search *search, const struct e
     if (say_refused(plan, search)) return;
     for (unsigned i = 0; i < search->functions; i++) plan->functions += !search->function[i].why;
     name_plan(plan, search, allocator);
+    linked_version(elf, plan->name, plan->version);
     plan->text = text_of(plan, search);
     if (!plan->text) refuse(plan, "memory is short");
 }

@@ -6,12 +6,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "linked_version.h"
+
 enum { LINKED_NAME_BYTES = 32, LINKED_WHY_BYTES = 512 };
 
 struct linked_plan {
-    char *text;                    // for HT_HOOK_VARIABLE; to be freed. NULL: nothing is to be hooked
-    char name[LINKED_NAME_BYTES];  // of the allocator
-    unsigned functions;            // to be hooked
+    char *text;                          // for HT_HOOK_VARIABLE; to be freed. NULL: nothing is to be hooked
+    char name[LINKED_NAME_BYTES];        // of the allocator
+    char version[LINKED_VERSION_BYTES];  // its; empty: not known
+    unsigned functions;                  // to be hooked
     bool uncalled;  // no code calls those that allocate, or those that free: it may have them inlined
     char why[LINKED_WHY_BYTES];  // in half a sentence, where there is no text
 };

@@ -219,8 +219,19 @@ void ht_comparison_free(struct ht_comparison *comparison) {
 
 int ht_comparison_recorded(const struct ht_comparison *comparison) {
     const struct ht_choices *choices = &comparison->plan->choices;
-    for (size_t i = 0; i < comparison->count && comparison->program->allocator[0]; i++) {
-        if (!strcmp(choices->list[i].name, comparison->program->allocator)) return (int)i;
+    for (size_t i = 0; i < comparison->count; i++) {
+        if (ht_recorded_served(comparison->program, choices->list[i].name, choices->list[i].version))
+            return (int)i;
     }
     return -1;
+}
+
+bool ht_comparison_is_of_own(const struct ht_comparison *comparison) {
+    const struct ht_recorded_program *program = comparison->program;
+    return program->linked && !isnan(program->rss_peak_bytes) && ht_comparison_recorded(comparison) < 0;
+}
+
+double ht_comparison_of_recorded(const struct ht_comparison *comparison, size_t allocator) {
+    if (!ht_comparison_is_of_own(comparison)) return NAN;
+    return comparison->allocators[allocator].process_rss_peak.median / comparison->program->rss_peak_bytes;
 }

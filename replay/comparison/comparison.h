@@ -88,4 +88,9 @@ void ht_comparison_free(struct ht_comparison *comparison);
 // The allocator of the recorded program, if it was replayed: its index, or -1.
 int ht_comparison_recorded(const struct ht_comparison *comparison);
 
+// Whether the program's allocator is part of it, and none of these: then its recorded memory is what theirs is held against.
+bool ht_comparison_is_of_own(const struct ht_comparison *comparison);
+// What the process would hold at its peak under an allocator, of what it held when recorded; NaN where that is not known.
+double ht_comparison_of_recorded(const struct ht_comparison *comparison, size_t allocator);
+
 #endif

@@ -257,7 +257,8 @@ static void take_arenas(const struct ht_experiment *x, struct ht_cell *cell) {
 // Is a replay by this plan the program as it was recorded, under the allocator that served it?
 static bool is_as_recorded(const struct ht_experiment *x, uint32_t who) {
     return who != HT_WHO_NULL && !is_control(x, who) && x->plan->touch == HT_TOUCH_RECORDED &&
-           !x->plan->purge_ns && !strcmp(choice_of(x, who)->name, x->program->allocator);
+           !x->plan->purge_ns &&
+           ht_recorded_served(x->program, choice_of(x, who)->name, choice_of(x, who)->version);
 }
 
 static void memory_turn(struct ht_experiment *x, const struct ht_turn *turn) {

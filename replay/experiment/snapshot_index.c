@@ -139,7 +139,8 @@ static json_t *snapshots_json(const struct ht_experiment *x, const struct ht_sna
 
 static json_t *check_json(const struct ht_experiment *x, const struct ht_snapshot_index *index) {
     uint32_t samples = x->built->form->samples;
-    if (!samples || strcmp(index->choice->name, x->program->allocator)) return json_null();
+    if (!samples || !ht_recorded_served(x->program, index->choice->name, index->choice->version))
+        return json_null();
     const uint64_t *rss_bytes = index->rss_bytes;
     uint64_t peak_bytes = rss_bytes[ht_peak_sample(x->built, rss_bytes, samples)];
     struct ht_baseline_check check = ht_baseline_check(x->program, x->built, rss_bytes, (double)peak_bytes,

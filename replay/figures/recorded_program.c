@@ -174,7 +174,10 @@ int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_
     take_text(context, "command", program->command, sizeof program->command);
     take_text(context, "allocator_name", program->allocator, sizeof program->allocator);
     take_text(context, "allocator_version", program->allocator_version, sizeof program->allocator_version);
+    program->linked = json_object_get(context, "linked_allocator") != NULL;
     take_settings(context, &program->settings);
+    if (!program->allocator[0] && program->settings.kind)
+        snprintf(program->allocator, sizeof program->allocator, "%s", program->settings.kind->name);
     take_text(context, "thp", thp, sizeof thp);
     ht_chosen_word(thp, program->thp, sizeof program->thp);
     program->pid = (uint32_t)json_integer_value(json_object_get(context, "pid"));
@@ -209,6 +212,15 @@ void ht_recorded_program_elsewhere(struct ht_recorded_program *program) {
 void ht_recorded_program_other(struct ht_recorded_program *program) {
     ht_recorded_program_elsewhere(program);
     ht_own_memory_free(&program->own);
+}
+
+// "gperftools 2.10" is 2.10.
+static const char *number_of(const char *version) { return version + strcspn(version, "0123456789"); }
+
+bool ht_recorded_served(const struct ht_recorded_program *program, const char *name, const char *version) {
+    if (!program->allocator[0] || strcmp(name, program->allocator)) return false;
+    const char *number = number_of(program->allocator_version);
+    return !program->linked || (*number && !strcmp(number, number_of(version)));
 }
 
 void ht_recorded_program_free(struct ht_recorded_program *program) { ht_own_memory_free(&program->own); }

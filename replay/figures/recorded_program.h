@@ -25,7 +25,8 @@ struct ht_extended_part {
 
 struct ht_recorded_program {
     char command[256], allocator[64], allocator_version[64];
-    struct ht_recorded_settings settings;  // of that allocator
+    bool linked;                           // that allocator is part of the program
+    struct ht_recorded_settings settings;  // of it
     uint32_t pid;
     uint32_t page_bytes;  // 0: not known
     bool forked;          // it shares pages with its parent and other children, which no figure counts
@@ -51,6 +52,10 @@ struct ht_recorded_program {
 
 int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_program *program,
                              struct ht_error *error);
+
+// Whether the allocator of that name and version is the one that served it. Of one that is part of the program, another
+// version may be another allocator; one that was loaded is the user's to choose again.
+bool ht_recorded_served(const struct ht_recorded_program *program, const char *name, const char *version);
 
 // The settings of its allocator alone, from the trace at `path`.
 int ht_recorded_settings_read(const char *path, struct ht_recorded_settings *settings,

@@ -111,6 +111,7 @@ static json_t *allocator_json(const struct ht_comparison *c, size_t i) {
     json_object_set_new(made, "rss_mean_bytes", estimate_json(e, HT_FIGURE_MEAN));
     json_object_set_new(made, "rss_end_bytes", estimate_json(e, HT_FIGURE_END));
     json_object_set_new(made, "process_rss_peak_bytes", estimate_json(e, HT_FIGURE_PROCESS));
+    json_set_figure(made, "of_recorded_peak", ht_comparison_of_recorded(c, i));
     json_set_figure(made, "ns_per_call", e->ns_per_call);
     json_set_figure(made, "instructions", c->instructions[i]);
     json_set_figure(made, "faults", e->faults);
@@ -137,10 +138,11 @@ static json_t *recorded_json(const struct ht_comparison *c) {
     int served = ht_comparison_recorded(c);
     double malloc_ns = served >= 0 ? c->allocators[served].time_ns.median : NAN;
     return json_pack(
-        "{s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "command", json_text(c->program->command), "forked",
-        c->program->forked, "allocator", json_text(c->program->allocator), "allocator_version",
-        json_text(c->program->allocator_version), "rss_peak_bytes", json_figure(c->program->rss_peak_bytes),
-        "heap_peak_bytes", json_figure(c->program->heap_peak_bytes), "explained_bytes",
+        "{s:o, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "command", json_text(c->program->command),
+        "forked", c->program->forked, "linked", c->program->linked, "allocator",
+        json_text(c->program->allocator), "allocator_version", json_text(c->program->allocator_version),
+        "rss_peak_bytes", json_figure(c->program->rss_peak_bytes), "heap_peak_bytes",
+        json_figure(c->program->heap_peak_bytes), "explained_bytes",
         json_count(share->anon_bytes ? share->explained_bytes : UINT64_MAX), "cpu_ns",
         json_figure(c->program->cpu_ns), "malloc_share", json_figure(malloc_ns / c->program->cpu_ns));
 }

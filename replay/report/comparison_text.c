@@ -431,6 +431,22 @@ static void print_caution(FILE *out, const struct ht_comparison *c) {
     json_decref(check);
 }
 
+// Before all figures, too: what they are not held against.
+static void print_own_allocator(FILE *out, const struct ht_comparison *c) {
+    const struct ht_recorded_program *program = c->program;
+    if (!c->plan->memory_pass || !c->count || !ht_comparison_is_of_own(c)) return;
+    ht_print(out, "the program's own %s%s%s is part of it and not replayed: it held %.1f MB at its peak",
+             program->allocator, program->allocator_version[0] ? " " : "", program->allocator_version,
+             program->rss_peak_bytes / 1e6);
+    for (size_t i = 0; i < c->count; i++) {
+        double ratio = ht_comparison_of_recorded(c, i);
+        if (!isnan(ratio))
+            ht_print(out, "%s %.2f under %s", i ? "," : "; of that the process would hold", ratio,
+                     c->plan->choices.list[i].name);
+    }
+    ht_print(out, "; no figure of time is held against it\n");
+}
+
 // Before all figures: whose are not of this program.
 static void print_refusals(FILE *out, const struct ht_comparison *c) {
     for (size_t i = 0; i < c->count; i++) {
@@ -453,6 +469,7 @@ static void print_missing(FILE *out, const struct ht_failing_runs *failing, cons
 
 void ht_comparison_print(FILE *out, const struct ht_comparison *c) {
     print_caution(out, c);
+    print_own_allocator(out, c);
     print_refusals(out, c);
     print_heading(out, c);
     if (c->plan->time_pass && c->count) print_time(out, c);

@@ -43,6 +43,10 @@ static json_t *trace_json(const struct ht_run_result *line) {
         "inherited_objects", (json_int_t)(built->inherited_objects / copies));
     free(absolute);
     json_object_set_new(trace, "forked", json_boolean(line->program->forked));
+    json_object_set_new(trace, "recorded_allocator",
+                        json_pack("{s:o, s:o, s:b}", "name", json_known_text(line->program->allocator),
+                                  "version", json_known_text(line->program->allocator_version), "linked",
+                                  line->program->linked));
     const struct ht_heap_share *share = &line->program->share;
     json_set_whole(trace, "rss_peak_bytes", share->anon_bytes ? (double)share->anon_bytes : NAN);
     json_set_whole(trace, "explained_bytes", share->anon_bytes ? (double)share->explained_bytes : NAN);

@@ -32,7 +32,7 @@ struct planned {
 
 // The plan, and the program as it lies in memory.
 struct plan {
-    char name[32];
+    char name[64], *version;  // NULL: not known
     uint64_t place, code_bytes, bytes;
     bool returns;
     const char *code, *fields;  // in the text
@@ -88,6 +88,8 @@ static bool read_plan(struct plan *plan, const char *text) {
     size_t length = strcspn(text, ":");
     if (length >= sizeof plan->name || !text[length]) return false;
     memcpy(plan->name, text, length);
+    plan->version = strchr(plan->name, '@');
+    if (plan->version) *plan->version++ = 0;
     text += length + 1;
     if (!number(&text, ':', &plan->place) || !number(&text, ':', &plan->code_bytes) ||
         !number(&text, ':', &plan->bytes) || !number(&text, ':', &returns))
@@ -303,7 +305,9 @@ __attribute__((constructor)) static void hook_linked_in(void) {
     const char *why = set_hooks(&plan);
     sys_restore_signals(signals);
     linked_allocator_hooked(why);
-    if (!why) linked_allocator_name(plan.name);
+    if (why) return;
+    linked_allocator_version(plan.version);
+    linked_allocator_name(plan.name);
 }
 
 #endif

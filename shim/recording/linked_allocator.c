@@ -12,7 +12,8 @@ static struct {
     atomic_flag taken;
     _Atomic bool known;
     char name[NAME_BYTES];
-    const char *hooks;  // NULL: none were planned
+    const char *version;  // NULL: not known
+    const char *hooks;    // NULL: none were planned
 } linked = {.taken = ATOMIC_FLAG_INIT};
 
 // What is no letter, digit or one of ._+- in a name would be a program's mistake: it becomes a '?'.
@@ -21,12 +22,16 @@ static char readable(char c) {
     return letter || digit || c == '.' || c == '_' || c == '+' || c == '-' ? c : '?';
 }
 
-static void note_hooks(struct ht_raw_header *header) {
+static void note(struct ht_raw_header *header, const char *key, const char *value) {
     struct text text;
-    if (!linked.hooks || !context_begin_string(header, &text)) return;
-    text_string(&text, "linked_hooks=");
-    text_string(&text, linked.hooks);
+    if (!context_begin_string(header, &text)) return;
+    text_string(&text, key);
+    text_string(&text, value);
     context_end_string(header, &text, true);
+}
+
+static void note_hooks(struct ht_raw_header *header) {
+    if (linked.hooks) note(header, "linked_hooks=", linked.hooks);
 }
 
 // The log that is there already; a forked child that has made no call yet still has its parent's.
@@ -42,13 +47,12 @@ void linked_allocator_hooked(const char *why_not) {
 }
 
 static void note_name(struct ht_raw_header *header) {
-    struct text text;
-    if (!atomic_load_explicit(&linked.known, memory_order_acquire) || !context_begin_string(header, &text))
-        return;
-    text_string(&text, "linked_allocator=");
-    text_string(&text, linked.name);
-    context_end_string(header, &text, true);
+    if (!atomic_load_explicit(&linked.known, memory_order_acquire)) return;
+    note(header, "linked_allocator=", linked.name);
+    if (linked.version) note(header, "linked_version=", linked.version);
 }
+
+void linked_allocator_version(const char *version) { linked.version = version; }
 
 void linked_allocator_name(const char *name) {
     if (!name || !*name || atomic_flag_test_and_set(&linked.taken)) return;

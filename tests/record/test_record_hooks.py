@@ -362,3 +362,32 @@ def test_recorded_program_that_records(tools: Tools, tmp_path: Path) -> None:
                          f"echo ${HOOKS}; echo done")
     assert recording.outcome.stdout == b"\ndone\n"
     assert os.listdir(tmp_path / "inner")
+
+
+OF_A_VERSION = """
+#include <stdlib.h>
+#include <string.h>
+void *PREFIX_malloc(size_t size) { return malloc(size); }
+void PREFIX_free(void *block) { free(block); }
+VERSION
+int main(void) { void *block = PREFIX_malloc(strlen(NAMED)); PREFIX_free(block); return 7; }
+"""
+
+
+@pytest.mark.parametrize(("prefix", "version", "named", "expected"), [
+    ("mi", "int mi_version(void) { return 209; }", "", "2.0.9"),
+    ("mi", "int mi_version(void) { return 30302; }", "", "3.3.2"),
+    ("mi", "int mi_version(void) { return rand(); }", "", None),
+    ("je", "", "5.3.0-1-ge13ca993e8ccb9ba9847cc330696e02839f328f7", "5.3.0"),
+    ("je", "", "5.3.0-1-gnone", None),
+    ("tc", "", "gperftools 2.10", "2.10")])
+def test_version_in_the_programs_file(tools: Tools, tmp_path: Path, prefix: str, version: str, named: str, expected: str | None) -> None:
+    """It is the trace's, as far as the file has it; nothing in the program is called for it."""
+    source, program = tmp_path / "own.c", tmp_path / "own"
+    source.write_text(OF_A_VERSION.replace("PREFIX", prefix).replace("VERSION", version).replace("NAMED", f'"{named}"'))
+    tools.succeed(["gcc", "-O2", "-fno-ipa-ra", "-fno-builtin", "-fno-inline", "-o", program, source])
+    recording, said = record(tools, tmp_path, program)
+    assert recording.outcome.status == 7 and "hooks 2" in said, said
+    context = tools.info(tools.convert(recording.logs[0], tmp_path / "t.bin"))["context"]
+    assert context["linked_allocator"] == context["allocator_name"] == {"mi": "mimalloc", "je": "jemalloc", "tc": "tcmalloc"}[prefix]
+    assert context.get("allocator_version") == context.get("linked_version") == expected

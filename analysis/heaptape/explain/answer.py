@@ -94,11 +94,13 @@ class Answer:
     memory_recorded: bool = True
     begins_late: str = ""
     """Where blocks at its very beginning are older than it, what it begins with: slice or fork."""
+    own: str = ""
+    """The caution where the program's allocator is part of it, and another one."""
 
     @property
     def caution(self) -> str:
         """The first sentence where the replay is not what the program ran under, else ""."""
-        return as_caution(self.baseline_check)
+        return self.own or as_caution(self.baseline_check)
 
     controls: dict[str, int] = field(default_factory=dict)
     """Calls by which the program itself controls its allocator, and how many of each."""

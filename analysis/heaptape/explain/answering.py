@@ -10,7 +10,9 @@ import pandas as pd
 
 from ..base.arguments import duration_ns
 from ..base.errors import HeaptapeError
+from ..base.own_allocator import full_name, is_the_linked
 from ..base.sharing import is_forked, sharing
+from ..base.units import byte_count
 from ..results.use import also_set
 from ..trace.reader import Trace
 from .accounts import Sums, account, use_of
@@ -89,6 +91,16 @@ def _extended(trace: Trace) -> dict[str, Any] | None:
     return said | {"of_slice": isinstance(cut, dict) and cut.get("of_extension") is True}
 
 
+def _own(trace: Trace, allocator: dict[str, Any]) -> str:
+    """The caution where this is not the allocator that is part of the program, else ""."""
+    context, peak = trace.context, (trace.totals or {}).get("recorded_rss_peak_bytes")
+    recorded = {"name": context.get("allocator_name"), "version": context.get("allocator_version")}
+    if not context.get("linked_allocator") or not peak or is_the_linked(recorded, str(allocator["name"]), str(allocator["version"])):
+        return ""
+    return (f"Caution: the program's own {full_name(recorded)} is part of it and not replayed: under that the process held {byte_count(peak)} at its "
+            f"peak. What follows is of {' '.join(filter(None, [allocator['name'], allocator['version']]))} in its place.")
+
+
 def answer_of(found: SnapshotFile, at: str, trace: Trace | None, cells_max: int) -> Answer:
     """at: as --at takes it. trace: None where it is not to be had: nobody knows then who allocated the blocks. cells_max: of the
     map; 0: none is wanted."""
@@ -117,4 +129,5 @@ def answer_of(found: SnapshotFile, at: str, trace: Trace | None, cells_max: int)
                   sites, _extended(trace) if trace else None,
                   unmeasured(trace, blocks) if trace and blocks is not None else None, _within_call(found), sharing(is_forked(trace.context, trace.totals)) if trace else "",
                   found.baseline_check, not trace or (trace.totals or {}).get("recorded_rss_peak_bytes") is not None,
-                  begins_late=_begins_late(trace) if trace else "", controls=_controls(trace) if trace else {})
+                  begins_late=_begins_late(trace) if trace else "", controls=_controls(trace) if trace else {},
+                  own=_own(trace, snapshot.allocator) if trace else "")

@@ -25,6 +25,7 @@ from .found_trace import FoundTrace, find_trace
 from .malloc_share import MallocShare, MemoryShare, malloc_share, memory_share
 from .missing import missing_lines, mixed_lines, refusal_lines
 from .order import Trend, find_trends
+from .own_allocator import OwnAllocator, own_allocator
 from .program_time import ProgramTime, other_costs_lines, program_times
 from .standing import Standing
 from .verdicts import headline_of, ranked_standings
@@ -32,7 +33,7 @@ from .verdicts import headline_of, ranked_standings
 
 @dataclass(frozen=True)
 class Summary:
-    """`caution`, where there is one, goes before everything. `differs`: the replay is not what the program ran under, and `standings` has no
+    """`caution`, where there is one, goes before everything. `own`: the allocator that is part of the program, where none that was replayed is that. `differs`: the replay is not what the program ran under, and `standings` has no
     memory. Then `share_lines` lead: malloc's share of the program's CPU
     time and memory, or why that is not known. `same_name`: another trace has
     the same path, so that its checksum belongs to its name. `program_times`: empty where no accesses were simulated. `sharing`: the words
@@ -55,6 +56,7 @@ class Summary:
     caution: str
     sharing: str
     differs: bool = False
+    own: OwnAllocator | None = None
     same_name: bool = False
 
     @property
@@ -100,12 +102,16 @@ def summary_of(experiment: Experiment, baseline: str | None, seed: int, found: F
     standings = [standing for standing in ranked_standings(experiment.all_runs, comparison, seed)
                  if not differs or standing.measure.name == "time"]
     trace = found.trace if experiment.is_as_recorded else None
-    time = malloc_share(experiment.all_runs, trace.context, trace.totals, comparison, seed) if trace and len(comparison) else None
-    memory = memory_share(experiment.all_runs, trace, comparison, seed) if trace and len(comparison) else None
+    own = own_allocator(experiment.runs)
+    shares = trace is not None and len(comparison) > 0 and own is None
+    time = malloc_share(experiment.all_runs, trace.context, trace.totals, comparison, seed) if trace and shares else None
+    memory = memory_share(experiment.all_runs, trace, comparison, seed) if trace and shares else None
     sentences = {"time": time.sentence() if time else "", "rss_peak": memory.sentence() if memory else ""}
     lines = [sentences[standing.measure.name] for standing in standings if sentences[standing.measure.name]]
     about = caution(experiment.runs, trace.totals if trace else None)
     headline = cautioned(" ".join([*refusal_lines(experiment.runs), headline_of(standings)]), about)
+    if own:
+        headline = f"{own.sentence(base)} {headline}"
     if differs:
         headline, about = f"{differs} {headline}", f"{differs} {about}".rstrip()
     times = program_times(experiment.runs, base)
@@ -113,11 +119,11 @@ def summary_of(experiment: Experiment, baseline: str | None, seed: int, found: F
     shared = sharing(was_forked(experiment.runs), processes)
     return Summary(
         experiment, base, seed, comparison, controls, find_trends(experiment.all_runs, base), standings, time, memory, times,
-        lines or [why_share_unknown(experiment, found)], missing_lines(experiment.runs), mixed,
-        headline + as_sentence(shared), about, shared, bool(differs))
+        lines or [why_share_unknown(experiment, found, own)], missing_lines(experiment.runs), mixed,
+        headline + as_sentence(shared), about, shared, bool(differs), own)
 
 
-def why_share_unknown(experiment: Experiment, found: FoundTrace) -> str:
+def why_share_unknown(experiment: Experiment, found: FoundTrace, own: OwnAllocator | None = None) -> str:
     """One sentence."""
     knows_cpu = found.trace is not None and bool((found.trace.totals or {}).get("recorded_cpu_ns"))
     reason = "its time was not measured" if knows_cpu else "the recording lacks the program's CPU time"
@@ -129,6 +135,8 @@ def why_share_unknown(experiment: Experiment, found: FoundTrace) -> str:
         reason = "it was replayed on a used heap, the program ran on a fresh one"
     elif "processors" in experiment.settings:
         reason = "it was replayed as on another machine"
+    elif own:
+        reason = f"the program's own {own.name} is not replayed"
     elif found.trace is None:
         reason = f"the trace was not read: {found.why_not}"
     return f"Malloc's share of this program is unknown ({reason})."

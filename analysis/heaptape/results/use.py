@@ -50,13 +50,14 @@ def _saves_little(summary: Summary) -> bool:
 
 
 def uses(summary: Summary, command: str, recorded_kind: str, linked: str = "") -> list[Use]:
-    """One for each leader; none where that would save little. `command` as one types it; `recorded_kind` is the recorded program's
+    """One for each leader; none where that would save little. Where none is the program's own allocator: for the one under which the
+    process would hold least, if that is less than it did. `command` as one types it; `recorded_kind` is the recorded program's
     allocator, or ""; `linked` the one that is part of the program, or ""."""
     found: list[Use] = []
     runs = summary.experiment.runs
-    if _saves_little(summary):
+    if summary.own is None and _saves_little(summary):
         return found
-    for name in leaders(summary.standings):
+    for name in leaders(summary.standings) if summary.own is None else filter(None, [summary.own.best]):
         run = runs[runs["allocator"] == name].iloc[0]
         kind, path, package = (_text(run, f"allocator_{key}") for key in ("kind", "path", "debian"))
         variables = run.get("allocator_environment")
@@ -107,6 +108,8 @@ def also_set(context: Mapping[str, Any]) -> str:
 
 def no_reason(summary: Summary) -> str:
     """The sentence where there is nothing to use."""
+    if summary.own:
+        return f"Under no allocator measured here would the process hold less than it did under its own {summary.own.name}: this gives no reason to change."
     on_memory = "; on memory see the caution" if summary.differs else ""
     if leaders(summary.standings):
         saves = "saves 1 % of the program's CPU time, in malloc's calls" + (on_memory or ", or memory")
