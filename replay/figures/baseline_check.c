@@ -75,7 +75,7 @@ __attribute__((format(printf, 2, 3))) static void give(json_t *reasons, const ch
 static json_t *reasons_of(const struct ht_recorded_program *program, const struct ht_built_form *built,
                           const char *version, const char *thp) {
     json_t *reasons = json_array();
-    char number[HT_NUMBER_OF_BYTES];
+    char number[HT_NUMBER_OF_BYTES], left[HT_SETTINGS_TEXT_BYTES];
     if (ht_heap_share_is_small(&program->share))
         give(reasons, "most of its memory does not come from malloc");
     if (program->damage[0]) give(reasons, "its log was damaged: %s", program->damage);
@@ -89,7 +89,10 @@ static json_t *reasons_of(const struct ht_recorded_program *program, const struc
         give(reasons, "%s that %s begin in a fresh heap",
              ht_number_of(number, built->inherited_objects, "block"),
              program->sliced ? "were live before the slice" : "its parent had allocated");
-    if (version && *version && program->allocator_version[0] && strcmp(version, program->allocator_version))
+    ht_settings_text(program->settings.list, program->settings.count, HT_SETTING_LEFT_OUT, left);
+    if (*left) give(reasons, "it ran with %s, which no replay has", left);
+    if (version && *version && program->allocator_version[0] &&
+        strcmp(ht_version_number(version), ht_version_number(program->allocator_version)))
         give(reasons, "it ran under %s %s, and %s is replayed", program->allocator,
              program->allocator_version, version);
     if (program->thp[0] && thp && *thp && strcmp(program->thp, thp))

@@ -214,13 +214,12 @@ void ht_recorded_program_other(struct ht_recorded_program *program) {
     ht_own_memory_free(&program->own);
 }
 
-// "gperftools 2.10" is 2.10.
-static const char *number_of(const char *version) { return version + strcspn(version, "0123456789"); }
+const char *ht_version_number(const char *version) { return version + strcspn(version, "0123456789"); }
 
 bool ht_recorded_served(const struct ht_recorded_program *program, const char *name, const char *version) {
     if (!program->allocator[0] || strcmp(name, program->allocator)) return false;
-    const char *number = number_of(program->allocator_version);
-    return !program->linked || (*number && !strcmp(number, number_of(version)));
+    const char *number = ht_version_number(program->allocator_version);
+    return !program->linked || (*number && !strcmp(number, ht_version_number(version)));
 }
 
 void ht_recorded_program_free(struct ht_recorded_program *program) { ht_own_memory_free(&program->own); }

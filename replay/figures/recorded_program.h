@@ -57,6 +57,9 @@ int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_
 // version may be another allocator; one that was loaded is the user's to choose again.
 bool ht_recorded_served(const struct ht_recorded_program *program, const char *name, const char *version);
 
+// Without the words before: of "gperftools 2.10" that is 2.10.
+const char *ht_version_number(const char *version);
+
 // The settings of its allocator alone, from the trace at `path`.
 int ht_recorded_settings_read(const char *path, struct ht_recorded_settings *settings,
                               struct ht_error *error);

@@ -108,6 +108,11 @@ static void put_build_id(struct text *text, const char *key, uintptr_t base) {
     if (object.id_bytes) put(text, key, digits);
 }
 
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 // The allocator's own word for its version. The form says what function is: allocators/allocator.h.
 static void put_version(struct text *text, char form, void *function) {
     const char *(*read_version)(int *, int *, const char **) = function;
@@ -134,8 +139,21 @@ static void put_version(struct text *text, char form, void *function) {
     }
 }
 
+// By the file name of its library, of those that have no function to ask.
+static void put_allocator_of_file(struct text *text, const char *path) {
+    static const struct {
+        const char *name, *file, *folder;
+    } known[] = {HEAPTAPE_FILES};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strncmp(base_name(path), known[i].file, strlen(known[i].file)) || !strstr(path, known[i].folder))
+            continue;
+        put(text, "allocator_name", known[i].name);
+        return;
+    }
+}
+
 // By the function that has it, as far as that is the one of malloc's library.
-static void put_allocator_version(struct text *text, uintptr_t base) {
+static bool put_allocator_version(struct text *text, uintptr_t base) {
     static const struct {
         const char *name, *symbol, *form;
     } known[] = {HEAPTAPE_VERSIONS};
@@ -144,13 +162,9 @@ static void put_allocator_version(struct text *text, uintptr_t base) {
         if (!function || loader_object_of(function).start != base) continue;
         put(text, "allocator_name", known[i].name);
         put_version(text, *known[i].form, function);
-        return;
+        return true;
     }
-}
-
-static const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
+    return false;
 }
 
 #ifdef __GLIBC__
@@ -177,7 +191,7 @@ static void put_allocator(struct text *text) {
     put(text, "allocator", library.name);
     put_build_id(text, "allocator_build_id", library.start);
     if (is_libc(base_name(library.name))) put_libc_allocator(text);
-    else put_allocator_version(text, library.start);
+    else if (!put_allocator_version(text, library.start)) put_allocator_of_file(text, library.name);
 }
 
 static void put_environment(struct text *text) {
