@@ -37,7 +37,7 @@ from heaptape.results.counted import counted_figure, counts_by_allocator  # noqa
 from heaptape.results.reader import read_results  # noqa: E402
 
 LIST = ROOT / "bench" / "regressions" / "regressions.toml"
-REPLAY_LIMIT_S = REAL_LIMIT_S = 3600
+REAL_LIMIT_S = 3600
 STATUSES = (0, 4, 5)
 """Of replay: what came of the condition; the figures decide here, too."""
 MEASURES = ("rss_peak", "rss_mean", "rss_end", "time")
@@ -56,22 +56,6 @@ class Row:
     outcome: str
 
 
-def _run(command: list[Any], who: dict[str, Any], statuses: tuple[int, ...] = (0,)) -> str:
-    status, printed, said = programs.run_to_end([str(word) for word in command], REPLAY_LIMIT_S, who)
-    if status not in statuses:
-        raise Failed(f"{Path(command[0]).name} {command[1]}: {programs.last_line(said)}")
-    return printed.decode(errors="replace")
-
-
-def record(prepared: programs.Prepared, build: Path) -> Path:
-    """The trace of the program's largest process."""
-    logs, trace = prepared.folder / "logs", prepared.folder / "trace.bin"
-    _run([build / "heaptape", "record", "-q", "-o", logs, *prepared.words], prepared.who)
-    log = max(logs.glob("*.mraw"), key=lambda path: path.stat().st_size)
-    _run([build / "heaptape", "convert", "-q", log, "-o", trace], prepared.who)
-    return trace
-
-
 def passes(condition: Condition) -> list[list[str]]:
     """Options of the replays that make the table and decide the condition, the deciding one last."""
     both = ["--pass=both", "--instructions"]
@@ -88,8 +72,9 @@ def replayed(trace: Path, libraries: dict[str, Path], condition: Condition, who:
         results = trace.with_name(f"results{number}.jsonl")
         decides = [f"--fail-if={condition.text}"] if words == passes(condition)[-1] else []
         rounds = [] if "--pass=count" in words else [f"--rounds={options.rounds}"]
-        _run([options.build / "replay", "-q", "--alloc", ",".join(f"{name}={path}" for name, path in libraries.items()), "--baseline", baseline,
-              *words, *rounds, *decides, "-o", results, trace], who, STATUSES)
+        named = ",".join(f"{name}={path}" for name, path in libraries.items())
+        programs.run_tool([options.build / "replay", "-q", "--alloc", named, "--baseline", baseline, *words, *rounds, *decides, "-o", results, trace], who,
+                          STATUSES)
         (one,) = experiments(read_results([str(results)]))
         found.append(one)
     return found
@@ -168,7 +153,7 @@ def bisect(trace: Path, regression: dict[str, Any], releases: list[Release], sto
     if not parse_condition(regression["condition"]).counted:
         words += ["--rounds", str(options.rounds)]
     environment = os.environ | {"HEAPTAPE_PYTHON": os.environ.get("HEAPTAPE_PYTHON", sys.executable)}
-    return _run([options.build / "heaptape", *words, trace], {"cwd": repository, "env": environment, "stdin": subprocess.DEVNULL})
+    return programs.run_tool([options.build / "heaptape", *words, trace], {"cwd": repository, "env": environment, "stdin": subprocess.DEVNULL})
 
 
 def examine(name: str, listed: dict[str, Any], scratch: Path, options: argparse.Namespace) -> None:
@@ -177,7 +162,7 @@ def examine(name: str, listed: dict[str, Any], scratch: Path, options: argparse.
     releases = [read_release(listed["allocators"], regression["allocator"], number) for number in regression["releases"]]
     libraries = {release.number: store.library(release) for release in releases}
     prepared = programs.prepare(name, regression, scratch, options.build)
-    trace, condition = record(prepared, options.build), parse_condition(regression["condition"])
+    trace, condition = programs.record(prepared, options.build), parse_condition(regression["condition"])
     rows = rows_of(replayed(trace, libraries, condition, prepared.who, options), releases, condition)
     real = real_figures(prepared, libraries, regression["real"], options.real)
     medians = {number: statistics.median(values) for number, values in real.items() if values}

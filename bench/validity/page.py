@@ -36,7 +36,7 @@ COUNT_GOALS = (0.02, 0.10)  # median and 90th percentile
 HEAD = """# Predicted and real
 
 `bench/validity/validate.py` ran `heaptape validate` ([validate.md](../reference/validate.md)) for {programs} real programs ([programs.toml](../../bench/validity/programs.toml)). Each was recorded once, under its own allocator,
-replayed under each allocator, then run for real under each, in {rounds} rounds of random order. Then, of {counted} of them with smaller inputs, instructions were counted exactly (`heaptape validate --instructions`). heaptape was built with these programs, and is further off for others ([threats.md](threats.md)). These commands write this page:
+replayed under each allocator, then run for real under each, in {rounds} rounds of random order. Then, of {counted} of them with smaller inputs, instructions were counted exactly (`heaptape validate --instructions`). heaptape was built with these programs, and is further off for others ([threats.md](threats.md), [public-cases.md](validity/public-cases.md)). These commands write this page:
 
 ```sh
 bench/validity/validate.py -o validity.jsonl --tables docs/method/validity --page docs/method/validity.md

@@ -157,6 +157,24 @@ def run_json(command: list[Any], who: dict[str, Any]) -> dict[str, Any]:
         raise Failed(last_line(said)) from error
 
 
+def run_tool(command: list[Any], who: dict[str, Any], statuses: tuple[int, ...] = (0,)) -> str:
+    """What it prints. Raises Failed, where it ends with another status."""
+    status, printed, said = run_to_end([str(word) for word in command], LIMIT_S, who)
+    if status not in statuses:
+        raise Failed(f"{Path(command[0]).name} {command[1]}: {last_line(said)}")
+    return printed.decode(errors="replace")
+
+
+def record(prepared: Prepared, build: Path) -> Path:
+    """The trace of the program's largest process."""
+    logs, trace = prepared.folder / "logs", prepared.folder / "trace.bin"
+    run_tool([build / "heaptape", "record", "-q", "-o", logs, *prepared.words], prepared.who)
+    if not (found := list(logs.glob("*.mraw"))):
+        raise Failed("nothing was recorded")
+    run_tool([build / "heaptape", "convert", "-q", max(found, key=lambda path: path.stat().st_size), "-o", trace], prepared.who)
+    return trace
+
+
 def validated(prepared: Prepared, options: argparse.Namespace, how: list[str]) -> dict[str, Any]:
     """The document of heaptape validate."""
     process = ["--process", prepared.program["process"]] if "process" in prepared.program else []
