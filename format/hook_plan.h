@@ -41,7 +41,8 @@ enum ht_hook_kind {
     HT_HOOK_RESIZES,    // returns the block, NULL if it failed
     HT_HOOK_STRETCHES,  // never moves the block, and returns the size that it has: xallocx
     HT_HOOK_RELEASES,
-    HT_HOOK_ASKS,  // the size of a block: no call that a recording must have
+    HT_HOOK_ASKS,      // the size of a block: no call that a recording must have
+    HT_HOOK_CONTROLS,  // the allocator; the same. function: as control_calls.h numbers it; size: its operand
     HT_HOOK_KINDS
 };
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "control_calls.h"
 #include "ops.h"
 
 // A function's name behind its family's prefix, and its arguments by place.
@@ -20,6 +21,8 @@ enum { NO = HT_HOOK_NO_ARGUMENT };
 #define LAYOUT(function, size, alignment)                                                                    \
     {HT_HOOK_ALLOCATES, HT_HOOK_LAYOUT, function, NO, NO, size, alignment}
 #define ASKS {HT_HOOK_ASKS, HT_HOOK_PLAIN, HT_USABLE_SIZE, 0, NO, NO, NO}
+
+#define CONTROLS(number, operand) {HT_HOOK_CONTROLS, HT_HOOK_PLAIN, number, NO, NO, operand, NO}
 
 static const struct row standard[] = {
     {"malloc", ALLOCATES(HT_MALLOC, NO, 0, NO)},
@@ -40,6 +43,7 @@ static const struct row standard[] = {
 
 static const struct row jemallocs[] = {
     {"sallocx", ASKS},
+    {"mallctl", CONTROLS(HT_CTL_MALLCTL, NO)},
     {"mallocx", {HT_HOOK_ALLOCATES, HT_HOOK_FLAGS, HT_MALLOC, NO, NO, 0, 1}},
     {"rallocx", RESIZES(HT_REALLOC, NO, 1)},
     {"xallocx", {HT_HOOK_STRETCHES, HT_HOOK_PLAIN, HT_REALLOC, 0, NO, 1, NO}},
@@ -49,6 +53,7 @@ static const struct row jemallocs[] = {
 
 static const struct row mimallocs[] = {
     {"usable_size", ASKS},
+    {"collect", CONTROLS(HT_CTL_MI_COLLECT, 0)},
     {"malloc_size", ASKS},
     {"malloc_small", ALLOCATES(HT_MALLOC, NO, 0, NO)},
     {"zalloc", ALLOCATES(HT_CALLOC, NO, 0, NO)},
@@ -135,6 +140,10 @@ static const struct row rpmallocs[] = {
     {"free", RELEASES(HT_FREE, NO, NO)},
     {0}};
 
+static const struct row extensions[] = {{"ReleaseFreeMemory", CONTROLS(HT_CTL_RELEASE_FREE_MEMORY, NO)},
+                                        {"ReleaseToSystem", CONTROLS(HT_CTL_RELEASE_TO_SYSTEM, 0)},
+                                        {0}};
+
 // Of the crate snmalloc-rs, whose names say Rust and whose arguments are in another order.
 static const struct row snmallocs[] = {{"rust_alloc", LAYOUT(HT_MALLOC, 1, 0)},
                                        {"rust_alloc_zeroed", LAYOUT(HT_CALLOC, 1, 0)},
@@ -184,6 +193,7 @@ static const struct naming {
                {"_rjem_", LINKED_JEMALLOC, standard, jemallocs, false},
                {"je_", LINKED_JEMALLOC, standard, jemallocs, false},
                {"jemalloc_", LINKED_JEMALLOC, standard, jemallocs, false},
+               {"MallocExtension_", LINKED_TCMALLOC, extensions, NULL, false},
                {"tc_", LINKED_TCMALLOC, standard, tcmallocs, false},
                {"sn_", LINKED_SNMALLOC, snmallocs, NULL, false},
                {"rp", LINKED_RPMALLOC, rpmallocs, NULL, false},

@@ -93,7 +93,8 @@ static bool has_both(const struct search *search, unsigned family) {
     for (unsigned i = 0; i < search->functions; i++) {
         const struct function *function = &search->function[i];
         if (function->family != family) continue;
-        allocates |= function->shape.kind != HT_HOOK_RELEASES && function->shape.kind != HT_HOOK_ASKS;
+        unsigned kind = function->shape.kind;
+        allocates |= kind != HT_HOOK_RELEASES && kind != HT_HOOK_ASKS && kind != HT_HOOK_CONTROLS;
         releases |= function->shape.kind == HT_HOOK_RELEASES;
     }
     return allocates && releases;
@@ -162,7 +163,8 @@ static void find_unneeded(struct search *search) {
     uint64_t to;
     for (unsigned i = 0; i < search->functions; i++) {
         struct function *function = &search->function[i];
-        function->unneeded = function->shape.kind == HT_HOOK_ASKS || (!function->fits && !function->called);
+        bool optional = function->shape.kind == HT_HOOK_ASKS || function->shape.kind == HT_HOOK_CONTROLS;
+        function->unneeded = optional || (!function->fits && !function->called);
         if (!function->why || !function->code ||
             !moved_code_is_jump(function->code, function->at.bytes, function->at.address, &to))
             continue;

@@ -8,6 +8,7 @@
 
 #include "linked_call.h"
 #include "linked_hooks.h"
+#include "mallctl_names.h"
 
 #ifdef __x86_64__
 
@@ -147,10 +148,33 @@ static uintptr_t on_question(PARAMETERS) {
     return result;
 }
 
+// Of mallctl the first argument is the name, the last two are the new value.
+static struct ht_control_call control_of(const struct ht_hook_slot *slot, const uintptr_t argument[8]) {
+    const struct ht_hook_shape *shape = &slot->shape;
+    if (shape->function == HT_CTL_MALLCTL)
+        return wrap_mallctl_call((const char *)argument[0], (const void *)argument[3], argument[4]);
+    struct ht_control_call call = {.number = shape->function, .second = (int64_t)argument[shape->size]};
+    if (call.number == HT_CTL_MI_COLLECT) call.second = (uint8_t)call.second;  // a bool
+    return call;
+}
+
+static uintptr_t on_control(PARAMETERS) {
+    const uintptr_t argument[8] = ARGUMENTS;
+    struct thread_state *t = enter_hooked();
+    if (unlikely(!t)) return CALL_REAL();
+    struct ht_control_call call = control_of(slot, argument);
+    wrap_begin_control(t, call.number, call.first, call.second);
+    linked_begin_work(t);
+    uintptr_t result = CALL_REAL();
+    wrap_end_control(t);
+    return result;
+}
+
 uintptr_t linked_hook(enum ht_hook_kind kind) {
     static uintptr_t (*const hooks[HT_HOOK_KINDS])(PARAMETERS) = {
         [HT_HOOK_ALLOCATES] = on_allocation, [HT_HOOK_FILLS] = on_filling,    [HT_HOOK_RESIZES] = on_resizing,
-        [HT_HOOK_STRETCHES] = on_stretching, [HT_HOOK_RELEASES] = on_release, [HT_HOOK_ASKS] = on_question};
+        [HT_HOOK_STRETCHES] = on_stretching, [HT_HOOK_RELEASES] = on_release, [HT_HOOK_ASKS] = on_question,
+        [HT_HOOK_CONTROLS] = on_control};
     return (uintptr_t)hooks[kind];
 }
 

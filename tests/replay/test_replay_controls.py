@@ -174,6 +174,20 @@ def test_other_allocators_obey_their_own(tools: Tools, tmp_path: Path, allocator
     assert found["allocators"][0]["rss_end_bytes"]["median"] < found["allocators"][0]["rss_peak_bytes"]["median"] / 2
 
 
+@pytest.mark.thorough
+def test_those_of_a_linked_in_allocator(tools: Tools, tmp_path: Path) -> None:
+    """They are hooked; mallctlbymib takes too many arguments."""
+    library = Path("/usr/lib/x86_64-linux-gnu/libjemalloc.a")
+    if not library.exists():
+        pytest.skip("jemalloc is not installed to link in")
+    (tmp_path / "program.c").write_text(OTHERS)
+    tools.succeed(["gcc", "-O0", "-Djemalloc", "-o", tmp_path / "program", tmp_path / "program.c", library, "-lpthread", "-lm", "-ldl", "-lstdc++"])
+    recording = tools.record([tmp_path / "program"], tmp_path / "logs")
+    assert recording.outcome.status == 0 and b"functions of jemalloc" in recording.outcome.stderr
+    found = tools.info(tools.convert(recording.logs[0], tmp_path / "t.bin"))["control_calls"]
+    assert found == {"mallctl(arenas.dirty_decay_ms)": 1, "mallctl(arena.N.dirty_decay_ms)": 1}
+
+
 ASKS = """
 #include <stdbool.h>
 #include <stddef.h>
