@@ -28,7 +28,8 @@ const char *ht_heap_share_words(char text[HT_HEAP_SHARE_TEXT_BYTES], const struc
     snprintf(
         text, HT_HEAP_SHARE_TEXT_BYTES,
         "the recorded heap explains %.*f of %.1f MB of anonymous memory: most of this program's memory does "
-        "not come from malloc%s",
-        explained < 0.095 ? 2 : 1, explained, anon, own);
+        "not come from malloc%s%s%s",
+        explained < 0.095 ? 2 : 1, explained, anon, own, share->inside && *share->inside ? "; " : "",
+        share->inside ? share->inside : "");
     return text;
 }

@@ -12,6 +12,7 @@ struct ht_heap_share {
     uint64_t anon_bytes;       // RssAnon; 0: not known
     uint64_t explained_bytes;  // what recorded calls can have taken of it, at most
     uint64_t own_bytes;        // of it in mappings, stacks and data of the program's own; 0 where not known
+    const char *inside;  // the words about libraries with an allocator of their own; NULL: none is known
 };
 
 // Of RssAnon less the program's own memory, at its peak: what recorded calls can have taken. Blocks take no
@@ -22,7 +23,7 @@ uint64_t ht_heap_explained(uint64_t before_bytes, uint64_t peak_bytes, uint64_t 
 // several MiB less than all of it (an allocator's own tables and caches are no more).
 bool ht_heap_share_is_small(const struct ht_heap_share *share);
 
-enum { HT_HEAP_SHARE_TEXT_BYTES = 320 };
+enum { HT_HEAP_SHARE_TEXT_BYTES = 576 };
 // That as one sentence without its full stop.
 const char *ht_heap_share_words(char text[HT_HEAP_SHARE_TEXT_BYTES], const struct ht_heap_share *share);
 

@@ -114,6 +114,7 @@ static void print_controls(const json_t *info) {
 static void print_for_people(const json_t *info) {
     const json_t *context = json_object_get(info, "context");
     struct ht_heap_share share = trace_json_heap_share(info);
+    share.inside = json_string_value(json_object_get(context, "inner_allocators"));
     char words[HT_HEAP_SHARE_TEXT_BYTES], part[EXTENDED_WORDS_BYTES], left[SHARED_WORDS_BYTES],
         lost[TRACE_DAMAGE_BYTES];
     struct coarsening coarsening;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cut_log.h"
+#include "inner_allocators.h"
 #include "log_share.h"
 #include "shell_log.h"
 #include "talk.h"
@@ -68,6 +69,13 @@ static char *copy_of(const struct ht_raw_log *log, const char *key) {
     return value ? strdup(value) : NULL;
 }
 
+// Libraries with an allocator of their own, in words.
+static char *inside_of(const struct ht_raw_log *log) {
+    char words[HT_INNER_ALLOCATORS_BYTES];
+    const char *files = ht_raw_context(log, "inner_allocators");
+    return files ? strdup(ht_inner_allocators_words(words, files)) : NULL;
+}
+
 static void count(struct found_logs *found, struct found_log *entry, const struct ht_raw_log *log) {
     struct ht_error error;
     struct stat status;
@@ -81,6 +89,7 @@ static void count(struct found_logs *found, struct found_log *entry, const struc
     entry->shell = shell_log_name(log);
     entry->header = log->header;
     entry->share = log_share_read(log);
+    entry->share.inside = entry->inside = inside_of(log);
     find_cost(entry, log);
     found->calls += entry->calls;
     bool first_of_process = true;
@@ -153,6 +162,7 @@ void found_logs_free(struct found_logs *found) {
     for (size_t i = 0; i < found->count; i++) {
         free(found->log[i].path);
         free(found->log[i].bypassed_by);
+        free(found->log[i].inside);
         free(found->log[i].executable);
         free(found->log[i].hooks);
         free(found->log[i].no_sites);

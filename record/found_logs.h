@@ -16,6 +16,7 @@ struct found_log {
     double append_ns;   // CPU time that its appends took at least; 0: unknown
     double upkeep_ns;   // and the most that all else did
     const char *shell;  // the shell that it is of, or NULL
+    char *inside;       // the words about libraries with an allocator of their own, or NULL
     char *bypassed_by;  // objects that go past the recorder, or NULL
     char *executable;   // NULL: unknown
     char *no_sites;     // why it has no call sites though they were asked for, or NULL

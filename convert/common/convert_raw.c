@@ -8,6 +8,7 @@
 #include "consumed_log.h"
 #include "convert_report.h"
 #include "inheritance.h"
+#include "inner_allocators.h"
 #include "now.h"
 #include "print.h"
 #include "site_names.h"
@@ -107,7 +108,9 @@ int convert_finish(const struct convert_request *request, const struct ht_raw_lo
         trace_json_finish(writer, result->threads, result->totals.threads, totals, file_bytes, error);
     free(result->threads);
     bool talks = !status && !request->in_record && !request->passing;
-    if (talks) convert_warn_of_unseen(request->output, &result->totals);
+    char inside[HT_INNER_ALLOCATORS_BYTES];
+    ht_inner_allocators_words(inside, ht_raw_context(log, "inner_allocators"));
+    if (talks) convert_warn_of_unseen(request->output, &result->totals, inside);
     if (talks && !request->quiet)
         convert_say_result(request->output, &result->totals, *file_bytes, ht_now_s() - started_s, 0);
     return status;

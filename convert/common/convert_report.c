@@ -17,9 +17,10 @@ void convert_show_progress(void *context, uint64_t done, uint64_t total, uint64_
     else ht_progress_draw(shown, "%s", count);
 }
 
-void convert_warn_of_unseen(const char *output, const struct merge_totals *totals) {
+void convert_warn_of_unseen(const char *output, const struct merge_totals *totals, const char *inside) {
     char words[HT_HEAP_SHARE_TEXT_BYTES];
     struct ht_heap_share share = merge_heap_share(totals);
+    share.inside = inside;
     if (ht_heap_share_is_small(&share))
         fprintf(stderr, "heaptape convert: warning: %s: %s\n", output, ht_heap_share_words(words, &share));
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "inner_allocators.h"
 #include "json_values.h"
 #include "site_reader.h"
 #include "stop_reason.h"
@@ -39,6 +40,14 @@ static void put_linked_allocator(json_t *context) {
     else json_object_del(context, "allocator");
 }
 
+static void put_inner_allocators(json_t *context) {
+    char words[HT_INNER_ALLOCATORS_BYTES];
+    const char *files = json_string_value(json_object_get(context, "inner_allocators"));
+    if (!files) return;
+    ht_inner_allocators_words(words, files);
+    json_object_set_new(context, "inner_allocators", trace_json_string(words));
+}
+
 json_t *trace_json_context(const struct ht_raw_log *log) {
     json_t *context = json_object();
     const char *at = log->context, *end = at + log->header.context_bytes;
@@ -58,6 +67,7 @@ json_t *trace_json_context(const struct ht_raw_log *log) {
         at += length + 1;
     }
     put_linked_allocator(context);
+    put_inner_allocators(context);
     const struct ht_raw_header *header = &log->header;
     json_set_number(context, "pid", header->pid);
     if (header->parent_pid) json_set_number(context, "parent_pid", header->parent_pid);

@@ -79,8 +79,10 @@ static void take_samples(const struct ht_trace_facts *facts, struct ht_recorded_
     program->rss_peak_bytes = rss > 0 ? rss : NAN;
     program->heap_peak_bytes = heap > 0 ? heap : NAN;
     program->cpu_ns = cpu > 0 ? cpu : NAN;
-    program->share = (struct ht_heap_share){
-        .anon_bytes = (uint64_t)rss, .explained_bytes = (uint64_t)heap, .own_bytes = (uint64_t)own};
+    program->share = (struct ht_heap_share){.anon_bytes = (uint64_t)rss,
+                                            .explained_bytes = (uint64_t)heap,
+                                            .own_bytes = (uint64_t)own,
+                                            .inside = program->inside};
 }
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
@@ -178,6 +180,7 @@ int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_
     take_settings(context, &program->settings);
     if (!program->allocator[0] && program->settings.kind)
         snprintf(program->allocator, sizeof program->allocator, "%s", program->settings.kind->name);
+    take_text(context, "inner_allocators", program->inside, sizeof program->inside);
     take_text(context, "thp", thp, sizeof thp);
     ht_chosen_word(thp, program->thp, sizeof program->thp);
     program->pid = (uint32_t)json_integer_value(json_object_get(context, "pid"));

@@ -8,6 +8,7 @@
 
 #include "extended_words.h"
 #include "heap_share.h"
+#include "inner_allocators.h"
 #include "recorded_own.h"
 #include "recorded_settings.h"
 #include "trace_json.h"
@@ -25,8 +26,9 @@ struct ht_extended_part {
 
 struct ht_recorded_program {
     char command[256], allocator[64], allocator_version[64];
-    bool linked;                           // that allocator is part of the program
-    struct ht_recorded_settings settings;  // of it
+    char inside[HT_INNER_ALLOCATORS_BYTES];  // the words about libraries with an allocator of their own
+    bool linked;                             // that allocator is part of the program
+    struct ht_recorded_settings settings;    // of it
     uint32_t pid;
     uint32_t page_bytes;  // 0: not known
     bool forked;          // it shares pages with its parent and other children, which no figure counts

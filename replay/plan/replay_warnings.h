@@ -40,7 +40,7 @@ enum { HT_WARNINGS_MAX = 64 };
 
 struct ht_warning {
     enum ht_warning_kind kind;
-    char message[384], remedy[256];
+    char message[640], remedy[256];
 };
 
 struct ht_warnings {

@@ -42,6 +42,7 @@ static json_t *trace_json(const struct ht_run_result *line) {
         (json_int_t)((built->calls_total + built->failed_skipped + built->foreign_skipped) / copies),
         "inherited_objects", (json_int_t)(built->inherited_objects / copies));
     free(absolute);
+    json_set_known_text(trace, "inner_allocators", line->program->inside);
     json_object_set_new(trace, "forked", json_boolean(line->program->forked));
     json_object_set_new(trace, "recorded_allocator",
                         json_pack("{s:o, s:o, s:b}", "name", json_known_text(line->program->allocator),

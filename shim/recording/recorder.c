@@ -13,6 +13,7 @@
 #include "bypass.h"
 #include "context.h"
 #include "freed_probe.h"
+#include "inner_allocators_note.h"
 #include "large_blocks.h"
 #include "linked_allocator.h"
 #include "loader.h"
@@ -684,7 +685,10 @@ __attribute__((destructor)) static void at_exit(void) {
     if (room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_EXIT, &stamp, 1);
     state_calls(t);
     // A wait for the lock of the loader's list takes system calls.
-    if (!recorder_sealed || apart_is_alone()) bypass_note(header);
+    if (!recorder_sealed || apart_is_alone()) {
+        bypass_note(header);
+        inner_allocators_note(header);
+    }
     if (header->state == HT_RAW_RECORDING) header->state = HT_RAW_EXITED;
     if (recorder_may_call()) {
         log_shorten(t->recording, EXIT_TAIL_BYTES);

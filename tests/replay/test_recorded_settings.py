@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,16 @@ def test_every_allocator_has_a_default(tools: Tools) -> None:
     assert [item["name"] for item in found] == [f"{name}:default" for name in names]
     refused = run([tools.replay_program, "--list", "--alloc", "glibc:arena_max=1,default"])
     assert refused.returncode == 2 and b"default is not built" in refused.stderr
+
+
+@pytest.mark.parametrize(("name", "variable"), [("scudo19", "SCUDO_OPTIONS=quarantine_size_kb=64"), ("tbbmalloc", "TBB_MALLOC_USE_HUGE_PAGES=0"),
+                                                ("jemalloc", "MALLOC_CONF=dirty_decay_ms:0")])
+def test_recorded_under_a_preloaded_library(tools: Tools, tmp_path: Path, name: str, variable: str) -> None:
+    """Which the trace names, though not all have a function for that, and whose settings it has."""
+    need(tools, name)
+    library, = json.loads(tools.succeed([tools.replay_program, "--list", "--json", "--alloc", name]).stdout)
+    recording = tools.record(["sort", "/dev/null"], tmp_path / "logs", env={"LD_PRELOAD": library["path"], **dict([variable.split("=", 1)])})
+    trace = tools.convert(recording.logs[0], tmp_path / "t.bin")
+    assert tools.info(trace)["recorded_allocator"] == name
+    found, = json.loads(tools.succeed([tools.replay_program, "--list", "--json", "--alloc", name, trace]).stdout)
+    assert list(found["settings"].values()) == [re.split("[=:]", variable)[-1]]

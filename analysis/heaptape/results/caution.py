@@ -26,6 +26,8 @@ class HeapShare:
     anon_bytes: float
     explained_bytes: float
     own_bytes: float = 0.0
+    inside: str = ""
+    """The words about libraries with an allocator of their own."""
 
     @property
     def is_small(self) -> bool:
@@ -40,19 +42,20 @@ class HeapShare:
             if self.own_bytes >= self.anon_bytes // 2 else ""
         return (f"Caution: the recorded heap explains {explained:.{2 if explained < 0.095 else 1}f} of "
                 f"{self.anon_bytes / 1e6:.1f} MB of anonymous memory: most of this program's memory does not come from "
-                f"malloc{own}.")
+                f"malloc{own}{f'; {self.inside}' if self.inside else ''}.")
 
 
 def heap_share(runs: pd.DataFrame, totals: Mapping[str, Any] | None = None) -> HeapShare | None:
     """From the trace's totals, or else the results; None where neither has it."""
     of_runs = {key: _first(runs, f"trace_{key}_bytes") for key in ("rss_peak", "explained", "own")}
     found = totals or {}
+    inside = next((words for words in runs.get("trace_inner_allocators", ()) if isinstance(words, str)), "")
     explained = found.get("recorded_explained_bytes", found.get("recorded_heap_rss_peak_bytes"))
     of_trace = (found.get("recorded_rss_peak_bytes"), explained, found.get("recorded_own_peak_bytes"))
     for figures in (of_trace, tuple(of_runs.values())):
         anon, part, own = (float(item) if _is_figure(item) else None for item in figures)
         if anon and part is not None:
-            return HeapShare(anon, part, own or 0.0)
+            return HeapShare(anon, part, own or 0.0, inside)
     return None
 
 
