@@ -104,7 +104,7 @@ def test_every_allocator_has_a_default(tools: Tools) -> None:
     assert refused.returncode == 2 and b"default is not built" in refused.stderr
 
 
-@pytest.mark.parametrize(("name", "variable"), [("scudo19", "SCUDO_OPTIONS=quarantine_size_kb=64"), ("tbbmalloc", "TBB_MALLOC_USE_HUGE_PAGES=0"),
+@pytest.mark.parametrize(("name", "variable"), [("scudo19", "SCUDO_OPTIONS=release_to_os_interval_ms=0"), ("tbbmalloc", "TBB_MALLOC_USE_HUGE_PAGES=0"),
                                                 ("jemalloc", "MALLOC_CONF=dirty_decay_ms:0")])
 def test_recorded_under_a_preloaded_library(tools: Tools, tmp_path: Path, name: str, variable: str) -> None:
     """Which the trace names, though not all have a function for that, and whose settings it has."""
