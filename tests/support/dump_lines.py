@@ -17,7 +17,9 @@ ALIGNED = ("posix_memalign", "aligned_alloc", "memalign", "new_aligned", "new[]_
 COUNTED = ("calloc", "reallocarray")
 QUERY = "malloc_usable_size"
 REALLOCS = ("realloc", "reallocarray")
-PSEUDO = ("drop", "inherit")
+CONTROLS = ("mallopt", "malloc_trim", "mallinfo", "mallinfo2", "malloc_info", "malloc_stats", "mi_collect", "mallctl", "madvise",
+            "MallocExtension_ReleaseFreeMemory", "MallocExtension_ReleaseToSystem")
+PSEUDO = ("drop", "inherit", *CONTROLS)
 
 
 class Event(NamedTuple):
@@ -41,7 +43,7 @@ class Event(NamedTuple):
     def makes(self) -> bool:
         if self.is_realloc:
             return self.variant in ("null", "foreign")
-        return not self.is_free and self.function != QUERY and self.variant == "plain"
+        return not self.is_free and self.function not in (QUERY, *CONTROLS) and self.variant == "plain"
 
     @property
     def ends(self) -> bool:
@@ -77,6 +79,8 @@ def _event(line: str) -> Event:
     function, operands, result, remark = match.groups()[3:]
     words = operands.split(", ") if operands else []
     variant, slot, size, extra = remark or "plain", 0, None, None
+    if function in CONTROLS:
+        return Event(number, time_ns, thread, function, variant, slot, size, extra)
     if function in (*REALLOCS, QUERY) or function.startswith(("free", "cfree", "delete", "drop")):
         named = words.pop(0)
         if named == "NULL":

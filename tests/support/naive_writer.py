@@ -20,7 +20,7 @@ for _row in """
 1 SZ - Z - -|2 SZX - ZX - -|3 SZ SZ Z SZ SZ|4 SZX SZX ZX SZX SZX|5 S 0 - - 0|6 SZX - ZX - -|7 SZX - ZX - -
 8 SZX - ZX - -|9 SZ - Z - -|10 SZ - Z - -|11 SZ Z - - Z|12 SZX ZX - - ZX|13 S 0 - - 0|14 SZ - Z - -|15 SZ - Z - -
 16 SZX - ZX - -|17 SZX - ZX - -|18 S 0 - - 0|19 S 0 - - 0|20 SZ Z - - Z|21 SZ Z - - Z|22 SX X - - X|23 SX X - - X
-24 SZX ZX - - ZX|25 SZX ZX - - ZX|26 S - - - -|30 S - - - -|31 SZ - - - -
+24 SZX ZX - - ZX|25 SZX ZX - - ZX|26 S - - - -|28 SZX - - - -|29 ZX - - - -|30 S - - - -|31 SZ - - - -
 """.replace("\n", "|").strip("|").split("|"):
     _function, *_cells = _row.split()
     for _variant, _cell in enumerate(_cells):
@@ -352,11 +352,11 @@ def build(spec: TraceSpec) -> tuple[bytes, list[int]]:
         columns.append(ColumnSpec(8, [int.from_bytes(name[8:], "little") for name in names]))
         sections.append(encode_section(5, columns, len(spec.threads)))
     sections += spec.sites.sections() if spec.sites else []
-    calls = sum(1 for event in spec.events if event.function < 30)
+    calls = sum(1 for event in spec.events if event.function < 28)
     totals = spec.totals if spec.totals is not None else {"events": calls, "records": len(spec.events)}
     sections.append(encode_json(6, totals, spec.compress))
-    queries = any(event.function == 26 for event in spec.events)
-    return assemble(encode_header(features=int(queries), unit_ns=spec.unit_ns), sections)
+    features = int(any(event.function == 26 for event in spec.events)) | 2 * any(event.function in (28, 29) for event in spec.events)
+    return assemble(encode_header(features=features, unit_ns=spec.unit_ns), sections)
 
 
 def assemble(header: bytes, sections: list[bytes]) -> tuple[bytes, list[int]]:
