@@ -207,9 +207,8 @@ static void print_leaks(const struct lint *lint) {
         }
     }
     if (leaks->inherited_blocks)
-        ht_print(stdout, "  %14s  %s%s%s live at the end, %s\n",
-                 ht_grouped(blocks, leaks->inherited_blocks), lint->sliced ? "" : "inherited ",
-                 leaks->inherited_blocks == 1 ? "block" : "blocks",
+        ht_print(stdout, "  %14s  %s%s%s live at the end, %s\n", ht_grouped(blocks, leaks->inherited_blocks),
+                 lint->sliced ? "" : "inherited ", leaks->inherited_blocks == 1 ? "block" : "blocks",
                  lint->sliced ? " from before the slice" : "",
                  ht_bytes(bytes, (double)leaks->inherited_bytes));
 }
