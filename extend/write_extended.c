@@ -6,6 +6,7 @@
 
 #include "event_copy.h"
 #include "json_values.h"
+#include "prelude.h"
 #include "site_reader.h"
 #include "trace_json.h"
 
@@ -23,7 +24,7 @@ static int put_all(struct event_copy *copy, struct ht_trace_facts *facts, json_t
     copy->facts = facts;
     if (event_copy_run(copy, error)) return -1;
     event_copy_put_facts(copy);
-    if (put_sites(copy, error)) return -1;
+    if (put_sites(copy, error) || ht_prelude_copy(copy->reader, copy->writer, error)) return -1;
     // Those that the extension has before it is read.
     *totals = json_parsed(ht_trace_totals_json(copy->reader, error));
     if (!*totals)

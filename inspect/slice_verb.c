@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // heaptape slice: a part of a trace, as a trace.
 #include <argp.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "json_values.h"
 #include "print.h"
+#include "slice_prelude.h"
 #include "talk.h"
 #include "trace_json.h"
 #include "trace_slice.h"
@@ -17,10 +19,10 @@ struct options {
     const char *trace, *output;
     struct trace_range range;
     struct left_out_blocks left_out;
-    bool quiet;
+    bool fresh, quiet;
 };
 
-enum { KEY_WITHOUT = 256, KEY_ONLY };
+enum { KEY_WITHOUT = 256, KEY_ONLY, KEY_FRESH };
 
 static const struct argp_option option_table[] = {
     {"output", 'o', "FILE", 0, "Write the slice to FILE; - is standard output (required)", 0},
@@ -30,6 +32,10 @@ static const struct argp_option option_table[] = {
      0},
     {"only", KEY_ONLY, "size=LOW-HIGH,thread=N,born=FROM-TO,live=TIME", 0,
      "Keep only the blocks that --without would leave out (default: all blocks)", 0},
+    {"fresh", KEY_FRESH, NULL, 0,
+     "Leave out the calls before the slice, which a replay repeats, unmeasured, before it: its blocks then lie in a fresh heap, "
+     "without holes",
+     0},
     {"quiet", 'q', NULL, 0, "Print only what went wrong", 0},
     {0}};
 
@@ -47,6 +53,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
             argp_error(state, "--%s: %s: %s", key == KEY_ONLY ? "only" : "without", value, expected);
         return 0;
     }
+    case KEY_FRESH: options->fresh = true; return 0;
     case 'q': options->quiet = true; return 0;
     case ARGP_KEY_SUCCESS:
         if (!options->output) argp_error(state, "expected -o FILE");
@@ -63,7 +70,7 @@ static const struct argp parser = {
     .args_doc = "TRACE",
     .doc =
         "Cut a part out of TRACE and write it as a trace."
-        "\vBlocks live at its start come first, as inherited ones; threads and slots are renumbered, samples and "
+        "\vBlocks live at its start come first, as inherited ones, with the calls that led to them apart; threads and slots are renumbered, samples and "
         "totals recomputed, and time begins at 0. With --threads, blocks that a left-out thread frees or reallocates end there "
         "without a call, and those that come from a left-out thread are foreign.",
     .children = children};
@@ -91,7 +98,7 @@ static void show_progress(void *context, uint64_t done, uint64_t total) {
 }
 
 // The old trace's context, where it is known before the cut is.
-static json_t *context_of(struct ht_trace_reader *reader, const struct options *options,
+static json_t *context_of(struct ht_trace_reader *reader, const struct options *options, const char *word,
                           struct ht_error *error) {
     json_t *context = trace_json_read_context(reader, error);
     if (!context) return NULL;
@@ -107,6 +114,8 @@ static json_t *context_of(struct ht_trace_reader *reader, const struct options *
     if (options->left_out.given)
         json_object_set_new(cut, options->left_out.only ? "only" : "without",
                             json_string(options->left_out.given));
+    // How the trace's own first blocks came to be there is not said by what it begins with, once it is cut.
+    if (word) json_object_set_new(context, "prelude", json_string(word));
     // A slice of a slice: what that one was cut from.
     json_t *before = json_object_get(context, "sliced_from");
     if (before) json_object_set(cut, "sliced_from", before);
@@ -150,36 +159,57 @@ static void say_result(const char *output, const struct slice_result *result, ui
     fputc('\n', stderr);
 }
 
+static int no_call(struct ht_trace_reader *reader, const struct slice_result *result,
+                   struct ht_error *error) {
+    errno = 0;
+    ht_error_system(error, ht_trace_path(reader), "there is no call in this range");
+    // Where the file is cut short, there may have been some.
+    if (result->whole_end && ht_trace_truncated(reader)) ht_trace_report_truncated(reader, error);
+    return -1;
+}
+
+// The slice but for its end. Where writing has failed, finishing the trace reports why.
+static int write_parts(struct ht_trace_reader *reader, const struct slice_request *request,
+                       const json_t *context, enum slice_prelude prelude, struct ht_trace_writer *writer,
+                       struct slice_result *result, struct ht_error *error) {
+    if (trace_slice(reader, request, writer, result, error)) return -1;
+    if (ht_trace_failed(writer)) return 0;
+    if (!result->totals.events) return no_call(reader, result, error);
+    return slice_prelude_put(reader, context, prelude, request, result, writer, error);
+}
+
 static int write_slice(struct ht_trace_reader *reader, void *given, bool *whole, struct ht_error *error) {
     struct options *options = given;
     struct slice_result result = {0};
     struct ht_progress shown;
-    json_t *context = context_of(reader, options, error);
-    json_t *old_totals = context ? trace_json_read_totals(reader, error) : NULL;
-    struct ht_trace_writer *writer =
-        old_totals ? ht_trace_create(options->output, ht_trace_time_unit_ns(reader), 3, error) : NULL;
+    const struct slice_request request = {.path = options->trace,
+                                          .range = &options->range,
+                                          .left_out = &options->left_out,
+                                          .progress = {options->quiet ? NULL : show_progress, &shown}};
+    json_t *old_totals = trace_json_read_totals(reader, error), *context = NULL;
+    if (!old_totals) return -1;
+    enum slice_prelude prelude = slice_prelude_of(reader, old_totals, &request, options->fresh);
+    struct ht_trace_writer *writer = NULL;
+    if ((context = context_of(reader, options, slice_prelude_word(prelude), error)))
+        writer = ht_trace_create(options->output, ht_trace_time_unit_ns(reader), 3, error);
     if (!writer) {
         json_decref(context);
         json_decref(old_totals);
         return -1;
     }
-    trace_json_put_context(writer, context);
+    trace_json_put_context(writer, json_incref(context));
     ht_progress_start(&shown);
-    struct slice_progress progress = {options->quiet ? NULL : show_progress, &shown};
-    int status = trace_slice(reader, options->trace, &options->range, &options->left_out, writer, &result,
-                             &progress, error);
+    int status = write_parts(reader, &request, context, prelude, writer, &result, error);
     ht_progress_end(&shown);
     *whole = result.whole_end;
-    if (status) {
-        ht_trace_abandon(writer);
-        json_decref(old_totals);
-        return -1;
-    }
     uint64_t file_bytes;
-    status = trace_json_finish(writer, result.threads, result.totals.threads, totals_of(&result, old_totals),
-                               &file_bytes, error);
+    if (status) ht_trace_abandon(writer);
+    else
+        status = trace_json_finish(writer, result.threads, result.totals.threads,
+                                   totals_of(&result, old_totals), &file_bytes, error);
+    json_decref(context);
     json_decref(old_totals);
-    free(result.threads);
+    slice_result_free(&result);
     if (!status && !options->quiet) say_result(options->output, &result, file_bytes);
     return status;
 }

@@ -47,7 +47,7 @@ struct slicing {
     struct ht_control_settings settings;  // in force before the slice
     bool begun, has_inherited, over, over_by_event;
     bool drops_expected;  // the old trace is a slice by threads
-    uint64_t first_event, end_event, base_ns, last_ns;
+    uint64_t first_event, end_event, inherits_event, base_ns, last_ns;
     uint64_t end_ns;  // of the old trace; then the slice's, in the old trace's time
 };
 
@@ -246,6 +246,7 @@ static void begin(struct slicing *s, uint64_t event, uint64_t time_ns) {
 static uint32_t enter_thread(struct slicing *s, uint32_t old, uint64_t time_ns) {
     bool first = !s->has_inherited;
     if (first && !inherit(s)) return NO_THREAD;
+    if (first) s->inherits_event = s->end_event;
     s->has_inherited = true;
     uint32_t number = know_thread(s, old, time_ns);
     if (first && number != NO_THREAD) heap_model_put_settings(&s->heap, &s->settings, number);
@@ -567,11 +568,14 @@ static void put_sites(struct slicing *s) {
 static void fill_result(struct slicing *s, struct slice_result *result) {
     *result = (struct slice_result){.totals = s->heap.totals,
                                     .threads = s->heap.threads,
+                                    .old_number = s->old_number,
                                     .first_event = s->first_event,
                                     .end_event = s->end_event,
+                                    .inherits_event = s->inherits_event,
                                     .base_ns = s->base_ns,
                                     .whole_end = !s->over};
     s->heap.threads = NULL;
+    s->old_number = NULL;
 }
 
 static int find_old_end(struct slicing *s, struct ht_error *error) {
@@ -601,24 +605,20 @@ static int set_up(struct slicing *s, struct ht_error *error) {
     return 0;
 }
 
-int trace_slice(struct ht_trace_reader *reader, const char *path, struct trace_range *range,
-                const struct left_out_blocks *left_out, struct ht_trace_writer *writer,
-                struct slice_result *result, const struct slice_progress *progress, struct ht_error *error) {
-    struct slicing s = {
-        .path = path, .reader = reader, .range = range, .left_out = left_out, .writer = writer};
+int trace_slice(struct ht_trace_reader *reader, const struct slice_request *request,
+                struct ht_trace_writer *writer, struct slice_result *result, struct ht_error *error) {
+    const struct left_out_blocks *left_out = request->left_out;
+    struct slicing s = {.path = request->path,
+                        .reader = reader,
+                        .range = request->range,
+                        .left_out = left_out,
+                        .writer = writer};
     int status = set_up(&s, error);
+    if (request->without_sites) s.sites.sites_count = 0;
     if (!status && left_out->only_live)
-        status = live_births_find(&s.live, reader, path, left_out->live_at_ns, error);
-    if (!status) status = pass(&s, progress, error);
+        status = live_births_find(&s.live, reader, s.path, left_out->live_at_ns, error);
+    if (!status) status = pass(&s, &request->progress, error);
     heap_model_fill_totals(&s.heap);
-    // Where writing has failed, finishing the trace reports why.
-    if (!status && s.heap.totals.events == 0 && !ht_trace_failed(writer)) {
-        errno = 0;
-        ht_error_system(error, path, "there is no call in this range");
-        // Where the file is cut short, there may have been some.
-        if (!s.over && ht_trace_truncated(reader)) ht_trace_report_truncated(reader, error);
-        status = -1;
-    }
     if (!status && s.heap.sites.no_memory) status = no_memory(&s, error);
     if (!status) {
         find_end(&s);
@@ -636,4 +636,9 @@ int trace_slice(struct ht_trace_reader *reader, const char *path, struct trace_r
     ht_trace_facts_free(&s.facts);
     ht_site_table_free(&s.sites);
     return status;
+}
+
+void slice_result_free(struct slice_result *result) {
+    free(result->threads);
+    free(result->old_number);
 }

@@ -14,9 +14,11 @@
 struct slice_result {
     struct merge_totals totals;
     struct ht_thread *threads;        // totals.threads of them, to be freed by the caller
+    uint32_t *old_number;             // of each of them in the old trace; likewise
     uint64_t first_event, end_event;  // what was cut out, in the old trace's numbers
-    uint64_t base_ns;                 // the old time that is 0 in the slice
-    bool whole_end;                   // the slice ends where the trace does
+    uint64_t inherits_event;  // the first that is kept: what was live then is what the slice begins with
+    uint64_t base_ns;         // the old time that is 0 in the slice
+    bool whole_end;           // the slice ends where the trace does
 };
 
 // Called now and then with the events read so far and those in all.
@@ -25,9 +27,18 @@ struct slice_progress {
     void *context;
 };
 
-// Writes the slice's events, samples and residency; the context has been written. Returns 0 or -1 with error.
-int trace_slice(struct ht_trace_reader *reader, const char *path, struct trace_range *range,
-                const struct left_out_blocks *left_out, struct ht_trace_writer *writer,
-                struct slice_result *result, const struct slice_progress *progress, struct ht_error *error);
+struct slice_request {
+    const char *path;
+    struct trace_range *range;
+    const struct left_out_blocks *left_out;
+    bool without_sites;
+    struct slice_progress progress;
+};
+
+// Writes the slice's events, samples and residency; the context has been written. A slice without a call is for the caller to
+// refuse. Returns 0 or -1 with error.
+int trace_slice(struct ht_trace_reader *reader, const struct slice_request *request,
+                struct ht_trace_writer *writer, struct slice_result *result, struct ht_error *error);
+void slice_result_free(struct slice_result *result);
 
 #endif

@@ -29,6 +29,7 @@
 #include "machine_memory.h"
 #include "output_file.h"
 #include "pollution_option.h"
+#include "prelude_form.h"
 #include "print.h"
 #include "profile_text.h"
 #include "results_line.h"
@@ -169,6 +170,7 @@ struct loaded_trace {
     struct ht_trace_reader *reader;  // a streamed form is decoded again for each child
     struct ht_recorded_program program;
     struct ht_form_options form_options;
+    struct ht_prelude_form prelude;
     struct ht_built_form built;
     char sha256[HT_DIGEST_TEXT_BYTES];
     uint64_t *own_bytes;  // the program's own memory by sample; NULL: not known
@@ -223,6 +225,9 @@ static int read_trace(struct ht_plan *plan, struct ht_trace_reader *reader, stru
         .scale = plan->scale,
         .has_aligned = trace->program.has_aligned,
         .held_bytes_max = memory_bytes};
+    if (ht_prelude_form_build(reader, plan->trace_path, &trace->form_options, &trace->prelude, error))
+        return -1;
+    if (trace->prelude.reader) trace->form_options.before = &trace->prelude.built;
     if (ht_form_build(reader, plan->trace_path, &trace->form_options, &trace->built, error) ||
         age_by_trace(plan, reader, error))
         return -1;
@@ -465,6 +470,7 @@ static int replay_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_c
     if (!ht_huge_pages_here(plan->thp, x->machine.thp, &x->huge_pages, error.message, sizeof error.message))
         return complain(&error);
     if (load_trace(plan, &trace, &error) || ht_live_guard(plan, &trace.built, &error) ||
+        (trace.prelude.reader && ht_live_guard(plan, &trace.prelude.built, &error)) ||
         check_accesses(plan, &trace.built, &error) || check_moments(plan, &trace, &error))
         return complain(&error);
     ht_child_catch_signals();  // until here there is nothing to keep
@@ -505,6 +511,7 @@ static int replay_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_c
     int status = measure(x, &trace, refused);
     if (x->results_fd >= 0) close(x->results_fd);
     ht_form_free(&trace.built);
+    ht_prelude_form_free(&trace.prelude);
     free(trace.own_bytes);
     ht_recorded_program_free(&trace.program);
     ht_trace_close(trace.reader);

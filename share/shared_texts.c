@@ -92,7 +92,7 @@ json_t *shared_context(const json_t *context, const struct coarsening *coarsenin
     static const char *const huge_pages[] = {"[always] madvise never", "always [madvise] never",
                                              "always madvise [never]", NULL};
     static const char *const times[] = {"recorded", "ticks", "nominal", NULL};
-    static const char *const frees[] = {"assumed", NULL};
+    static const char *const frees[] = {"assumed", NULL}, *const preludes[] = {"whole", "part", "none", NULL};
     json_t *kept = json_object(), *part;
     copy_allocator(kept, context);
     copy_version(kept, context, "shim_version");
@@ -102,6 +102,7 @@ json_t *shared_context(const json_t *context, const struct coarsening *coarsenin
     if (format && import_format_named(format))
         json_object_set_new(kept, "source_format", json_string(format));
     copy_word(kept, context, "time", times);
+    copy_word(kept, context, "prelude", preludes);
     copy_word(kept, context, "frees", frees);
     copy_count(kept, context, "page_bytes");
     if (json_is_object(part = json_object_get(context, "sliced_from")))

@@ -3,10 +3,12 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "event_bytes.h"
 #include "event_copy.h"
 #include "json_values.h"
+#include "prelude.h"
 #include "shared_texts.h"
 #include "trace_json.h"
 
@@ -82,17 +84,39 @@ static int put_all(struct shared_trace *shared, struct ht_trace_writer *writer, 
     return *totals ? 0 : -1;
 }
 
-static int write_copy(struct shared_trace *shared, const char *output, struct ht_trace_facts *facts,
-                      struct ht_error *error) {
+static int write_all(struct shared_trace *shared, struct ht_trace_writer *writer, struct ht_error *error);
+
+// A copy of the prelude, within the copy.
+static int put_prelude(struct shared_trace *shared, struct ht_trace_writer *writer, struct ht_error *error) {
+    struct ht_prelude prelude;
+    int fd = -1, status = ht_prelude_open(shared->reader, &prelude, error);
+    if (status || !prelude.reader) return status;
+    struct shared_trace copy = {.reader = prelude.reader, .coarsening = shared->coarsening, .quiet = true};
+    uint64_t *number = calloc(prelude.threads + 1, sizeof *number);
+    struct ht_trace_writer *inner = ht_prelude_create(ht_trace_time_unit_ns(prelude.reader), &fd, error);
+    if (!number && inner) ht_trace_abandon(inner);
+    if (!number) status = ht_error_memory(error, ht_trace_path(shared->reader), "cannot copy the prelude");
+    else status = inner ? write_all(&copy, inner, error) : -1;
+    for (size_t i = 0; number && i < prelude.threads; i++) number[i] = prelude.number[i];
+    if (!status) status = ht_prelude_put(writer, fd, number, prelude.threads, error);
+    json_decref(copy.context);
+    free(number);
+    if (fd >= 0 && inner) close(fd);
+    ht_prelude_close(&prelude);
+    return status;
+}
+
+// Into a writer that is finished or given up.
+static int write_copy(struct shared_trace *shared, struct ht_trace_writer *writer,
+                      struct ht_trace_facts *facts, struct ht_error *error) {
     json_t *totals = NULL;
     coarsen_facts(&shared->coarsening, facts);
     shared->samples = facts->samples_count;
     shared->large_blocks = facts->residency_count;
     shared->context = context_of(shared, facts, error);
-    if (!shared->context) return -1;
-    struct ht_trace_writer *writer = ht_trace_create(output, ht_trace_time_unit_ns(shared->reader), 3, error);
-    if (!writer) return -1;
-    if (put_all(shared, writer, facts, &totals, error)) {
+    if (!shared->context || put_all(shared, writer, facts, &totals, error) ||
+        put_prelude(shared, writer, error)) {
+        json_decref(totals);
         ht_trace_abandon(writer);
         return -1;
     }
@@ -100,14 +124,22 @@ static int write_copy(struct shared_trace *shared, const char *output, struct ht
                              error);
 }
 
-int shared_trace_write(struct shared_trace *shared, const char *output, struct ht_error *error) {
+static int write_all(struct shared_trace *shared, struct ht_trace_writer *writer, struct ht_error *error) {
     struct ht_trace_facts facts;
     for (size_t i = 0; i < ht_trace_sections(shared->reader); i++) {
         uint32_t kind = ht_trace_section(shared->reader, i)->kind;
-        shared->unknown_sections += kind < HT_SECTION_CONTEXT || kind > HT_SECTION_STRINGS;
+        shared->unknown_sections += kind < HT_SECTION_CONTEXT || kind > HT_SECTION_PRELUDE_THREADS;
     }
-    if (ht_trace_facts(shared->reader, &facts, error)) return -1;
-    int status = write_copy(shared, output, &facts, error);
+    if (ht_trace_facts(shared->reader, &facts, error)) {
+        ht_trace_abandon(writer);
+        return -1;
+    }
+    int status = write_copy(shared, writer, &facts, error);
     ht_trace_facts_free(&facts);
     return status;
+}
+
+int shared_trace_write(struct shared_trace *shared, const char *output, struct ht_error *error) {
+    struct ht_trace_writer *writer = ht_trace_create(output, ht_trace_time_unit_ns(shared->reader), 3, error);
+    return writer ? write_all(shared, writer, error) : -1;
 }

@@ -315,6 +315,16 @@ int trace_json_sliced(struct ht_trace_reader *reader, bool *sliced, struct ht_er
     return context ? 0 : -1;
 }
 
+// Older slices with blocks from before have none, and do not say so.
+const char *trace_json_prelude(const json_t *context, const json_t *totals) {
+    static const char *const words[] = {"whole", "part", "none"};
+    const char *word = json_string_value(json_object_get(context, "prelude"));
+    for (size_t i = 0; word && i < sizeof words / sizeof *words; i++)
+        if (!strcmp(word, words[i])) return words[i];
+    bool lacking = json_object_get(context, "sliced_from") && known_number(totals, "inherited_objects");
+    return lacking ? words[2] : NULL;
+}
+
 bool trace_json_forked(const json_t *context, const json_t *totals) {
     if (known_number(context, "parent_pid")) return true;
     return known_number(totals, "inherited_objects") && !json_object_get(context, "sliced_from");

@@ -44,6 +44,9 @@ bool trace_json_forked(const json_t *context, const json_t *totals);
 int trace_json_drops_expected(struct ht_trace_reader *reader, bool *expected, struct ht_error *error);
 // Is it a slice? Then what it inherits is from before that.
 int trace_json_sliced(struct ht_trace_reader *reader, bool *sliced, struct ht_error *error);
+// What a slice has of the calls that led to its first blocks: "whole", "part" (of a trace that itself begins with blocks) or "none";
+// NULL: there is nothing to have.
+const char *trace_json_prelude(const json_t *context, const json_t *totals);
 
 // What `info --json` prints. Returns NULL with error for a damaged trace.
 json_t *trace_json_info(struct ht_trace_reader *reader, struct ht_error *error);

@@ -41,7 +41,9 @@ enum ht_section_kind {
     HT_SECTION_CALLERS,
     HT_SECTION_SITES,
     HT_SECTION_NAMES,
-    HT_SECTION_STRINGS
+    HT_SECTION_STRINGS,
+    HT_SECTION_PRELUDE,
+    HT_SECTION_PRELUDE_THREADS
 };
 
 enum ht_event_column {

@@ -307,6 +307,20 @@ struct ht_trace_writer *ht_trace_create(const char *path, uint32_t time_unit_ns,
     return writer;
 }
 
+struct ht_trace_writer *ht_trace_create_in(int fd, const char *name, uint32_t time_unit_ns, int level,
+                                           struct ht_error *error) {
+    struct ht_trace_writer *writer = new_writer(name, time_unit_ns, level, error);
+    if (!writer) return NULL;
+    writer->file = (struct output_file){.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)};
+    if (writer->file.fd < 0) {
+        ht_error_system(error, name, "cannot create");
+        ht_trace_abandon(writer);
+        return NULL;
+    }
+    write_header(writer);
+    return writer;
+}
+
 int ht_trace_put_context(struct ht_trace_writer *writer, const char *context_json) {
     put_text_section(writer, HT_SECTION_CONTEXT, context_json);
     return writer->failed ? -1 : 0;
@@ -521,6 +535,35 @@ static void put_stored(struct ht_trace_writer *writer, const struct ht_section_h
     remember_place(writer, header);
     write_all(writer, header, sizeof *header);
     write_all(writer, payload, header->payload_bytes);
+}
+
+void ht_trace_put_stored(struct ht_trace_writer *writer, const struct ht_section_header *header,
+                         const void *payload) {
+    flush_events(writer);
+    wait_for_packer(writer);
+    put_stored(writer, header, payload);
+}
+
+static void put_prelude_threads(struct ht_trace_writer *writer, const uint64_t *number, size_t threads) {
+    for (size_t first = 0; first < threads; first += ROWS) {
+        size_t rows = threads - first < ROWS ? threads - first : ROWS;
+        ht_payload_reset(&writer->payload);
+        pack_u64(writer, 1, number + first, rows, 1);
+        put_section(writer, HT_SECTION_PRELUDE_THREADS, (uint32_t)rows, 0, 0);
+    }
+}
+
+void ht_trace_put_prelude(struct ht_trace_writer *writer, const uint8_t *bytes, size_t count,
+                          const uint64_t *number, size_t threads) {
+    flush_events(writer);
+    wait_for_packer(writer);
+    for (size_t first = 0; first < count; first += HT_TEXT_BYTES_MAX) {
+        size_t part = count - first < HT_TEXT_BYTES_MAX ? count - first : HT_TEXT_BYTES_MAX;
+        ht_payload_reset(&writer->payload);
+        check_packed(writer, ht_pack_bytes(writer->packer, &writer->payload, 1, bytes + first, part));
+        put_section(writer, HT_SECTION_PRELUDE, 0, 0, 0);
+    }
+    put_prelude_threads(writer, number, threads);
 }
 
 int ht_trace_copy(struct ht_trace_reader *reader, const char *path, const struct ht_site_table *table,

@@ -18,6 +18,10 @@ struct ht_trace_writer;
 struct ht_trace_writer *ht_trace_create(const char *path, uint32_t time_unit_ns, int level,
                                         struct ht_error *error);
 
+// The same into an open file, which stays the caller's. name: for messages.
+struct ht_trace_writer *ht_trace_create_in(int fd, const char *name, uint32_t time_unit_ns, int level,
+                                           struct ht_error *error);
+
 // context_json: an object of the run's circumstances. To be called first.
 int ht_trace_put_context(struct ht_trace_writer *writer, const char *context_json);
 
@@ -34,6 +38,14 @@ void ht_trace_put_residency_step(struct ht_trace_writer *writer, const struct ht
 
 // What the numbers of call sites mean, once, before the end.
 void ht_trace_put_site_table(struct ht_trace_writer *writer, const struct ht_site_table *table);
+
+// What led to the blocks with which the trace begins (prelude.h): a whole trace's bytes, and of each thread 1 and its number
+// there, or 0. Once, after the last event.
+void ht_trace_put_prelude(struct ht_trace_writer *writer, const uint8_t *bytes, size_t count,
+                          const uint64_t *number, size_t threads);
+// A section as another trace has it, after the last event.
+void ht_trace_put_stored(struct ht_trace_writer *writer, const struct ht_section_header *header,
+                         const void *payload);
 
 // Events and pseudo events put so far: the number of the next one.
 uint64_t ht_trace_next_event(const struct ht_trace_writer *writer);

@@ -55,10 +55,12 @@ struct measured {
     struct ht_operators operators;
     void (*replaying)(bool yes);  // reports to the null allocator whose calls come; NULL with all others
     struct ht_form *form;
+    struct ht_form *before;  // replayed first, unmeasured (form_prelude.h); NULL: nothing
     struct ht_exchange *exchange;
     struct ht_job job;  // as it was asked: what the allocator does to the exchange changes nothing of it
     struct ht_window window;
     struct ht_lane *lanes;  // the streams', for each copy; and one more for what is inherited
+    uint32_t streams;       // of either form at most
     uint32_t lanes_count, scale, repeats;
     uint32_t copy_slots;  // from one copy's slots to the next one's
     void **table;
@@ -102,6 +104,10 @@ static void end_with_launcher(const char *exchange_fd) {
     if (!fcntl(atoi(exchange_fd), F_GETLK, &lock) && lock.l_type == F_UNLCK) _exit(1);
 }
 
+// What a lane does in a form of which it has no stream.
+static struct ht_stream no_stream = {.first_unit = HT_SEGMENT_NONE};
+
+// text: its number, which ends with a comma or the text.
 static void *map_fd(const char *text, int protection, size_t *bytes) {
     int fd = atoi(text);
     struct stat status;
@@ -127,6 +133,18 @@ static ht_lane_run *run_of(uint32_t pass, bool inherited) {
     }
 }
 
+// i: of the streams; the form's last is what is inherited.
+static void enter_form(struct ht_lane *lane, struct ht_form *form, uint32_t i) {
+    lane->form = form;
+    lane->stream = i > form->streams ? &no_stream : ht_form_streams(form) + i;
+}
+
+// The same for a thread.
+static void enter_thread(struct measured *run, struct ht_lane *lane, struct ht_form *form, uint32_t i) {
+    enter_form(lane, form, i < form->streams ? i : UINT32_MAX);
+    lane->idle = run->before && !form->streamed && lane->stream->first_unit == HT_SEGMENT_NONE;
+}
+
 // i: of the streams, of which the last is what is inherited.
 static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i, uint32_t copy) {
     const struct ht_job *job = &run->job;
@@ -143,13 +161,13 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
     lane->operator_calls = job->operator_calls;
     lane->pass = job->pass;
     lane->verify = run->verify;
-    lane->run = run_of(job->pass, i == form->streams);
+    lane->run = run_of(job->pass, i == run->streams);
     lane->layout = job->layout;
     lane->silent = copy > 0;
-    lane->copies = i < form->streams ? 1 : run->scale;
+    lane->copies = i < run->streams ? 1 : run->scale;
     lane->copy_slots = run->copy_slots;
-    lane->form = form;
-    lane->stream = ht_form_streams(form) + i;
+    if (i < run->streams) enter_thread(run, lane, form, i);
+    else enter_form(lane, form, form->streams);
     lane->rss_bytes = (uint64_t *)((char *)run->exchange + HT_EXCHANGE_RSS_OFFSET);
     lane->untouched_bytes = lane->rss_bytes + form->samples;
     lane->readings = (struct ht_reading *)(lane->untouched_bytes + form->samples);
@@ -196,9 +214,10 @@ static void prepare_purging(struct measured *run) {
 // Copies of the trace share its words, and have slots and threads of their own.
 static void prepare_lanes(struct measured *run) {
     struct ht_outcome *outcome = &run->exchange->outcome;
-    uint32_t streams = run->form->streams;
+    uint32_t streams = run->streams, used = run->form->slots;
+    if (run->before && run->before->slots > used) used = run->before->slots;
     // Whole cache lines of both tables, so that copies have none in common.
-    run->copy_slots = (run->form->slots + 15) / 16 * 16;
+    run->copy_slots = (used + 15) / 16 * 16;
     size_t slots = (size_t)run->copy_slots * run->scale;
     run->table = shared_table(slots * sizeof(void *), outcome);
     run->dependencies = shared_table(run->lanes_count > 1 ? slots * sizeof(uint32_t) : 1, outcome);
@@ -215,8 +234,11 @@ static void prepare_lanes(struct measured *run) {
         prepare_lane(run, &run->lanes[i], i % streams, i / streams);
     }
     prepare_lane(run, &run->lanes[run->lanes_count], streams, 0);
-    for (uint32_t i = 0; i <= streams && !run->form->streamed; i++) {
+    for (uint32_t i = 0; i <= run->form->streams && !run->form->streamed; i++) {
         ht_feed_fault_in(run->form, ht_form_streams(run->form) + i);
+    }
+    for (uint32_t i = 0; run->before && i <= run->before->streams; i++) {
+        ht_feed_fault_in(run->before, ht_form_streams(run->before) + i);
     }
 }
 
@@ -261,6 +283,13 @@ static void prepare_figures(struct measured *run) {
     }
 }
 
+// The initial thread is the same for both forms. A form of one stream takes it for that one's.
+static uint32_t initial_lane(const struct measured *run) {
+    if (run->streams == 1 || !run->before) return run->form->initial_stream;
+    if (run->before->initial_stream != HT_NO_STREAM) return run->before->initial_stream;
+    return run->form->streams > 1 ? run->form->initial_stream : HT_NO_STREAM;
+}
+
 static void prepare(struct measured *run) {
     struct ht_outcome *outcome = &run->exchange->outcome;
     const struct ht_job *job = &run->job;
@@ -268,11 +297,13 @@ static void prepare(struct measured *run) {
     if (run->statm_fd < 0) refuse(outcome, "/proc/self/statm cannot be read");
     run->scale = job->scale > 1 ? job->scale : 1;
     run->repeats = job->pass == HT_PASS_FLAT && job->repeats > 1 && !run->form->streamed ? job->repeats : 1;
-    if ((uint64_t)run->form->streams * run->scale >= HT_NO_STREAM) {
+    run->streams = run->form->streams;
+    if (run->before && run->before->streams > run->streams) run->streams = run->before->streams;
+    if ((uint64_t)run->streams * run->scale >= HT_NO_STREAM) {
         errno = EAGAIN;
         refuse(outcome, "too many threads");
     }
-    run->lanes_count = run->form->streams * run->scale;
+    run->lanes_count = run->streams * run->scale;
     fault_in((char *)run->exchange + HT_EXCHANGE_RSS_OFFSET,
              2 * run->form->samples * sizeof(uint64_t) + run->form->readings * sizeof(struct ht_reading));
     if (run->form->streamed) fault_in(run->form, run->form->bytes);
@@ -283,7 +314,7 @@ static void prepare(struct measured *run) {
         .sleepers = shared_table(run->lanes_count * sizeof *tables.sleepers, outcome),
         .start_order = shared_table(run->lanes_count * sizeof *tables.start_order, outcome),
         .stacks = shared_table(run->lanes_count * sizeof *tables.stacks, outcome)};
-    uint32_t first = run->form->initial_stream;
+    uint32_t first = initial_lane(run);
     ht_window_init(&run->window, run->lanes, run->lanes_count,
                    first == HT_NO_STREAM ? NULL : &run->lanes[first], job->window_ns, &tables, outcome);
     run->window.replaying = run->replaying;
@@ -345,6 +376,50 @@ static void allocate_inherited(struct measured *run) {
     struct ht_lane *inherited = &run->lanes[run->lanes_count];
     inherited->run(inherited);
     if (run->replaying) run->replaying(false);
+}
+
+static void reset_counts(struct ht_lane *lane) {
+    lane->cpu_ns = lane->wait_ns = lane->wait_cpu_ns = lane->turns = 0;
+    lane->starved_ns = lane->samples_taken = 0;
+    lane->has_end_sample = false;
+}
+
+// The lanes run through the prelude's streams, without a sample or a reading.
+static void run_before(struct measured *run) {
+    struct ht_window *window = &run->window;
+    struct ht_lane *inherited = &run->lanes[run->lanes_count];
+    const double real_ns_per_trace_ns = window->real_ns_per_trace_ns;
+    const uint64_t end_ns = run->before->end_ns;
+    window->real_ns_per_trace_ns = 0;
+    enter_form(inherited, run->before, run->before->streams);
+    inherited->silent = true;
+    if (run->replaying) run->replaying(true);
+    inherited->run(inherited);
+    if (run->replaying) run->replaying(false);
+    enter_form(inherited, run->form, run->form->streams);
+    inherited->silent = false;
+    for (uint32_t i = 0; i < run->lanes_count; i++) {
+        struct ht_lane *lane = &run->lanes[i];
+        enter_thread(run, lane, run->before, i % run->streams);
+        lane->silent = true;
+        lane->run = run_of(run->job.pass, true);
+    }
+    ht_window_go_on(window, 0);
+    ht_window_run(window);
+    if (end_ns > window->low_ns) ht_pace_to_end(window, end_ns);
+    if (run->lanes_count > 1)
+        memset((void *)run->dependencies, 0,
+               (size_t)run->copy_slots * run->scale * sizeof *run->dependencies);
+    for (uint32_t i = 0; i < run->lanes_count; i++) {
+        struct ht_lane *lane = &run->lanes[i];
+        enter_thread(run, lane, run->form, i % run->streams);
+        lane->silent = i >= run->streams;
+        lane->run = run_of(run->job.pass, false);
+        reset_counts(lane);
+    }
+    run->purging.next_ns += window->low_ns;
+    ht_window_go_on(window, window->low_ns);
+    window->real_ns_per_trace_ns = real_ns_per_trace_ns;
 }
 
 static void add_failures(struct ht_outcome *outcome, const struct ht_lane *lane) {
@@ -518,10 +593,12 @@ static void replay(struct measured *run) {
     if (job->virtual_time) start_virtual_time(run);
     else ht_virtual_clock_renounce();
     age_heap(run);
+    if (run->before) run_before(run);
     allocate_inherited(run);
     uint32_t threads;
     run->background_cpu_before_ns = background_cpu_ns(run, &threads);
-    run->window.real_start_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
+    run->window.real_start_ns = ht_raw_clock_ns(CLOCK_MONOTONIC) -
+                                (uint64_t)((double)run->window.base_ns * run->window.real_ns_per_trace_ns);
     begin_figures(run);
     run_all(run);
     if (run->verify) {
@@ -609,7 +686,13 @@ int main(int argc, char **argv) {
             run.form->bytes > form_bytes) {
             refuse(outcome, "no replay form from the launcher");
         }
-        if (run.form->streamed && mprotect(run.form, form_bytes, PROT_READ | PROT_WRITE)) {
+        const char *comma = strchr(argv[1], ',');
+        if (comma) run.before = map_fd(comma + 1, PROT_READ, &form_bytes);
+        if (comma && (!run.before || form_bytes < sizeof *run.before || run.before->magic != HT_FORM_MAGIC ||
+                      run.before->bytes > form_bytes)) {
+            refuse(outcome, "no prelude from the launcher");
+        }
+        if (run.form->streamed && mprotect(run.form, run.form->bytes, PROT_READ | PROT_WRITE)) {
             refuse(outcome, "the streamed form cannot be written");
         }
         replay(&run);

@@ -155,8 +155,9 @@ struct ht_form {
     _Atomic uint32_t broken;  // 1: the trace cannot be decoded again, nothing more comes
     uint32_t zero;
     _Atomic uint64_t complete_ns;  // every op before this trace time is in a segment that has been linked
+    uint64_t end_ns;               // trace time at which it ends; 0: not known
 };
-static_assert(sizeof(struct ht_form) == 80, "form");
+static_assert(sizeof(struct ht_form) == 88, "form");
 
 static inline uint64_t ht_word(enum ht_word_op op, uint32_t slot, uint32_t arg) {
     return (uint64_t)arg << 32 | slot << HT_WORD_OP_BITS | (uint32_t)op;

@@ -331,10 +331,11 @@ static void warm_up_turn(struct ht_experiment *x, const struct ht_turn *turn) {
 
 static uint32_t choose_repeats(struct ht_experiment *x) {
     uint32_t asked = x->plan->repeats;
-    if (x->plan->paces.time.real_ns_per_trace_ns > 0 || x->built->form->streamed) {
+    if (x->plan->paces.time.real_ns_per_trace_ns > 0 || x->built->form->streamed || x->built->before) {
         if (asked > 1) {
-            ht_warn(&x->warnings, HT_WARNING_NO_REPEATS, "--pace virtual, or more --decoded-memory",
-                    "a run replays a trace only once where it waits for the clock or decodes on the way");
+            ht_warn(
+                &x->warnings, HT_WARNING_NO_REPEATS, "--pace virtual, or more --decoded-memory",
+                "a run replays a trace only once where it waits for the clock, decodes on the way or begins with a prelude");
         }
         return 1;
     }

@@ -97,6 +97,16 @@ static void warn_of_trace(const struct ht_experiment *x, const struct ht_recorde
     }
 }
 
+static void warn_of_fresh_heap(const struct ht_experiment *x, const struct ht_recorded_program *program,
+                               struct ht_warnings *warnings) {
+    char text[HT_NUMBER_OF_BYTES];
+    uint64_t blocks = ht_form_fresh_objects(x->built);
+    if (!program->sliced || !blocks) return;
+    ht_warn(warnings, HT_WARNING_FRESH_HEAP, "cut the slice from the whole recording, without --fresh",
+            "%s from before the slice %s in a fresh heap, without the holes and arenas that they had",
+            ht_number_of(text, blocks, "block"), blocks == 1 ? "lies" : "lie");
+}
+
 // The recording has them as resident, and so has the prediction.
 static void warn_of_zeroed(const struct ht_experiment *x, struct ht_warnings *warnings) {
     const struct ht_built_form *built = x->built;
@@ -232,6 +242,7 @@ void ht_experiment_warnings(const struct ht_experiment *x, const struct ht_compa
     warn_of_trace(x, c->program, warnings);
     warn_of_queries(x, warnings);
     warn_of_operators(x, warnings);
+    warn_of_fresh_heap(x, c->program, warnings);
     warn_of_zeroed(x, warnings);
     warn_of_unwatched(c, warnings);
     warn_of_machine(x, before, warnings);

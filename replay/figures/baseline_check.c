@@ -85,9 +85,9 @@ static json_t *reasons_of(const struct ht_recorded_program *program, const struc
     if (program->foreign_frees)
         give(reasons, "it freed %s that no recorded call had allocated",
              ht_number_of(number, program->foreign_frees, "block"));
-    if (built->inherited_objects)
+    if (ht_form_fresh_objects(built))
         give(reasons, "%s that %s begin in a fresh heap",
-             ht_number_of(number, built->inherited_objects, "block"),
+             ht_number_of(number, ht_form_fresh_objects(built), "block"),
              program->sliced ? "were live before the slice" : "its parent had allocated");
     ht_settings_text(program->settings.list, program->settings.count, HT_SETTING_LEFT_OUT, left);
     if (*left) give(reasons, "it ran with %s, which no replay has", left);

@@ -102,6 +102,7 @@ static int take_totals(struct ht_trace_reader *reader, const json_t *context,
     program->repairs = (uint64_t)json_integer_value(json_object_get(totals, "repairs"));
     if (!trace_json_damage(totals, program->damage)) program->damage[0] = 0;
     program->sliced = json_is_object(json_object_get(context, "sliced_from"));
+    program->prelude = trace_json_prelude(context, totals);
     const json_t *ops = json_object_get(totals, "ops");
     program->has_aligned = !json_is_object(ops) ||
                            json_object_get(ops, ht_functions[HT_ALIGNED_ALLOC].name) ||

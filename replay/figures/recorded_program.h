@@ -46,7 +46,8 @@ struct ht_recorded_program {
     uint64_t lost_calls, anomalies, foreign_frees, repairs;
     char damage[TRACE_DAMAGE_BYTES];  // empty: none
     bool sliced;                      // its first blocks were allocated before the trace begins
-    bool has_aligned;                 // calls of aligned_alloc and memalign, or that is not known
+    const char *prelude;  // what the trace has of that: "whole", "part" or "none"; NULL: nothing is missing
+    bool has_aligned;     // calls of aligned_alloc and memalign, or that is not known
     struct ht_extended_part extended;
     struct ht_heap_share share;  // of one copy, however many are replayed
     struct ht_own_memory own;    // along the trace; unknown where several copies are replayed

@@ -210,9 +210,11 @@ static void show_processors(const struct ht_child_channel *channel, const struct
 
 static _Noreturn void exec_child(const struct ht_child_channel *channel, const struct ht_choice *choice,
                                  const struct start *start) {
-    char form[16], exchange[16];
+    char form[32], exchange[16];
     struct command command = {.count = 0};
-    snprintf(form, sizeof form, "%d", channel->built ? channel->built->fd : -1);
+    const struct ht_built_form *before = channel->built ? channel->built->before : NULL;
+    snprintf(form, sizeof form, before ? "%d,%d" : "%d", channel->built ? channel->built->fd : -1,
+             before ? before->fd : -1);
     snprintf(exchange, sizeof exchange, "%d", channel->exchange_fd);
     become_child(start->launcher);
     pin(start->cpu);

@@ -26,6 +26,7 @@ const char *const ht_warning_names[HT_WARNINGS] = {"busy",
                                                    "mostly_unseen",
                                                    "skipped_queries",
                                                    "no_cxx_library",
+                                                   "fresh_heap",
                                                    "zeroed_by_calloc",
                                                    "settings",
                                                    "unwatched"};

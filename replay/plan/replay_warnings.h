@@ -29,6 +29,7 @@ enum ht_warning_kind {
     HT_WARNING_MOSTLY_UNSEEN,    // most of the program's memory is not from malloc
     HT_WARNING_SKIPPED_QUERIES,  // of usable sizes, which an allocator does not know
     HT_WARNING_NO_CXX_LIBRARY,   // operators were replayed as malloc and free
+    HT_WARNING_FRESH_HEAP,       // a slice without what led to its first blocks
     HT_WARNING_ZEROED,           // calloc wrote memory when recorded that the program may not have touched
     HT_WARNING_SETTINGS,         // the program's allocator was set to what no replay has
     HT_WARNING_UNWATCHED,        // peaks of RSS within calls were not seen

@@ -15,6 +15,8 @@
 
 enum { HT_SCALE_MAX = 1000 };
 
+struct ht_built_form;
+
 struct ht_form_options {
     bool one_thread;        // the whole trace in one stream, in its global order
     bool in_order;          // threads that run by turns (lane_turns.h) do so in the trace's order
@@ -29,6 +31,9 @@ struct ht_form_options {
     uint64_t pool_bytes;      // of a streamed one, if that is enough; 0: as much as seems right
     uint32_t scale;           // copies of the trace, at most HT_SCALE_MAX; 0 as 1
     bool has_aligned;         // it may have calls of aligned_alloc and memalign
+    bool of_prelude;          // its threads and slots have the numbers of the slice, whatever those are
+    // What is replayed before it, unmeasured: it allocates the blocks with which this one begins. NULL: nothing.
+    const struct ht_built_form *before;
 };
 
 enum { HT_PAUSE_POINTS_MAX = 2000 };
@@ -69,9 +74,15 @@ struct ht_built_form {
     uint64_t zeroed_peak_bytes;   // of these, what calloc itself had written where recorded: form_writing.c
     uint32_t side_by_side;  // copies that the child runs, each on threads of its own: 1 where the form's one
                             // stream holds all of them. The figures here are of all copies together
-    struct ht_control_counts controls;  // of the program, in one copy
-    uint64_t *live_slots;               // a bit for each slot that holds a block when all has been replayed
-    struct ht_form_state *state;        // for decoding it again
+    struct ht_control_counts controls;   // of the program, in one copy
+    uint64_t *live_slots;                // a bit for each slot that holds a block when all has been replayed
+    struct ht_form_state *state;         // for decoding it again
+    const struct ht_built_form *before;  // as of the options
 };
+
+// Blocks that the replay begins with in a fresh heap: what led to them is not known.
+static inline uint64_t ht_form_fresh_objects(const struct ht_built_form *built) {
+    return built->before ? built->before->inherited_objects : built->inherited_objects;
+}
 
 #endif

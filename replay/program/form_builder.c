@@ -19,7 +19,10 @@ enum { SEGMENTS_BEGUN_BYTES = 256 << 20 };
 // The recorded program's initial thread runs on the child's: allocators treat it as something special
 // (glibc's main arena), and a program with one thread must stay one.
 static uint32_t initial_stream(const struct ht_form_state *form) {
-    if (form->streams_count == 1) return 0;
+    // Of a prelude the slice's threads count, too.
+    bool one = form->options->of_prelude && !form->options->one_thread ? form->facts.threads_count == 1
+                                                                       : form->streams_count == 1;
+    if (one) return 0;
     for (uint32_t i = 0; i < form->streams_count && i < form->facts.threads_count; i++) {
         if (form->options->initial_tid && form->facts.threads[i].tid == form->options->initial_tid) return i;
     }
@@ -35,6 +38,7 @@ static int make_header(struct ht_form_state *form) {
     header->streams_offset = sizeof(struct ht_form);
     header->streams = form->streams_count;
     header->initial_stream = initial_stream(form);
+    header->end_ns = form->options->end_ns;
     form->built->form = header;
     form->built->mapped_bytes = bytes;
     return 0;
@@ -104,6 +108,10 @@ static int build(struct ht_form_state *form) {
         form->segment_words_max = segment_words_max(form);
         if (make_header(form)) return -1;
         int outcome = ht_form_hold(form);
+        if (outcome > 0 && form->options->of_prelude)
+            return ht_error_input(
+                form->error, form->path, 0,
+                "expected a slice whose prelude fits into memory (heaptape slice --fresh makes one without)");
         if (outcome < 0 || (outcome > 0 && ht_pool_prepare(form))) return -1;
         count_all_copies(form->built, form->options->scale > 1 ? form->options->scale / form->copies : 1);
         if (form->options->has_aligned && ht_form_count_odd(form)) return -1;
@@ -128,7 +136,7 @@ static void free_state(struct ht_form_state *form) {
 int ht_form_build(struct ht_trace_reader *reader, const char *path, const struct ht_form_options *options,
                   struct ht_built_form *built, struct ht_error *error) {
     struct ht_form_state *form = calloc(1, sizeof *form);
-    *built = (struct ht_built_form){.fd = -1, .state = form};
+    *built = (struct ht_built_form){.fd = -1, .state = form, .before = options->before};
     if (!form) return ht_error_memory(error, path, "decoding the trace");
     assert(options->scale <= HT_SCALE_MAX);
     *form = (struct ht_form_state){

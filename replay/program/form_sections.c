@@ -18,6 +18,7 @@ static const char *what_is_wrong(const struct ht_form_state *form, const struct 
     if (slot >= HT_SLOTS_LIMIT) return ht_found("expected slots up to 536870911 (replay's limit)", slot);
     if (slot >= HT_SLOTS_LIMIT / form->copies)
         return ht_found("expected fewer slots for so many copies (--scale)", slot);
+    if (form->options->of_prelude) return NULL;
     if (!ht_slot_is_due(slot, last_event)) return ht_found("expected slot numbers without a gap", slot);
     return ht_thread_is_due(thread, last_event) ? NULL
                                                 : ht_found("expected thread numbers without a gap", thread);

@@ -87,7 +87,8 @@ static void print_heading(FILE *out, const struct ht_comparison *c) {
     ht_print(out, "%s, %s, seed %" PRIu64, ht_number_of(calls, c->built->calls_total, "call"),
              ht_number_of(rounds, c->rounds, "round"), c->plan->seed);
     if (c->built->inherited_objects) {
-        ht_print(out, "; %s inherited", ht_number_of(calls, c->built->inherited_objects, "block"));
+        ht_print(out, "; %s inherited%s", ht_number_of(calls, c->built->inherited_objects, "block"),
+                 c->built->before ? ", after a replay of all calls before" : "");
     }
     if (c->plan->aging.blocks)
         ht_print(out, "; on a used heap: %s, of which %.3g %% stay",

@@ -43,6 +43,8 @@ static json_t *trace_json(const struct ht_run_result *line) {
         "inherited_objects", (json_int_t)(built->inherited_objects / copies));
     free(absolute);
     json_set_known_text(trace, "inner_allocators", line->program->inside);
+    const char *prelude = line->program->prelude;
+    json_object_set_new(trace, "prelude", prelude ? json_string(prelude) : json_null());
     json_object_set_new(trace, "forked", json_boolean(line->program->forked));
     json_object_set_new(trace, "recorded_allocator",
                         json_pack("{s:o, s:o, s:b}", "name", json_known_text(line->program->allocator),

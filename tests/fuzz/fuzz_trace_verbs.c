@@ -32,21 +32,22 @@ static void count(struct ht_trace_reader *reader, const char *path, struct ht_er
 
 static void slice(struct ht_trace_reader *reader, const char *path, struct trace_range *range,
                   const struct left_out_blocks *left_out, struct ht_error *error) {
-    const struct slice_progress quiet = {0};
-    struct slice_result result;
+    const struct slice_request request = {.path = path, .range = range, .left_out = left_out};
+    struct slice_result result = {0};
     uint32_t unit_ns = ht_trace_time_unit_ns(reader);
     struct ht_trace_writer *writer = ht_trace_create(checked_output_begin(unit_ns), unit_ns, 1, error);
     FUZZ_EXPECT(writer, "%s", error->message);
     ht_trace_put_context(writer, "{}");
-    if (trace_slice(reader, path, range, left_out, writer, &result, &quiet, error)) {
-        FUZZ_EXPECT(error->status, "no error reported");
+    bool failed = trace_slice(reader, &request, writer, &result, error) != 0;
+    FUZZ_EXPECT(!failed || error->status, "no error reported");
+    if (failed || !result.totals.events) {
         ht_trace_abandon(writer);
     } else {
         int status = ht_trace_finish(writer, result.threads, result.totals.threads, "{}", NULL, error);
         FUZZ_EXPECT(!status, "%s", error->message);
-        free(result.threads);
         checked_output_end(&result.totals);
     }
+    slice_result_free(&result);
     trace_range_free(range);
 }
 

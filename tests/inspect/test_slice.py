@@ -462,3 +462,116 @@ def test_a_block_is_filled_while_the_program_is_busy(tools: Tools, two_workers: 
     with read_trace(tmp_path / "s.bin") as piece:
         steps = piece.residency_steps[["time_ns", "pages"]].to_numpy().tolist()
     assert steps == [[0, pages], [(100 - at_ms) * MS, 25]]
+
+
+# ---- preludes ----
+
+@pytest.fixture
+def holes(tmp_path: Path) -> Path:
+    """Two threads, of which the second ends before the first one's last calls: each fills 8,000 blocks of 200 bytes, and frees 9
+    of 10. Then the first allocates and frees now and then."""
+    events, time = [], 0
+
+    def put(function: int, thread: int, slot: int) -> None:
+        nonlocal time
+        time += 1000
+        events.append(naive_writer.Event(function, thread=thread, time=time, slot=slot, size=200 if function == 1 else 0))
+
+    for i in range(8000):
+        for thread in (0, 1):
+            put(1, thread, 1 + 2 * i + thread)
+    for i in range(8000):
+        for thread in (0, 1):
+            if i % 10:
+                put(5, thread, 1 + 2 * i + thread)
+    second_ends, quiet = time, time + 1000
+    for _ in range(500):
+        put(1, 0, 16001)
+        put(5, 0, 16001)
+    calls = [sum(e.thread == thread for e in events) for thread in (0, 1)]
+    spec = naive_writer.TraceSpec(events, threads=[(7, 0, 0, calls[0], time, 0, "main"), (8, 1, 0, calls[1], second_ends, 1, "second")],
+                                  totals={"events": len(events), "records": len(events), "duration_ns": time})
+    path = tmp_path / f"from_{quiet}.bin"
+    path.write_bytes(naive_writer.build(spec)[0])
+    return path
+
+
+def cut(tools: Tools, trace: Path, name: str, *options: object) -> Path:
+    piece = trace.parent / name
+    done = run([tools.heaptape, "slice", "-q", trace, "-o", piece, *options])
+    assert done.returncode == 0, done.stderr
+    return piece
+
+
+def from_quiet(holes: Path) -> str:
+    return f"{holes.stem.removeprefix('from_')}ns"
+
+
+def replayed(tools: Tools, trace: Path, *options: object) -> dict:
+    results = trace.parent / "results.jsonl"
+    results.unlink(missing_ok=True)
+    done = run([tools.heaptape, "replay", "-q", "--alloc", "glibc", "--rounds", "1", "--seed", "1", "-o", results, *options, trace])
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in results.read_text().splitlines()]
+    return next(line for line in lines if line["allocator"]["name"] == "glibc")
+
+
+def test_a_slice_replays_what_led_to_it(tools: Tools, holes: Path) -> None:
+    """The same memory as at that moment of the whole trace; no call before it is counted."""
+    piece = cut(tools, holes, "piece.bin", "--from-time", from_quiet(holes))
+    whole, part = replayed(tools, holes, "--pass", "memory"), replayed(tools, piece, "--pass", "memory")
+    assert part["trace"]["prelude"] == "whole" and part["trace"]["events"] == 1000 == tools.info(piece)["events"]
+    assert whole["rss_end_bytes"] > 2e6, "ten times what is live"
+    assert part["rss_end_bytes"] == pytest.approx(whole["rss_end_bytes"], rel=0.02)
+    fresh = replayed(tools, cut(tools, holes, "fresh.bin", "--from-time", from_quiet(holes), "--fresh"), "--pass", "memory")
+    assert fresh["trace"]["prelude"] == "none" and fresh["rss_end_bytes"] < whole["rss_end_bytes"] / 3
+    assert piece.stat().st_size > 2 * (holes.parent / "fresh.bin").stat().st_size
+
+
+def test_replays_of_a_fresh_heap_warn(tools: Tools, holes: Path) -> None:
+    words = ["--from-time", from_quiet(holes)]
+    for piece, expected in ((cut(tools, holes, "piece.bin", *words), 0), (cut(tools, holes, "fresh.bin", *words, "--fresh"), 1),
+                            (cut(tools, holes, "start.bin", "--to-time", "1ms"), 0)):
+        done = run([tools.heaptape, "replay", "--alloc", "null", "--rounds", "1", "--pass", "memory", piece])
+        assert done.stderr.count(b"1,600 blocks from before the slice lie in a fresh heap") == expected, done.stderr
+
+
+@pytest.mark.thorough
+def test_slices_of_slices(tools: Tools, holes: Path) -> None:
+    """One that begins where the slice does keeps its prelude; of another what led to it is not to be had."""
+    piece = cut(tools, holes, "piece.bin", "--from-time", from_quiet(holes))
+    for options, prelude in ((["--to-time", "100us"], "whole"), (["--from-time", "100us"], "none"), (["--threads", "0"], "none"), (["--fresh"], "none")):
+        part = cut(tools, piece, "part.bin", *options)
+        assert tools.info(part)["context"]["prelude"] == prelude, options
+        replay = replayed(tools, part, "--pass", "memory")
+        assert (replay["rss_end_bytes"] > 2e6) is (prelude == "whole"), options
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("options", [("--threads", "0"), ("--threads", "1"), ("--without", "thread=1"), ("--only", "size=100-300,thread=0")])
+def test_a_prelude_is_of_the_blocks_that_the_slice_has(tools: Tools, holes: Path, options: tuple[str, str]) -> None:
+    at = "12000us" if options[1] == "1" else from_quiet(holes)
+    part = replayed(tools, cut(tools, holes, "part.bin", "--from-time", at, *options), "--pass", "verify")
+    assert part["trace"]["prelude"] == "whole"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("options", [("--pass", "time"), ("--pass", "both", "--verify"), ("--threads", "1"), ("--scale", "2"), ("--threads", "1", "--scale", "2"),
+                                     ("--pass", "limit", "--memory-max", "64MiB"), ("--decoded-memory", "4MiB", "--pass", "both"), ("--pace", "x100")])
+def test_all_kinds_of_replays_after_a_prelude(tools: Tools, traces: dict[str, Path], tmp_path: Path, options: tuple[str, ...]) -> None:
+    for name in ("threads", "made"):
+        whole = tools.info(traces[name])
+        piece = tmp_path / "s.bin"
+        slice_of(tools, traces[name], piece, "--from-event", whole["events"] // 2)
+        done = run([tools.heaptape, "replay", "-q", "--alloc", "glibc,null", "--rounds", "1", *options, piece])
+        assert done.returncode == 0, done.stderr
+
+
+def test_copies_have_the_prelude(tools: Tools, holes: Path) -> None:
+    piece = cut(tools, holes, "piece.bin", "--from-time", from_quiet(holes))
+    expected = replayed(tools, piece, "--pass", "memory")["rss_end_bytes"]
+    for name, words in (("shared.bin", ["share"]), ("coarse.bin", ["share", "--coarsen", "sizes=4,times=1us"])):
+        copy = holes.parent / name
+        assert run([tools.heaptape, *words, "-q", piece, "-o", copy]).returncode == 0
+        assert tools.info(copy)["context"]["prelude"] == "whole"
+        assert replayed(tools, copy, "--pass", "memory")["rss_end_bytes"] == pytest.approx(expected, rel=0.1)

@@ -43,6 +43,10 @@ _MORE_THAN_ITS_SHARE = 1.2
 """A group of blocks of all sizes that holds so many times its share of the holes stands out."""
 
 
+_FRESH_HEAP = ("Caution: the blocks from before the slice lie in a fresh heap, without the holes that they had: cut the slice from the whole recording, "
+               "without --fresh.")
+
+
 @dataclass(frozen=True)
 class Moment:
     """why: peak, end, time, or a jump, which is one of the largest rises of RSS less live bytes; or mean, which is no moment, but
@@ -96,6 +100,8 @@ class Answer:
     """Where blocks at its very beginning are older than it, what it begins with: slice or fork."""
     own: str = ""
     """The caution where the program's allocator is part of it, and another one."""
+    fresh_heap: bool = False
+    """It is a slice, and these blocks lie in a fresh heap: not all that led to them was replayed."""
 
     @property
     def caution(self) -> str:
@@ -217,7 +223,7 @@ def first_sentences(answer: Answer) -> list[str]:
     moment = f"{nanoseconds(snapshot.time_ns)} of {nanoseconds(answer.end_ns)}"
     near = "next to" if answer.within_call else "at"
     why = {"peak": f"{near} its peak ({moment})", "end": f"at the end ({nanoseconds(answer.end_ns)})"}.get(snapshot.why, f"at {moment}")
-    return [*filter(None, [answer.caution, "" if answer.memory_recorded else NOT_HELD_AGAINST]),
+    return [*filter(None, [answer.caution, "" if answer.memory_recorded else NOT_HELD_AGAINST, _FRESH_HEAP if answer.fresh_heap and not answer.caution else ""]),
             f"Under {answer.allocator} RSS is {byte_count(accounts.rss_bytes)} {why}: {byte_count(accounts.bytes['live'])} of live bytes and "
             f"{byte_count(above)} above them.",
             *_within_call_sentence(answer), *filter(None, [left_out_sentence(snapshot.allocator.get("left_out"))]), *unmeasured_sentence(answer.unmeasured, accounts.rss_bytes), *_extended_sentence(answer),

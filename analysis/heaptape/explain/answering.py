@@ -118,16 +118,18 @@ def answer_of(found: SnapshotFile, at: str, trace: Trace | None, cells_max: int)
     a_site_grows = bool(sites and sites.growing)
     trend = trend_of(found.curve, a_site_grows)
     rises = trend.live_rises or a_site_grows
+    begins_late = _begins_late(trace) if trace else ""
     moments = [Moment(of.why, of.time_ns, Sums(one.bytes, one.rss_bytes, one.not_resident_bytes), verdict_of(one, rises))
                for one, of in zip(each, found.snapshots, strict=True)]
     along = accounts_along(found)
     return Answer(str(trace.path if trace else found.trace["path"]), snapshot, int(found.curve["time_ns"].max()), accounts,
                   verdict_of(accounts, rises), trend, holders,
-                  _names(trace) if trace else {}, None, lines, [*moments, *_mean(along, rises)], along, break_of(found, along, snapshot.time_ns),
+                  _names(trace) if trace else {}, None, lines, [*moments, *_mean(along, rises)], along, break_of(found, along, snapshot.time_ns, begins_late != ""),
                   map_of(found.snapshots, uses, snapshot, births, cells_max) if cells_max else None,
                   str(trace.context.get("command") or "") if trace else "", also_set(trace.context) if trace else "",
                   sites, _extended(trace) if trace else None,
                   unmeasured(trace, blocks) if trace and blocks is not None else None, _within_call(found), sharing(is_forked(trace.context, trace.totals)) if trace else "",
                   found.baseline_check, not trace or (trace.totals or {}).get("recorded_rss_peak_bytes") is not None,
-                  begins_late=_begins_late(trace) if trace else "", controls=_controls(trace) if trace else {},
+                  begins_late=begins_late, fresh_heap=begins_late == "slice" and trace is not None and trace.context.get("prelude") != "whole",
+                  controls=_controls(trace) if trace else {},
                   own=_own(trace, snapshot.allocator) if trace else "")

@@ -17,6 +17,7 @@ from ..base.files import json_lines
 from ..base.programs import ToolFailed, find_heaptape, list_allocators, run_tool
 from ..base.units import nanoseconds
 from ..results.use import use_lines
+from ..trace.reader import read_trace
 from .holders import Holder
 
 SETTINGS: dict[str, dict[str, str]] = {
@@ -215,7 +216,10 @@ class ProgramCures:
 
     def without(self, holder: Holder, at_ns: int) -> list[Cure]:
         """The blocks that are live at that time never allocated, which is a bound; and in a heap of their own: both heaps are
-        replayed, and their RSS is added up along the trace."""
+        replayed, and their RSS is added up along the trace. Not of a slice with its prelude, whose blocks cannot be left out."""
+        with read_trace(self._trace) as trace:
+            if trace.context.get("prelude") in ("whole", "part"):
+                return []
         blocks = named(holder, at_ns)
         rest, pool = self._slice("--without", blocks), self._slice("--only", blocks)
         if not rest or not pool:

@@ -112,14 +112,15 @@ def _steepest(grew: NDArray[np.int64]) -> tuple[int, int]:
     return int(np.argmin(sums[:last + 1])), last
 
 
-def break_of(found: SnapshotFile, along: pd.DataFrame, until_ns: int) -> Break | None:
+def break_of(found: SnapshotFile, along: pd.DataFrame, until_ns: int, begins_late: bool = False) -> Break | None:
     """Up to this time: a program that frees all at its end leaves much above the live bytes. None where that grows nowhere, or by
-    little everywhere."""
+    little everywhere. begins_late: what is there at the beginning grew before that."""
     above = (along["rss_bytes"] - along["live"])[along["time_ns"] <= until_ns].to_numpy()
     if not above.size:
         return None
-    first, last = _steepest(np.diff(above, prepend=0))
-    grew = int(above[last] - (above[first - 1] if first else 0))
+    begun = above[0] if begins_late else 0
+    first, last = _steepest(np.diff(above, prepend=begun))
+    grew = int(above[last] - (above[first - 1] if first else begun))
     if grew < max(GREW_SHARE * along["rss_bytes"].max(), 1):
         return None
     before, after = _cost(found, np.arange(first)), _cost(found, np.arange(last + 1, len(along)))

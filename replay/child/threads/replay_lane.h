@@ -29,6 +29,9 @@ struct ht_wait_costs {
     uint64_t reading_ns;  // what one reading of the thread's CPU clock takes
 };
 
+// A thread that lasts waits, once it has executed all its ops, until it is to go on or to end.
+enum ht_lane_call { HT_LANE_RUNS, HT_LANE_WAITS, HT_LANE_AGAIN, HT_LANE_DISMISSED };
+
 enum { HT_LANE_APART_BYTES = 128 };  // processors fetch lines in pairs
 
 // How far the threads have come in trace time, and who waits for whom (replay_window.c).
@@ -52,6 +55,7 @@ struct ht_window {
     struct ht_lane_heap places;                          // by the place at which each was seen last
     struct ht_lane_heap sleepers;                        // by the low_ns that each wants
     uint32_t *start_order;                               // lanes by start time
+    uint32_t taking_part;                                // lanes in start_order
     uint32_t started;                                    // how many of start_order exist
     uint32_t running;                                    // lanes that have not executed all their ops
     struct ht_lane *leavers;  // lanes whose threads have ended and are to be joined
@@ -61,7 +65,7 @@ struct ht_window {
     _Atomic uint32_t stage;  // futex: enum ht_window_stage
 };
 
-enum ht_window_stage { HT_WINDOW_RUNS, HT_WINDOW_DONE, HT_WINDOW_DISMISSED };
+enum ht_window_stage { HT_WINDOW_RUNS, HT_WINDOW_DONE };
 
 // What makes a block, and ends one, other than malloc and free; these, where there is no such function. Called with
 // more arguments than it has, a function reads those that it has.
@@ -133,6 +137,9 @@ struct ht_lane {
     pid_t tid;
     void *stack;
     struct ht_lane *next_leaver;
+    bool idle;                // has no op in this run
+    bool parked;              // its thread has executed all its ops, and lasts
+    _Atomic uint32_t called;  // futex: enum ht_lane_call
     struct ht_lane *next_in_turn;
     _Atomic uint32_t *awaited;  // by turns: the slot's word that it waits for, or NULL
     uint32_t awaited_dependency;

@@ -47,28 +47,46 @@ static bool is_wanted(const struct ht_window *window, uint64_t low_ns) {
 
 // low_ns of UINT64_MAX: all that exist have left.
 static bool is_due(const struct ht_window *window, uint64_t low_ns) {
-    if (window->started == window->lanes_count) return false;
+    if (window->started == window->taking_part) return false;
     if (window->all_first) return true;
     const struct ht_lane *next = &window->lanes[window->start_order[window->started]];
     return low_ns == UINT64_MAX || window->base_ns + next->stream->start_ns <= low_ns + HT_TIME_STEP_NS;
 }
 
+static void call(struct ht_lane *lane, enum ht_lane_call which) {
+    atomic_store(&lane->called, which);
+    ht_futex_wake(&lane->called);
+}
+
+// Returns what it is after that.
+static enum ht_lane_call await_other(struct ht_lane *lane, enum ht_lane_call which) {
+    uint32_t called;
+    while ((called = atomic_load(&lane->called)) == which) ht_futex_wait(&lane->called, which);
+    return called;
+}
+
+static enum ht_lane_call await_call(struct ht_lane *lane) {
+    call(lane, HT_LANE_WAITS);
+    return await_other(lane, HT_LANE_WAITS);
+}
+
 // A thread that lived to the end of its process keeps what its allocator holds for it until the run ends, and
-// longer if the trace is not replayed once more.
+// longer if the trace is not replayed once more. One that lived through a prelude goes on.
 static void *run_thread(void *argument) {
     struct ht_lane *lane = argument;
     struct ht_window *window = lane->window;
+    bool stays;
     ht_background_not_this_thread();
     lane->tid = gettid();
-    ht_lane_replaying(window, true);
-    if (window->by_turns) ht_turn_await(lane);
-    lane->run(lane);
-    ht_window_leave(lane);
-    ht_lane_replaying(window, false);
-    uint32_t stage;
-    while (lane->stream->stays && (stage = atomic_load(&window->stage)) != HT_WINDOW_DISMISSED) {
-        ht_futex_wait(&window->stage, stage);
-    }
+    do {
+        atomic_store(&lane->called, HT_LANE_RUNS);
+        ht_lane_replaying(window, true);
+        if (window->by_turns) ht_turn_await(lane);
+        lane->run(lane);
+        stays = lane->stream->stays;
+        ht_window_leave(lane);
+        ht_lane_replaying(window, false);
+    } while (stays && await_call(lane) == HT_LANE_AGAIN);
     return NULL;
 }
 
@@ -83,7 +101,10 @@ static void rouse(struct ht_window *window, uint64_t low_ns) {
     while (is_due(window, low_ns)) {
         struct ht_lane *lane = &window->lanes[window->start_order[window->started++]];
         if (window->by_turns) ht_turn_enter(lane);
-        if (lane != window->initial) ht_lane_thread_start(lane, run_thread);
+        if (lane == window->initial) continue;
+        if (lane->parked) call(lane, HT_LANE_AGAIN);
+        else ht_lane_thread_start(lane, run_thread);
+        lane->parked = false;
     }
 }
 
@@ -174,35 +195,41 @@ void ht_window_leave(struct ht_lane *lane) {
     assert(window->running > 0);
     window->running--;
     raise_low(window, NULL);
+    if (lane != window->initial) {
+        lane->parked = lane->stream->stays;
+        if (!lane->parked) {
+            lane->next_leaver = window->leavers;
+            window->leavers = lane;
+        }
+    }
     if (window->running == 0) {
         atomic_store(&window->stage, HT_WINDOW_DONE);
         ht_futex_wake(&window->stage);
-    }
-    if (!lane->stream->stays && lane != window->initial) {
-        lane->next_leaver = window->leavers;
-        window->leavers = lane;
     }
     pthread_mutex_unlock(&window->lock);
     if (window->by_turns) ht_turn_leave(lane);
 }
 
+// Those that have something to do: a lane of a prelude's alone has nothing in the slice, and the other way round.
 static void order_by_start(struct ht_window *window) {
     struct ht_lane_heap order = {.keys = window->places.keys};
     for (uint32_t i = 0; i < window->lanes_count; i++) {
-        ht_lane_heap_put(&order, window->lanes[i].stream->start_ns, i);
+        const struct ht_lane *lane = &window->lanes[i];
+        if (!lane->idle || lane == window->initial) ht_lane_heap_put(&order, lane->stream->start_ns, i);
     }
-    for (uint32_t i = 0; i < window->lanes_count; i++) {
+    window->taking_part = order.count;
+    for (uint32_t i = 0; i < window->taking_part; i++) {
         window->start_order[i] = ht_lane_heap_take(&order).lane;
     }
 }
 
 static void begin(struct ht_window *window, uint64_t base_ns) {
     window->base_ns = base_ns;
-    window->running = window->lanes_count;
+    window->running = window->taking_part;
     window->started = window->places.count = 0;
     window->in_turn = NULL;
     atomic_store(&window->stage, HT_WINDOW_RUNS);
-    for (uint32_t i = 0; i < window->lanes_count; i++) {
+    for (uint32_t i = 0; i < window->taking_part; i++) {
         struct ht_lane *lane = &window->lanes[window->start_order[i]];
         uint64_t start_ns = base_ns + lane->stream->start_ns;
         atomic_store(&lane->place_ns, start_ns);
@@ -256,12 +283,20 @@ void ht_window_run(struct ht_window *window) {
     join_ended(window);  // what they give back has been given back when the end is measured
 }
 
+void ht_window_go_on(struct ht_window *window, uint64_t base_ns) {
+    for (uint32_t i = 0; i < window->lanes_count; i++)
+        if (window->lanes[i].parked) await_other(&window->lanes[i], HT_LANE_RUNS);
+    order_by_start(window);
+    begin(window, base_ns);
+}
+
 void ht_window_rewind(struct ht_window *window, uint64_t base_ns) {
-    atomic_store(&window->stage, HT_WINDOW_DISMISSED);
-    ht_futex_wake(&window->stage);
     for (uint32_t i = 0; i < window->lanes_count; i++) {
         struct ht_lane *lane = &window->lanes[i];
-        if (!lane->stream->stays || lane == window->initial) continue;
+        if (!lane->parked) continue;
+        lane->parked = false;
+        await_other(lane, HT_LANE_RUNS);
+        call(lane, HT_LANE_DISMISSED);
         lane->next_leaver = window->leavers;
         window->leavers = lane;
     }

@@ -24,6 +24,10 @@ void ht_window_init(struct ht_window *window, struct ht_lane *lanes, uint32_t la
 // thread that cannot be started ends the process, with the reason in the outcome.
 void ht_window_run(struct ht_window *window);
 
+// All lanes have run, and been given other streams: prepares them to run once more, with their time 0 at base_ns. Threads that
+// still exist go on.
+void ht_window_go_on(struct ht_window *window, uint64_t base_ns);
+
 // Ends the threads that still exist, so that all lanes can be run once more, with their time 0 at base_ns.
 void ht_window_rewind(struct ht_window *window, uint64_t base_ns);
 
