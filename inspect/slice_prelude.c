@@ -40,8 +40,11 @@ static int write_before(struct ht_trace_reader *reader, const json_t *context,
     range.from_event = range.from_ns = 0;
     range.to_event = slice->inherits_event;
     range.to_ns = UINT64_MAX;
-    const struct slice_request all = {
-        .path = request->path, .range = &range, .left_out = request->left_out, .without_sites = true};
+    const struct slice_request all = {.path = request->path,
+                                      .range = &range,
+                                      .left_out = request->left_out,
+                                      .of_prelude = true,
+                                      .prelude_end_ns = slice->base_ns};
     json_t *kept = json_object();
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         json_t *value = json_object_get(context, keys[i]);

@@ -48,7 +48,8 @@ struct slicing {
     bool begun, has_inherited, over, over_by_event;
     bool drops_expected;  // the old trace is a slice by threads
     uint64_t first_event, end_event, inherits_event, base_ns, last_ns;
-    uint64_t end_ns;  // of the old trace; then the slice's, in the old trace's time
+    uint64_t filled_until_ns;  // of a prelude: where the slice begins
+    uint64_t end_ns;           // of the old trace; then the slice's, in the old trace's time
 };
 
 static int no_memory(const struct slicing *s, struct ht_error *error) {
@@ -101,7 +102,7 @@ static bool is_step_of(const struct slicing *s, size_t row, uint64_t birth) {
 }
 
 // The first of the pages that were seen in runs, whose rows begin at that one.
-static void put_first_seen(struct slicing *s, size_t row, uint64_t birth, uint64_t pages) {
+static void put_first_seen(struct slicing *s, size_t row, uint64_t birth, uint64_t pages, uint64_t at_ns) {
     struct ht_residency_step step = s->facts.steps[row];
     uint64_t time_ns = step.time_ns, seen_pages = step.pages, left = pages;
     for (; left && is_step_of(s, row, step.event); row++) {
@@ -110,14 +111,25 @@ static void put_first_seen(struct slicing *s, size_t row, uint64_t birth, uint64
         if (step.run_pages > left) step.run_pages = left;
         left -= step.run_pages;
         step.pages = pages;
-        put_step(s, birth, 0, step);
+        put_step(s, birth, at_ns, step);
     }
 }
 
-// What an inherited block has when the slice begins is there from its start. Between two samples it is taken
-// to have been filled evenly while the program was busy, as a replay fills it, if no runs were seen before; else it has
-// what was seen last. seen: the first row of that,
-// next: the row behind it.
+// How many pages a block had at this moment between two samples: it is taken to have been filled as the program took CPU
+// time, as a replay fills it; at once, where it took none.
+static uint64_t pages_between(const struct slicing *s, const struct ht_residency_step *before,
+                              const struct ht_residency_step *after, uint64_t at_ns) {
+    double share = (double)(at_ns - before->time_ns) / (double)(after->time_ns - before->time_ns);
+    if (s->facts.samples_count) {
+        double begun_ns = ht_trace_cpu_ns_at(&s->facts, before->time_ns);
+        double busy_ns = ht_trace_cpu_ns_at(&s->facts, after->time_ns) - begun_ns;
+        share = busy_ns > 0 ? (ht_trace_cpu_ns_at(&s->facts, at_ns) - begun_ns) / busy_ns : 1;
+    }
+    return (uint64_t)((double)before->pages + ((double)after->pages - (double)before->pages) * share);
+}
+
+// What an inherited block has when the slice begins is there from its start: between two samples its share of them, if no
+// runs were seen before; else it has what was seen last. seen: the first row of that, next: the row behind it.
 static void put_inherited(struct slicing *s, const struct ht_residency_step *before, size_t seen, size_t next,
                           uint64_t new_birth) {
     struct ht_residency_step step = *before;
@@ -125,20 +137,27 @@ static void put_inherited(struct slicing *s, const struct ht_residency_step *bef
         put_seen(s, seen, new_birth, 0);
     } else if (is_step_of(s, next, before->event)) {
         const struct ht_residency_step *after = &s->facts.steps[next];
-        uint64_t full_ns = ht_trace_busy_until(&s->facts, before->time_ns, after->time_ns);
-        double share = s->base_ns < full_ns
-                           ? (double)(s->base_ns - before->time_ns) / (double)(full_ns - before->time_ns)
-                           : 1;
-        step.pages =
-            (uint64_t)((double)before->pages + ((double)after->pages - (double)before->pages) * share);
+        step.pages = pages_between(s, before, after, s->base_ns);
         if (!after->run_pages || !step.pages) put_step(s, new_birth, 0, step);
-        else put_first_seen(s, next, new_birth, step.pages);
+        else put_first_seen(s, next, new_birth, step.pages, 0);
     } else if (before->pages) {
         put_step(s, new_birth, 0, step);
     }
 }
 
-static void copy_steps(struct slicing *s, struct ht_residency_step before, uint64_t new_birth) {
+// What a block has where a prelude ends; what it has later is the slice's.
+static void put_last(struct slicing *s, struct ht_residency_step before, size_t next, uint64_t new_birth) {
+    const struct ht_residency_step *after = &s->facts.steps[next];
+    uint64_t at_ns = s->filled_until_ns - s->base_ns;
+    if (before.run_pages) return;
+    before.pages = pages_between(s, &before, after, s->filled_until_ns);
+    if (!after->run_pages || !before.pages) put_step(s, new_birth, at_ns, before);
+    else put_first_seen(s, next, new_birth, before.pages, at_ns);
+}
+
+// born_ns: when the block of `before` was born.
+static void copy_steps(struct slicing *s, struct ht_residency_step before, uint64_t new_birth,
+                       uint64_t born_ns) {
     const struct ht_residency_step *steps = s->facts.steps;
     size_t seen = first_of(steps, s->facts.steps_count, sizeof *steps, before.event), next = seen;
     for (; is_step_of(s, next, before.event) && steps[next].time_ns < s->base_ns; next++) {
@@ -148,17 +167,23 @@ static void copy_steps(struct slicing *s, struct ht_residency_step before, uint6
     // What was seen at the very time at which the slice begins says all by itself.
     bool seen_then = is_step_of(s, next, before.event) && steps[next].time_ns == s->base_ns;
     if (before.time_ns < s->base_ns && !seen_then) put_inherited(s, &before, seen, next, new_birth);
-    while (is_step_of(s, next, before.event))
-        next = put_seen(s, next, new_birth, steps[next].time_ns - s->base_ns);
+    before.time_ns = before.time_ns == UINT64_MAX ? born_ns : before.time_ns;
+    while (is_step_of(s, next, before.event) && steps[next].time_ns <= s->filled_until_ns) {
+        before = steps[next];
+        next = put_seen(s, next, new_birth, before.time_ns - s->base_ns);
+    }
+    if (is_step_of(s, next, before.event)) put_last(s, before, next, new_birth);
 }
 
-// born_ns: of an inherited block when it was born, before the slice; of others UINT64_MAX.
-static void copy_residency(struct slicing *s, uint64_t old_birth, uint64_t new_birth, uint64_t born_ns) {
+// inherited: the block was born before the slice.
+static void copy_residency(struct slicing *s, uint64_t old_birth, uint64_t new_birth, uint64_t born_ns,
+                           bool inherited) {
     const struct ht_residency *row = residency_of(s, old_birth);
-    bool inherited = born_ns != UINT64_MAX;
     uint64_t pages_before = row ? row->pages_before : 0;
-    copy_steps(s, (struct ht_residency_step){.event = old_birth, .time_ns = born_ns, .pages = pages_before},
-               new_birth);
+    copy_steps(s,
+               (struct ht_residency_step){
+                   .event = old_birth, .time_ns = inherited ? born_ns : UINT64_MAX, .pages = pages_before},
+               new_birth, born_ns);
     if (!row) return;
     // How much of an inherited block was resident when it was allocated says nothing about the slice.
     ht_trace_put_residency(s->writer, &(struct ht_residency){.event = new_birth,
@@ -228,7 +253,7 @@ static bool inherit(struct slicing *s) {
     made = made && know_makers(s, born, &live) && live_blocks_give(&live, &s->heap, 0);
     for (size_t i = 0; made && i < count; i++)
         if (live.block[i].bytes >= HT_LARGE_BLOCK_BYTES)
-            copy_residency(s, born[i].event, i, block_at(s, born[i].slot)->born_ns);
+            copy_residency(s, born[i].event, i, block_at(s, born[i].slot)->born_ns, true);
     free(born);
     live_blocks_free(&live);
     return made;
@@ -267,7 +292,7 @@ static bool make(struct slicing *s, const struct old_event *event, uint32_t thre
     uint64_t number = ht_trace_next_event(s->writer);
     uint32_t slot = heap_model_make(&s->heap, event->slot, event->bytes, thread);
     if (!slot) return false;
-    if (event->bytes >= HT_LARGE_BLOCK_BYTES) copy_residency(s, event->number, number, UINT64_MAX);
+    if (event->bytes >= HT_LARGE_BLOCK_BYTES) copy_residency(s, event->number, number, event->time_ns, false);
     heap_model_event(&s->heap, op, thread, time_ns, slot, event->size, event->extra);
     return true;
 }
@@ -289,7 +314,7 @@ static bool resize(struct slicing *s, const struct old_event *event, uint32_t th
     assert(slot);
     heap_model_drop_birth(&s->heap, slot);
     if (!heap_model_place(&s->heap, event->slot, slot, event->bytes)) return false;
-    if (event->bytes >= HT_LARGE_BLOCK_BYTES) copy_residency(s, event->number, number, UINT64_MAX);
+    if (event->bytes >= HT_LARGE_BLOCK_BYTES) copy_residency(s, event->number, number, event->time_ns, false);
     heap_model_event(&s->heap, event->op, thread, time_ns, slot, event->size, event->extra);
     return true;
 }
@@ -614,7 +639,8 @@ int trace_slice(struct ht_trace_reader *reader, const struct slice_request *requ
                         .left_out = left_out,
                         .writer = writer};
     int status = set_up(&s, error);
-    if (request->without_sites) s.sites.sites_count = 0;
+    if (request->of_prelude) s.sites.sites_count = 0;
+    s.filled_until_ns = request->of_prelude ? request->prelude_end_ns : UINT64_MAX;
     if (!status && left_out->only_live)
         status = live_births_find(&s.live, reader, s.path, left_out->live_at_ns, error);
     if (!status) status = pass(&s, &request->progress, error);

@@ -31,7 +31,8 @@ struct slice_request {
     const char *path;
     struct trace_range *range;
     const struct left_out_blocks *left_out;
-    bool without_sites;
+    bool of_prelude;  // without call sites, and no large block is filled after this
+    uint64_t prelude_end_ns;
     struct slice_progress progress;
 };
 

@@ -445,15 +445,20 @@ static void add_lane(struct ht_outcome *outcome, const struct ht_lane *lane) {
     add_failures(outcome, lane);
 }
 
+static void watch_peaks(struct measured *run) {
+    const struct ht_job *job = &run->job;
+    struct ht_child_figures *figures = &run->exchange->figures;
+    if (job->pass != HT_PASS_MEMORY || job->unwatched) return;
+    figures->watch_refusal = ht_peak_watch_start(run->statm_fd, run->watch_stack);
+    figures->watched = !figures->watch_refusal;
+}
+
 // Only what the replay itself does is counted.
 static void begin_figures(struct measured *run) {
     const struct ht_job *job = &run->job;
     struct ht_child_figures *figures = &run->exchange->figures;
     if (job->counted) syscall(SYS_sched_getaffinity, 0, HT_BEGIN_COUNTING, NULL);
-    if (job->pass == HT_PASS_MEMORY && !job->unwatched) {
-        figures->watch_refusal = ht_peak_watch_start(run->statm_fd, run->watch_stack);
-        figures->watched = !figures->watch_refusal;
-    }
+    if (!run->before) watch_peaks(run);
     if (job->pass != HT_PASS_ACCOUNT || job->syscall_socket < 0) return;
     figures->filter_refusal = ht_syscall_filter_install(job->syscall_socket);
 }
@@ -593,7 +598,11 @@ static void replay(struct measured *run) {
     if (job->virtual_time) start_virtual_time(run);
     else ht_virtual_clock_renounce();
     age_heap(run);
-    if (run->before) run_before(run);
+    if (run->before) {
+        watch_peaks(run);  // that of threads is inherited: those of the prelude go on
+        run_before(run);
+        ht_peak_watch_take(0);
+    }
     allocate_inherited(run);
     uint32_t threads;
     run->background_cpu_before_ns = background_cpu_ns(run, &threads);

@@ -464,17 +464,6 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     return mark_sample(writing, stream, event, time_ns) || mark_end(writing, thread, event) ? -1 : 0;
 }
 
-// After a prelude the block is there; what is known to be resident of it is.
-static void put_inherited(const struct ht_form_state *form, struct ht_stream_state *stream,
-                          const struct ht_operation *op) {
-    if (!form->built->before) {
-        stream->used += (uint32_t)ht_operation_put(op, ht_stream_words(stream) + stream->used);
-    } else if (op->pages != HT_PAGES_BY_RULE && op->pages) {
-        const uint64_t words[] = {ht_word(HT_WORD_WIDE, op->slot, HT_WIDE_TOUCH), op->bytes, 0, op->pages};
-        for (size_t i = 0; i < sizeof words / sizeof *words; i++) ht_stream_put(stream, words[i]);
-    }
-}
-
 // An allocation before the threads' streams, in one of its own. Once all are there, RSS is read. What is
 // filled later is filled by the only thread, if there is but one.
 static int write_inherited(struct writing *writing, const struct ht_section_place *place,
@@ -491,7 +480,9 @@ static int write_inherited(struct writing *writing, const struct ht_section_plac
     if (know_untouched(writing, &op)) return -1;
     const char *expected = follow_slot(writing, &op, &form->shape[events->op[i]]);
     if (expected) return ht_form_bad_event(form, place, event, expected);
-    put_inherited(form, stream, &op);
+    // After a prelude it is there.
+    if (!form->options->before)
+        stream->used += (uint32_t)ht_operation_put(&op, ht_stream_words(stream) + stream->used);
     form->built->inherited_objects++;
     if (filled_later &&
         ht_touching_begin(&writing->touching, &birth, op.slot, 0, op.bytes, time_ns, op.pages))
