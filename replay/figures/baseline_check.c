@@ -12,21 +12,27 @@ static const double differs_ratio = 0.05, differs_bytes = 2e6;
 
 const struct ht_baseline_check ht_baseline_unchecked = {NAN, NAN, NAN, NAN, NAN, NAN};
 
-// How far a recorded figure is from the readings before and after it: no more than they tell.
-static double distance_bytes(double recorded, double before, double after) {
-    return fmax(fmax(fmin(before, after) - recorded, recorded - fmax(before, after)), 0);
+// Of what RSS may have been between two readings, what is nearest to the recorded figure: they tell no more.
+static double nearest_bytes(double recorded, double before, double after) {
+    return fmin(fmax(recorded, fmin(before, after)), fmax(before, after));
+}
+
+// The replay's RSS at a moment, by the readings around it; *at: the first reading not before it, for later moments.
+static double replayed_bytes(const struct ht_built_form *built, const uint64_t *rss_bytes, uint64_t time_ns,
+                             double recorded, size_t *at) {
+    while (*at + 1 < built->form->samples && built->points[*at].time_ns < time_ns) ++*at;
+    return nearest_bytes(recorded, (double)rss_bytes[*at ? *at - 1 : 0], (double)rss_bytes[*at]);
 }
 
 // The mean of both along the trace. A sample stands for the time until the next one.
 static void check_curve(const struct ht_own_memory *recorded, const struct ht_built_form *built,
                         const uint64_t *rss_bytes, struct ht_baseline_check *check) {
     double distance = 0, mean = 0, weights = 0;
-    size_t at = 0, count = built->form->samples;
+    size_t at = 0;
     for (size_t i = 0; i + 1 < recorded->count; i++) {
-        while (at + 1 < count && built->points[at].time_ns < recorded->time_ns[i]) at++;
         double weight = (double)(recorded->time_ns[i + 1] - recorded->time_ns[i]);
-        double heap = (double)recorded->heap_bytes[i], before = (double)rss_bytes[at ? at - 1 : 0];
-        distance += weight * distance_bytes(heap, before, (double)rss_bytes[at]);
+        double heap = (double)recorded->heap_bytes[i];
+        distance += weight * fabs(replayed_bytes(built, rss_bytes, recorded->time_ns[i], heap, &at) - heap);
         mean += weight * heap;
         weights += weight;
     }
@@ -48,7 +54,12 @@ struct ht_baseline_check ht_baseline_check(const struct ht_recorded_program *pro
     const struct ht_own_memory *recorded = &program->own;
     if (isnan(program->heap_peak_bytes) || !recorded->count || !built->form->samples) return check;
     compare(peak_bytes, program->heap_peak_bytes, &check.peak_error, &check.peak_bytes);
-    compare(end_bytes, (double)recorded->heap_bytes[recorded->count - 1], &check.end_error, &check.end_bytes);
+    // A program that is killed is not sampled at its end: the end is the last sample's moment.
+    size_t at = 0, last = recorded->count - 1, points = built->form->samples;
+    double heap = (double)recorded->heap_bytes[last];
+    if (recorded->time_ns[last] < built->points[points - 1].time_ns)
+        end_bytes = replayed_bytes(built, rss_bytes, recorded->time_ns[last], heap, &at);
+    compare(end_bytes, heap, &check.end_error, &check.end_bytes);
     check_curve(recorded, built, rss_bytes, &check);
     return check;
 }

@@ -667,7 +667,10 @@ void recorder_before_sudden_exit(void) {
     if (!t || recorder_is_borrowed() || atomic_flag_test_and_set(&t->recording->exit_noted)) return;
     close_gate(t, GATE_BUSY_OWN, stack_pointer());
     int saved = errno;
-    if (t->recording->header->state == HT_RAW_RECORDING) large_each(note_resident, t);
+    if (t->recording->header->state == HT_RAW_RECORDING) {
+        memory_sample(t, stamp_now(), true);
+        large_each(note_resident, t);
+    }
     errno = saved;
     open_gate(t);
 }
