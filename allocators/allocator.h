@@ -158,7 +158,8 @@ struct ht_allocator {
     const char *by_processors;
     // NULL: it reports none. May allocate: only asked when nothing is measured any more.
     void (*read_arenas)(const struct ht_server *server, struct ht_arena_counts *arenas);
-    const char *clock;              // where it takes the time from for giving memory back; NULL: from nowhere
+    const char *clock;  // where it takes the time from for giving memory back; NULL: from nowhere
+    bool purges_soon;   // some ms after a free, by that clock: copying a large block takes as long
     const struct ht_fault *faults;  // one without a sentence ends them
 };
 

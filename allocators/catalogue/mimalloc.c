@@ -71,5 +71,6 @@ const struct ht_allocator ht_allocator_mimalloc = {
     .read_knob = ht_mimalloc_read_knob,
     .by_processors = "nothing in 2.0: it divides memory by thread and NUMA node",
     .clock = "clock_gettime",
+    .purges_soon = true,
     .faults = faults,
 };

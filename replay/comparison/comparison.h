@@ -36,6 +36,11 @@ struct ht_allocator_estimates {
     struct ht_function_figures functions[HT_FUNCTIONS];
 };
 
+// Whether its peak lies between two readings, within a call as a rule, in which more was resident than at any reading.
+static inline bool ht_peak_within_call(const struct ht_allocator_estimates *estimates) {
+    return estimates->rss_between_calls_peak < 0.95 * estimates->rss_peak.median;
+}
+
 struct ht_comparison {
     const struct ht_plan *plan;
     const struct ht_recorded_program *program;

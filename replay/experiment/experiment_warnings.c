@@ -140,6 +140,19 @@ static void warn_of_unwatched(const struct ht_comparison *c, struct ht_warnings 
                              : "a thread blocks SIGSYS");
 }
 
+// Where former blocks of a growing buffer are still resident at its peak, because no time passes while it is copied.
+static void warn_of_copying(const struct ht_comparison *c, struct ht_warnings *warnings) {
+    for (size_t i = 0; i < c->count; i++) {
+        const struct ht_choice *choice = &c->plan->choices.list[i];
+        if (!choice->kind || !choice->kind->purges_soon || !ht_peak_within_call(&c->allocators[i])) continue;
+        if (c->plan->paces.memory.real_ns_per_trace_ns > 0) continue;
+        ht_warn(warnings, HT_WARNING_COPYING, "use --pace memory=real",
+                "%s gives memory back some ms after it is freed, but no trace time passes while a realloc "
+                "copies: its peak within a call may be too high",
+                choice->name);
+    }
+}
+
 static void warn_of_operators(const struct ht_experiment *x, struct ht_warnings *warnings) {
     for (size_t i = 0; i < x->plan->choices.count; i++) {
         if (!x->plan->choices.list[i].lacks_operators) continue;
@@ -245,6 +258,7 @@ void ht_experiment_warnings(const struct ht_experiment *x, const struct ht_compa
     warn_of_fresh_heap(x, c->program, warnings);
     warn_of_zeroed(x, warnings);
     warn_of_unwatched(c, warnings);
+    warn_of_copying(c, warnings);
     warn_of_machine(x, before, warnings);
     warn_of_settings(x, c->program, warnings);
     if (x->plan->time_pass) warn_of_time(x, c, warnings);

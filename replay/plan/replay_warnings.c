@@ -29,7 +29,8 @@ const char *const ht_warning_names[HT_WARNINGS] = {"busy",
                                                    "fresh_heap",
                                                    "zeroed_by_calloc",
                                                    "settings",
-                                                   "unwatched"};
+                                                   "unwatched",
+                                                   "copying"};
 
 void ht_warn(struct ht_warnings *warnings, enum ht_warning_kind kind, const char *remedy, const char *format,
              ...) {

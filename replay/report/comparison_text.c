@@ -188,17 +188,16 @@ static bool knows_process(const struct ht_comparison *c) {
     return false;
 }
 
-// Whose peak lies within a call, in which more was resident than between any two.
 static void print_within_calls(FILE *out, const struct ht_comparison *c) {
-    static const double share_min = 0.01;
     bool begun = false;
     for (size_t i = 0; i < c->count; i++) {
         const struct ht_allocator_estimates *e = &c->allocators[i];
-        double above = e->rss_peak.median - e->rss_between_calls_peak;
-        if (!(above > share_min * e->rss_peak.median)) continue;
-        ht_print(out, "%s %s %.1f MB",
-                 begun ? "," : "peak RSS within a call, as in a realloc that copies; between calls at most:",
-                 c->plan->choices.list[i].name, e->rss_between_calls_peak / 1e6);
+        if (!ht_peak_within_call(e)) continue;
+        ht_print(
+            out, "%s %s %.1f MB",
+            begun ? ","
+                  : "peak RSS within a call, as of a realloc that copies; at readings between calls at most:",
+            c->plan->choices.list[i].name, e->rss_between_calls_peak / 1e6);
         begun = true;
     }
     if (begun) fputc('\n', out);

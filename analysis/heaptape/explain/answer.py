@@ -213,7 +213,7 @@ def _within_call_sentence(answer: Answer) -> list[str]:
     if within is None or answer.snapshot.why != "peak":
         return []
     return [f"The peak itself, {byte_count(within.rss_bytes)}, lies within a call, as of a realloc that copies and has both blocks until it ends: "
-            f"{byte_count(within.rss_bytes - answer.accounts.rss_bytes)} more than between two calls next to it, which is what follows."]
+            f"{byte_count(within.rss_bytes - answer.accounts.rss_bytes)} more than at the reading next to it, which is what follows."]
 
 
 def first_sentences(answer: Answer) -> list[str]:

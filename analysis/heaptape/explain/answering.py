@@ -27,8 +27,8 @@ from .stretches import accounts_along, break_of, mean_of
 from .unmeasured import unmeasured
 from .verdict import trend_of, verdict_of
 
-WITHIN_CALL_SHARE = 0.01
-"""Of the peak: where RSS between calls is less by no more than this, the peak is taken to lie between them."""
+WITHIN_CALL_SHARE = 0.05
+"""Of the peak: where RSS at a reading between calls is less by no more than this, the peak is taken to be that."""
 
 
 def _asked(found: SnapshotFile, at: str) -> Snapshot:

@@ -54,6 +54,10 @@ FEW_EVENTS = 10_000
 
 LAZYFREE_SHARE_MAX = 0.05
 
+WITHIN_CALL_SHARE, PURGES_SOON = 0.05, "mimalloc"
+"""Of the peak: where RSS between calls is less by more than this, the peak lies within a call; the kind that gives memory back by the
+clock, some ms after it is freed."""
+
 MAJOR_FAULTS_MAX = 50
 """Loading the replayer itself from disk takes a few in its first run; more than these come from memory that ran short."""
 
@@ -142,7 +146,7 @@ def result_warnings(summary: Summary) -> list[str]:
     machines = {repr(_identity(machine)) for machine in runs["machine"] if machine}
     if len(machines) > 1:
         found.append("The runs come from more than one machine or set-up; ratios within rounds stay valid, times do not.")
-    found += _unwatched_warning(runs)
+    found += [*_unwatched_warning(runs), *_copying_warning(runs)]
     lazy = runs[runs["lazyfree_bytes"] > LAZYFREE_SHARE_MAX * runs["rss_end_bytes"]]["allocator"]
     if len(lazy):
         found.append(f"{listing(list(dict.fromkeys(lazy)))} had returned memory lazily at the end (MADV_FREE): the "
@@ -156,6 +160,15 @@ def _unwatched_warning(runs: pd.DataFrame) -> list[str]:
     blind = runs[runs["watched"].isin([False])]["allocator"] if "watched" in runs else []
     names = [name for name in dict.fromkeys(blind) if name != NULL_ALLOCATOR]
     return [f"RSS of {listing(names)} was not read within calls: a peak there, as of a realloc that copies, is missed."] if names else []
+
+
+def _copying_warning(runs: pd.DataFrame) -> list[str]:
+    if not {"rss_between_calls_peak_bytes", "allocator_kind"} <= set(runs):
+        return []
+    within = runs["rss_between_calls_peak_bytes"] < (1 - WITHIN_CALL_SHARE) * runs["rss_peak_bytes"]
+    names = list(dict.fromkeys(runs[within & (runs["allocator_kind"] == PURGES_SOON) & (runs["pace"] == "virtual")]["allocator"]))
+    return [f"{listing(names)} may be shown with too high a peak: it gives memory back some ms after it is freed, but no trace time passes "
+            "while a realloc copies. Replay with --pace memory=real."] if names else []
 
 
 def _identity(machine: dict[str, Any]) -> dict[str, Any]:
