@@ -42,10 +42,13 @@ FOREIGN_VARIABLES = ("LD_PRELOAD", "GLIBC_TUNABLES", "PYTHONMALLOC", "MALLOC_CON
 @dataclass(frozen=True)
 class Setting:
     allocator: str
-    environment: tuple[tuple[str, str], ...] = ()
+    knobs: str = ""
 
     def title(self) -> str:
-        return " ".join([self.allocator, *(value for _, value in self.environment)])
+        return " ".join(filter(None, [self.allocator, self.knobs]))
+
+    def alloc(self) -> str:
+        return f"{self.allocator}={self.allocator}:{self.knobs}" if self.knobs else self.allocator
 
 
 @dataclass(frozen=True)
@@ -110,8 +113,8 @@ def replay(build: Path, folder: Path, trace: Path, setting: Setting, pace: str, 
     results = folder / f"{trace.stem} {setting.title()} {pace} {number}.jsonl"
     begun = time.monotonic()
     subprocess.run([build / "replay", "-q", "--pass", "memory", "--rounds", "1", "--pace", pace,
-                    "--alloc", setting.allocator, "-o", results, trace], check=True,
-                   stdout=subprocess.DEVNULL, env=environment(setting.environment))
+                    "--alloc", setting.alloc(), "-o", results, trace], check=True,
+                   stdout=subprocess.DEVNULL, env=environment())
     wall_s = time.monotonic() - begun
     row = json.loads(results.read_text().splitlines()[-1])
     return Run(row["rss_end_bytes"], row["rss_mean_bytes"], wall_s)
@@ -126,7 +129,7 @@ def settings(build: Path) -> list[Setting]:
     listed = subprocess.run([build / "replay", "--list", "--alloc", "all"], check=True, text=True,
                             stdout=subprocess.PIPE).stdout
     names = [line.split()[0] for line in listed.splitlines()]
-    more = [Setting("jemalloc", (("MALLOC_CONF", "background_thread:true"),))]
+    more = [Setting("jemalloc", "background_thread=1")]
     return [Setting(name) for name in names] + (more if "jemalloc" in names else [])
 
 
