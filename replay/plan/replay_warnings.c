@@ -5,32 +5,12 @@
 
 #include "print.h"
 
-const char *const ht_warning_names[HT_WARNINGS] = {"busy",
-                                                   "steal",
-                                                   "throttled",
-                                                   "swap",
-                                                   "governor",
-                                                   "turbo",
-                                                   "thp",
-                                                   "few_events",
-                                                   "short_run",
-                                                   "lossy_trace",
-                                                   "dropped",
-                                                   "harness",
-                                                   "few_rounds",
-                                                   "control",
-                                                   "budget",
-                                                   "cycle_counter",
-                                                   "no_repeats",
-                                                   "known_fault",
-                                                   "mostly_unseen",
-                                                   "skipped_queries",
-                                                   "no_cxx_library",
-                                                   "fresh_heap",
-                                                   "zeroed_by_calloc",
-                                                   "settings",
-                                                   "unwatched",
-                                                   "copying"};
+const char *const ht_warning_names[HT_WARNINGS] = {
+    "busy",          "steal",           "throttled",      "swap",          "governor",         "turbo",
+    "thp",           "few_events",      "short_run",      "lossy_trace",   "dropped",          "harness",
+    "few_rounds",    "control",         "budget",         "cycle_counter", "no_repeats",       "known_fault",
+    "mostly_unseen", "skipped_queries", "no_cxx_library", "fresh_heap",    "zeroed_by_calloc", "settings",
+    "unwatched",     "copying"};
 
 void ht_warn(struct ht_warnings *warnings, enum ht_warning_kind kind, const char *remedy, const char *format,
              ...) {
