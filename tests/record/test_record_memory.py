@@ -186,3 +186,12 @@ def test_own_memory_of_a_process_that_changes_its_user(tools: Tools, tmp_path: P
     trace = tools.convert(logs_in(folder)[0], tmp_path / "t.bin")
     found = json.loads(tools.succeed([tools.heaptape, "info", "--json", trace]).stdout)
     assert 31 << 20 <= found["recorded_own_peak_bytes"] <= 34 << 20 and found["recorded_rss_peak_bytes"] >= 34 << 20
+
+
+def test_a_sudden_exit_is_sampled(tools: Tools, tmp_path: Path) -> None:
+    """The program fills a block after its last call, rests and ends by _exit."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    recording = tools.preload([tools.target("exit_quick"), tmp_path / "counts", "fills"], logs)
+    trace = tools.convert(recording.logs[0], tmp_path / "t.bin")
+    assert tools.info(trace)["recorded_rss_peak_bytes"] > 20 << 20
