@@ -203,7 +203,9 @@ static void know_touched_peak(const struct writing *writing) {
     uint64_t touched_bytes = writing->live_bytes - writing->untouched_bytes;
     if (touched_bytes <= built->touched_peak_bytes) return;
     built->touched_peak_bytes = touched_bytes;
-    built->zeroed_peak_bytes = writing->zeroed_bytes;
+    // A block lies in a page more than its bytes take.
+    built->zeroed_peak_bytes =
+        writing->zeroed_bytes < touched_bytes ? writing->zeroed_bytes : touched_bytes;
 }
 
 // Pages of calloc's that were resident when it returned, because it wrote zeros into recycled memory. Whether the program

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import results_factory
 from heaptape.base.errors import UsageError
 from heaptape.report.table import comparison_markdown, comparison_object
 from heaptape.results.comparison import experiments
+from heaptape.results.controls import control_lines
 from heaptape.results.missing import missing_lines
 from heaptape.results.reader import read_results
 from heaptape.results.summary import summarise
@@ -113,3 +115,13 @@ def test_every_warning_is_in_the_report(tmp_path: Path) -> None:
     text = " ".join(result_warnings(summary))
     for words in ("Fewer than 6 rounds", "governor is powersave", "Turbo is on", "only 900 calls", "is not resolved against glibc's"):
         assert words in text
+
+
+def test_control_calls_that_some_obey() -> None:
+    def of(trim: bool, advice: bool) -> dict[str, dict[str, object]]:
+        return {"malloc_trim": {"calls": 6, "obeyed": trim}, "mallopt(M_ARENA_MAX)": {"calls": 1, "obeyed": trim},
+                "madvise(MADV_HUGEPAGE)": {"calls": 2, "obeyed": advice}, "mallinfo": {"calls": 9, "obeyed": False}}
+
+    frame = pd.DataFrame({"allocator": ["null", "glibc", "jemalloc", "glibc"], "control_calls": [of(True, True), of(True, True), of(False, True), of(True, True)]})
+    assert control_lines(frame) == ["The program calls malloc_trim 6 times and mallopt(M_ARENA_MAX) once: glibc alone obeys."]
+    assert control_lines(frame.assign(control_calls=[{}] * 4)) == []

@@ -132,7 +132,7 @@ def allocator_table(runs: pd.DataFrame, allocators: list[str]) -> Table:
 def result_warnings(summary: Summary) -> list[str]:
     """The reasons to doubt the figures, each with its remedy."""
     comparison, runs = summary.comparison, summary.experiment.runs
-    found = [*summary.mixed, *summary.missing]
+    found = [*summary.obeyed, *summary.mixed, *summary.missing]
     few = comparison[(comparison["verdict"] != BASELINE) & (comparison["rounds"] < BOOTSTRAP_ROUNDS_MIN)]
     if len(few):
         found.append(f"Fewer than {BOOTSTRAP_ROUNDS_MIN} rounds: too few to resample, so intervals assume that the ratios "

@@ -198,7 +198,7 @@ def print_comparison(summary: Summary, color: str = "auto") -> None:
     if summary.caution:
         say(summary.caution, "bold")
     say(f"{summary.title}; bootstrap seed {summary.seed}", "dim")
-    for line in [*summary.mixed, *summary.share_lines, *program_line(summary)]:
+    for line in [*summary.obeyed, *summary.mixed, *summary.share_lines, *program_line(summary)]:
         say(line)
     for table in text_tables(summary):
         for part in _fitting(table, columns):
@@ -280,7 +280,7 @@ def processor_markdown(table: ProcessorTable) -> str:
 
 def comparison_markdown(summary: Summary) -> str:
     """For issues, pull requests and wikis: the answer, malloc's cost, the tables."""
-    lines = [f"**{markdown_escaped(summary.headline)}**", "", *map(markdown_escaped, [*summary.mixed, *summary.share_lines, *program_line(summary)])]
+    lines = [f"**{markdown_escaped(summary.headline)}**", "", *map(markdown_escaped, [*summary.obeyed, *summary.mixed, *summary.share_lines, *program_line(summary)])]
     for table in text_tables(summary):
         rule = ["---:" if number in table.right else "---" for number in range(len(table.columns))]
         lines += ["", *(_markdown_row(cells) for cells in (list(map(markdown_escaped, table.columns)), rule))]
@@ -334,5 +334,6 @@ def comparison_object(summary: Summary) -> dict[str, Any]:
         "order": [asdict(trend) for trend in summary.trends],
         "missing": summary.missing,
         "mixed": summary.mixed,
+        "control_calls": summary.obeyed,
         "comparisons": [with_nulls(row) for row in summary.comparison.drop(columns="baseline").to_dict("records")],
     }

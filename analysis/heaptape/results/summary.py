@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pandas as pd
@@ -21,6 +21,7 @@ from .comparison import (
     compare,
     control_estimate,
 )
+from .controls import control_lines
 from .found_trace import FoundTrace, find_trace
 from .malloc_share import MallocShare, MemoryShare, malloc_share, memory_share
 from .missing import missing_lines, mixed_lines, refusal_lines
@@ -58,6 +59,8 @@ class Summary:
     differs: bool = False
     own: OwnAllocator | None = None
     same_name: bool = False
+    obeyed: list[str] = field(default_factory=list)
+    """Which of the program's control calls some allocators obey and others do not."""
 
     @property
     def title(self) -> str:
@@ -120,7 +123,7 @@ def summary_of(experiment: Experiment, baseline: str | None, seed: int, found: F
     return Summary(
         experiment, base, seed, comparison, controls, find_trends(experiment.all_runs, base), standings, time, memory, times,
         lines or [why_share_unknown(experiment, found, own)], missing_lines(experiment.runs), mixed,
-        headline + as_sentence(shared), about, shared, bool(differs), own)
+        headline + as_sentence(shared), about, shared, bool(differs), own, obeyed=control_lines(experiment.runs))
 
 
 def why_share_unknown(experiment: Experiment, found: FoundTrace, own: OwnAllocator | None = None) -> str:

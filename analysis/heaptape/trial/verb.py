@@ -94,7 +94,7 @@ def _answer(summary: Summary, recorded: Recorded, why_baseline: str, command: li
     lines = [summary.caution] if summary.caution else []
     lines += [summary.headline.removeprefix(summary.caution).strip()]
     lines += [why_baseline] if why_baseline else []
-    lines += ["", *table(summary), "", *(line for line in summary.missing if line not in summary.headline), *summary.share_lines,
+    lines += ["", *table(summary), "", *(line for line in summary.missing if line not in summary.headline), *summary.obeyed, *summary.share_lines,
               *settings_lines(summary.experiment.runs)]
     if python_malloc(recorded.context) == "":
         lines += ["Python allocates objects of up to 512 bytes itself: they are not compared. To compare them too: "
