@@ -204,8 +204,7 @@ static void know_touched_peak(const struct writing *writing) {
     if (touched_bytes <= built->touched_peak_bytes) return;
     built->touched_peak_bytes = touched_bytes;
     // A block lies in a page more than its bytes take.
-    built->zeroed_peak_bytes =
-        writing->zeroed_bytes < touched_bytes ? writing->zeroed_bytes : touched_bytes;
+    built->zeroed_peak_bytes = writing->zeroed_bytes < touched_bytes ? writing->zeroed_bytes : touched_bytes;
 }
 
 // Pages of calloc's that were resident when it returned, because it wrote zeros into recycled memory. Whether the program
