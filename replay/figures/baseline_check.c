@@ -79,7 +79,8 @@ __attribute__((format(printf, 2, 3))) static void give(json_t *reasons, const ch
     va_start(values, format);
     vsnprintf(text, sizeof text, format, values);
     va_end(values);
-    json_array_append_new(reasons, json_text(text));
+    json_t *reason = json_string(text);  // NULL where a character was cut
+    if (reason) json_array_append_new(reasons, reason);
 }
 
 // As far as the trace knows; empty where it knows nothing.
@@ -114,7 +115,7 @@ static json_t *reasons_of(const struct ht_recorded_program *program, const struc
     return reasons;
 }
 
-// "12.3 MB (40 %) more at the peak", where that is far.
+// "12.3 MB (40 %) too much at the peak", where that is far.
 static void say(char *text, size_t room, double error, double bytes, const char *where) {
     size_t used = strlen(text);
     if (!is_far(error, bytes)) return;

@@ -19,6 +19,7 @@ from ..base.units import (
     nanoseconds,
     percent,
 )
+from ..explain.answering import WITHIN_CALL_SHARE
 from ..results.caution import NOT_HELD_AGAINST, zeroed_line
 from ..results.comparison import (
     BASELINE,
@@ -54,9 +55,8 @@ FEW_EVENTS = 10_000
 
 LAZYFREE_SHARE_MAX = 0.05
 
-WITHIN_CALL_SHARE, PURGES_SOON = 0.05, "mimalloc"
-"""Of the peak: where RSS between calls is less by more than this, the peak lies within a call; the kind that gives memory back by the
-clock, some ms after it is freed."""
+PURGES_SOON = "mimalloc"
+"""The kind that gives memory back by the clock, some ms after it is freed."""
 
 MAJOR_FAULTS_MAX = 50
 """Loading the replayer itself from disk takes a few in its first run; more than these come from memory that ran short."""
