@@ -140,9 +140,7 @@ def encode_slots(events: list[Event], literal: random.Random | None) -> tuple[li
             slots.append(event.slot)
         if event.function in (3, 4) and event.variant == 0:
             bear(event, owner)
-        elif event.function == 26:
-            pass
-        elif owner == event.thread:
+        elif event.function not in (26, 28) and owner == event.thread:  # neither a query nor a madvise ends an object
             stack.append(event.slot)
     return codes, slots, across
 
