@@ -122,7 +122,8 @@ static const struct argp_option table[] = {
      "Put N points into the curves of memory in the results; above 10000, RSS is also read that often "
      "(default: 2000)", 0},
     {"baseline", KEY_BASELINE, "ALLOCATOR", 0,
-     "Compare with this allocator (default: glibc if it takes part, else the first)", 0},
+     "Compare with this allocator (default: of those that take part the one that the program ran under, else glibc, else the "
+     "first)", 0},
     {"fail-if", KEY_FAIL_IF, "CONDITION", 0,
      "Exit with status 4 if a ratio to the baseline clearly meets CONDITION, such as 'time>1.05', with 5 if that stays "
      "undecided. Figures: time, rss_peak, rss_mean, rss_end, process_rss_peak; with --instructions or --pass count "

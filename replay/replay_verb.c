@@ -121,8 +121,13 @@ static int check_conditions(const struct ht_plan *plan) {
     return HT_EXIT_DONE;
 }
 
-static size_t baseline_of(const struct ht_plan *plan) {
-    int found = find_choice(&plan->choices, plan->baseline ? plan->baseline : "glibc");
+// The one asked for; else the one that the program ran under; else glibc; else the first.
+static size_t baseline_of(const struct ht_plan *plan, const struct ht_recorded_program *program) {
+    const struct ht_choices *choices = &plan->choices;
+    for (size_t i = 0; i < choices->count && !plan->baseline; i++) {
+        if (ht_recorded_served(program, choices->list[i].name, choices->list[i].version)) return i;
+    }
+    int found = find_choice(choices, plan->baseline ? plan->baseline : "glibc");
     return found < 0 ? 0 : (size_t)found;
 }
 
@@ -496,7 +501,7 @@ static int replay_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_c
         return HT_EXIT_FAILED;
     }
     if (refused && (plan->choices.count == 0 || !null_choice->path[0])) return HT_EXIT_FAILED;
-    x->baseline = baseline_of(plan);
+    x->baseline = baseline_of(plan, x->program);
     settle_refusals(plan, &trace.built, x->baseline);
     warn_of_settings(x);
     if (plan->results_path) {

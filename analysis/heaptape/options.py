@@ -78,7 +78,8 @@ def export_parser() -> VerbParser:
 
 def _add_common(parser: VerbParser) -> None:
     parser.add_argument("results", nargs="+", metavar="RESULTS")
-    parser.add_argument("--baseline", metavar="ALLOCATOR", help="Compare with this allocator (default: glibc, else the first)")
+    parser.add_argument("--baseline", metavar="ALLOCATOR",
+                        help="Compare with this allocator (default: the one that the program ran under, else glibc, else the first)")
     parser.add_argument("--trace", action="append", default=[], metavar="FILE",
                         help="Read the replayed trace from FILE; may be repeated (default: where the results say, or beside them)")
     parser.add_argument("--seed", type=bootstrap_seed, default=BOOTSTRAP_SEED, metavar="N",

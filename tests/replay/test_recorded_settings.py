@@ -95,6 +95,17 @@ def test_the_baseline_is_as_it_was_set(tools: Tools, tmp_path: Path) -> None:
     assert rows["null"]["allocator"]["knobs"] == {}
 
 
+@pytest.mark.parametrize(("context", "baseline"), [({"allocator_name": "jemalloc"}, "jemalloc"), ({}, "glibc"), ({"allocator_name": "mimalloc"}, "glibc"),
+                                                   ({"allocator_name": "jemalloc", "linked_allocator": "jemalloc"}, "glibc")])
+def test_the_program_ran_under_the_baseline(tools: Tools, tmp_path: Path, context: dict[str, str], baseline: str) -> None:
+    """Where nobody names another: replay and compare agree. A linked one has to be of the same version."""
+    need(tools, "jemalloc")
+    trace, results = written(tmp_path, context), tmp_path / "r.jsonl"
+    replayed = json.loads(tools.succeed([tools.replay_program, "--alloc", "glibc,jemalloc", "--rounds", "3", "--json", "-o", results, trace]).stdout)
+    compared = tools.succeed([tools.heaptape, "compare", results]).stdout.decode()
+    assert replayed["baseline"] == baseline and f"vs {baseline}" in compared
+
+
 def test_every_allocator_has_a_default(tools: Tools) -> None:
     names = [line.split()[0] for line in tools.succeed([tools.replay_program, "--list"]).stdout.decode().splitlines()]
     names = [name for name in names if name not in ("null", "bump")]

@@ -20,6 +20,11 @@ def is_the_linked(recorded: Mapping[str, Any], name: str, version: str) -> bool:
     return name == recorded.get("name") and bool(known) and number_of(version) == known
 
 
+def has_served(recorded: Mapping[str, Any], name: str, version: str) -> bool:
+    """Whether an allocator that is replayed is the one that the program ran under. recorded: also `linked`."""
+    return is_the_linked(recorded, name, version) if recorded.get("linked") else name == recorded.get("name")
+
+
 def full_name(recorded: Mapping[str, Any]) -> str:
     """With its version, where that is known."""
     return f"{recorded.get('name')} {recorded.get('version') or ''}".rstrip()

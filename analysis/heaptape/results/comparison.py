@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ..base.arguments import BOOTSTRAP_SEED
 from ..base.errors import UsageError
+from ..base.own_allocator import has_served
 from ..base.units import listing
 from .reader import NULL_ALLOCATOR
 
@@ -323,13 +324,17 @@ def more_rounds(estimate: Estimate) -> int | None:
 
 
 def choose_baseline(frame: pd.DataFrame, wanted: str | None) -> str:
-    """The baseline's name: the one asked for, else glibc where it ran, else the first allocator in the file."""
+    """The baseline's name: the one asked for; else of those that ran the one that the program ran under, else glibc, else the
+    first in the file."""
     names = [name for name in dict.fromkeys(frame["allocator"]) if name != NULL_ALLOCATOR]
     if wanted is not None:
         if wanted not in names:
             raise UsageError(f"no runs of baseline {wanted!r}; there are {', '.join(names) or 'none'}")
         return wanted
-    return PREFERRED_BASELINE if PREFERRED_BASELINE in names else names[0]
+    recorded = next((value for value in frame.get("trace_recorded_allocator", ()) if isinstance(value, dict)), None)
+    served = recorded and next((str(name) for name, version in zip(frame["allocator"], frame["allocator_version"], strict=True)
+                                if has_served(recorded, str(name), str(version))), None)
+    return served or (PREFERRED_BASELINE if PREFERRED_BASELINE in names else names[0])
 
 
 def allocator_order(frame: pd.DataFrame, baseline: str) -> list[str]:
