@@ -15,6 +15,7 @@
 #include "cut_log.h"
 #include "inner_allocators.h"
 #include "log_share.h"
+#include "map64.h"
 #include "shell_log.h"
 #include "talk.h"
 
@@ -92,9 +93,6 @@ static void count(struct found_logs *found, struct found_log *entry, const struc
     entry->share.inside = entry->inside = inside_of(log);
     find_cost(entry, log);
     found->calls += entry->calls;
-    bool first_of_process = true;
-    for (size_t i = 0; i < found->count; i++) first_of_process &= found->log[i].header.pid != log->header.pid;
-    found->processes += first_of_process;
 }
 
 // False for want of memory.
@@ -129,6 +127,15 @@ static int main_first(const void *a, const void *b) {
     return (left_rank < right_rank) - (left_rank > right_rank);
 }
 
+// A process that executes programs has a log for each.
+static void count_processes(struct found_logs *found) {
+    struct map64 numbers;
+    if (!map64_init(&numbers)) return;
+    for (size_t i = 0; i < found->count && map64_put(&numbers, found->log[i].header.pid, 1); i++) continue;
+    found->processes = numbers.count;
+    map64_free(&numbers);
+}
+
 void found_logs_of_run(struct found_logs *found, const struct recorded_run *run,
                        const struct ending *ending) {
     DIR *folder = opendir(run->directory);
@@ -141,6 +148,7 @@ void found_logs_of_run(struct found_logs *found, const struct recorded_run *run,
             !add_log(found, path, run->id, ending))
             break;
     if (folder) closedir(folder);
+    count_processes(found);
     if (found->count) qsort(found->log, found->count, sizeof *found->log, main_first);
 }
 

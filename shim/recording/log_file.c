@@ -16,25 +16,53 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-enum { SEQUENCE_MAX = 10000, AT_ONCE_BYTES_MIN = 128 << 10 };
+enum { SEQUENCE_MAX = 1000000, AT_ONCE_BYTES_MIN = 128 << 10 };
 static const uint64_t RESERVE_BYTES_MAX = UINT64_C(256) << 30, RESERVE_BYTES_MIN = UINT64_C(64) << 10,
                       SCARCE_BYTES_MAX = UINT64_C(1) << 30;
 
+static void name_file(struct recording *recording, const char *directory, uint32_t sequence) {
+    struct text path = {recording->path, recording->path + sizeof recording->path - 1};
+    recording->sequence = sequence;
+    text_string(&path, directory);
+    text_string(&path, "/malloc-footprint.");
+    text_number(&path, recording->pid);
+    if (sequence) {
+        text_char(&path, '.');
+        text_number(&path, sequence);
+    }
+    text_string(&path, ".mraw");
+    *path.at = 0;
+}
+
+static bool is_taken(struct recording *recording, const char *directory, uint32_t sequence) {
+    struct stat status;
+    if (sequence >= SEQUENCE_MAX) return false;
+    name_file(recording, directory, sequence);
+    return !sys_stat(recording->path, &status);
+}
+
+// The first free number behind a taken one, if the taken ones are without gaps: by steps that double, then by halves, so
+// that a process that executes programs by the thousand asks a few times for each.
+static uint32_t first_free(struct recording *recording, const char *directory, uint32_t taken) {
+    uint32_t step = 1;
+    while (is_taken(recording, directory, taken + step)) {
+        taken += step;
+        step *= 2;
+    }
+    while (step > 1) {
+        step /= 2;
+        if (is_taken(recording, directory, taken + step)) taken += step;
+    }
+    return taken + 1;
+}
+
 // An open descriptor, or an errno negated.
 static int create_file(struct recording *recording, const char *directory, uint32_t sequence) {
-    for (recording->sequence = sequence; recording->sequence < SEQUENCE_MAX; recording->sequence++) {
-        struct text path = {recording->path, recording->path + sizeof recording->path - 1};
-        text_string(&path, directory);
-        text_string(&path, "/malloc-footprint.");
-        text_number(&path, recording->pid);
-        if (recording->sequence) {
-            text_char(&path, '.');
-            text_number(&path, recording->sequence);
-        }
-        text_string(&path, ".mraw");
-        *path.at = 0;
+    while (sequence < SEQUENCE_MAX) {
+        name_file(recording, directory, sequence);
         int fd = sys_open(recording->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (fd != -EEXIST) return fd;
+        sequence = first_free(recording, directory, sequence);
     }
     return -EEXIST;
 }

@@ -29,7 +29,7 @@ TARGETS = {
     "setlocale_first": 1,
     "thread_forks_first": 9,
 }
-CHUNKS_END_OFFSET = 112  # docs/reference/raw-log-format.md
+SEQUENCE_OFFSET, CHUNKS_END_OFFSET = 28, 112  # docs/reference/raw-log-format.md
 
 
 def command_of(tools: Tools, name: str, counts: Path) -> list[Path]:
@@ -170,6 +170,42 @@ def test_nothing_is_overwritten(tools: Tools, tmp_path: Path) -> None:
     after = digests(tools.preload(command_of(tools, "exec_self", tmp_path / "b"), logs))
     assert len(before) == 4 and len(after) == 8
     assert {log: after[log] for log in before} == before
+
+
+def numbered(logs: list[Path]) -> list[tuple[int, int]]:
+    """Number and time of the start of each, by number: docs/reference/raw-log-format.md."""
+    found = []
+    for log in logs:
+        with log.open("rb") as file:
+            found.append(struct.unpack_from("<I16xQ", file.read(64), SEQUENCE_OFFSET))
+    return sorted(found)
+
+
+def test_chain_of_execs(tools: Tools, tmp_path: Path) -> None:
+    """The images of a process are numbered in their order."""
+    recording = tools.record([tools.target("exec_self"), tmp_path / "counts", "60"], tmp_path / "logs", "-q")
+    assert recording.outcome.status == 6, recording.outcome
+    numbers, starts = zip(*numbered(recording.logs), strict=True)
+    assert numbers == tuple(range(61))
+    assert starts == tuple(sorted(starts))
+
+
+def test_number_behind_many(tools: Tools, tmp_path: Path) -> None:
+    """The next free number is found among thousands, and where one is missing nothing is overwritten."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    script = ("import os, sys\n"
+              "for i in range(12000):\n"
+              "    number = f'.{i}' if i else ''\n"
+              "    if i != 700: open(f'{sys.argv[1]}/malloc-footprint.{os.getpid()}{number}.mraw', 'x').close()\n"
+              "os.environ.update(LD_PRELOAD=sys.argv[2], MALLOC_WRAP_OUT=sys.argv[1])\n"
+              "os.execv(sys.argv[3], sys.argv[3:])\n")
+    done = run(["python3", "-c", script, logs, tools.shim, tools.target("exec_self"), tmp_path / "counts", "2"])
+    assert done.returncode == 6, done.stderr
+    made = [log for log in logs.iterdir() if log.stat().st_size]
+    assert len(made) == 3 and len(list(logs.iterdir())) == 11_999 + 3
+    numbers = [number for number, _ in numbered(made)]
+    assert numbers in ([12_000, 12_001, 12_002], [700, 12_000, 12_001])
 
 
 def test_logs_are_private_and_not_through_links(tools: Tools, tmp_path: Path) -> None:
