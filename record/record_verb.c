@@ -260,7 +260,7 @@ static int conclude_converted(const struct options *options, const struct record
     if (!run_converter_finish(converter, &results, &count)) {
         ht_print(stderr, "heaptape record: the conversion during the recording failed: the logs are in %s\n",
                  run->directory);
-        free(results);
+        run_converter_free(results, count);
         return or_failed(status);
     }
     bool incomplete = false;
@@ -279,7 +279,7 @@ static int conclude_converted(const struct options *options, const struct record
                  run->command[0], run->directory);
         status = or_failed(status);
     }
-    free(results);
+    run_converter_free(results, count);
     return incomplete ? or_failed(status) : status;
 }
 

@@ -12,41 +12,31 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "conversion_turns.h"
 #include "follow.h"
 #include "fork_file.h"
 #include "grow.h"
 #include "now.h"
 #include "print.h"
-#include "punch_holes.h"
 #include "raw_in_use.h"
 #include "shell_log.h"
 #include "talk.h"
 #include "write_all.h"
 
-// A follower takes up to 20 MiB and what its process's live blocks need.
-enum { FOLLOWERS_MAX = 128, SCAN_MS = 50 };
+enum { SCAN_MS = 50 };
 // A child that outlives the program by less is waited for.
 static const double GRACE_S = 0.5;
-
-enum job_state { WAITING, FOLLOWED, DONE };
-
-struct job {
-    enum job_state state;
-    uint64_t start_realtime_ns;
-    pid_t follower;
-    bool asked_to_stop;
-    struct converted result;
-};
 
 struct watch {
     const char *folder, *run_id;
     bool quiet;
     DIR *names;
+    double scanned_s;
     char **seen;  // sorted: files that need no further check
     size_t seen_count, seen_room;
-    struct job **job;  // in the order in which they were found
-    size_t jobs, jobs_room;
-    unsigned followers;
+    struct conversion **all;  // in the order in which they were found
+    size_t count, room;
+    struct conversion_turns turns;
     int endings[2];  // a pipe from all followers
 };
 
@@ -63,33 +53,55 @@ static void stop(int number) { stopped_by = number; }
 
 static bool is_taken(const struct watch *watch, const char *trace) {
     char path[PATH_MAX + 16];
-    for (size_t i = 0; i < watch->jobs; i++)
-        if (!watch->job[i]->result.empty && !strcmp(watch->job[i]->result.trace, trace)) return true;
+    // Of those at work the file may not be there yet.
+    for (size_t i = 0; i < watch->turns.follows; i++)
+        if (!strcmp(watch->turns.followed[i]->result.trace, trace)) return true;
     snprintf(path, sizeof path, "%s.partial", trace);
     return !access(trace, F_OK) || !access(path, F_OK);
 }
 
-// The trace beside the log: malloc-footprint.PID.bin. Where the log of an earlier process of that number has
-// become a trace and gone, so that its name was free again, malloc-footprint.PID-2.bin and so on.
-static void name_trace(const struct watch *watch, struct converted *result) {
-    int length = (int)(strlen(result->raw) - strlen(".mraw"));
-    snprintf(result->trace, sizeof result->trace, "%.*s.bin", length, result->raw);
-    for (unsigned number = 2; is_taken(watch, result->trace); number++)
-        snprintf(result->trace, sizeof result->trace, "%.*s-%u.bin", length, result->raw, number);
+static bool number_is_taken(const struct watch *watch, const char *raw, unsigned number,
+                            char trace[PATH_MAX]) {
+    char behind[16] = "";
+    if (number > 1) snprintf(behind, sizeof behind, "-%u", number);
+    snprintf(trace, PATH_MAX, "%.*s%s.bin", (int)(strlen(raw) - strlen(".mraw")), raw, behind);
+    return is_taken(watch, trace);
 }
 
-static _Noreturn void follow_one(const struct watch *watch, const struct job *job) {
-    const struct convert_request request = {.input = job->result.raw,
-                                            .output = job->result.trace,
+// The trace beside the log: malloc-footprint.PID.bin. Where the log of an earlier process of that number has
+// become a trace and gone, so that its name was free again, malloc-footprint.PID-2.bin and so on, of which there may be
+// thousands: the first free number is searched for by steps that double, then by halves.
+static bool name_trace(const struct watch *watch, struct converted *result) {
+    char trace[PATH_MAX];
+    unsigned taken = 1, step = 1;
+    if (result->trace) return true;
+    if (number_is_taken(watch, result->raw, taken, trace)) {
+        for (; number_is_taken(watch, result->raw, taken + step, trace); step *= 2) taken += step;
+        while (step /= 2)
+            if (number_is_taken(watch, result->raw, taken + step, trace)) taken += step;
+        number_is_taken(watch, result->raw, taken + 1, trace);
+    }
+    result->trace = strdup(trace);
+    return result->trace != NULL;
+}
+
+static _Noreturn void follow_one(const struct watch *watch, const struct conversion *one) {
+    enum { IDLEST = 19 };
+    const struct convert_request request = {.input = one->result.raw,
+                                            .output = one->result.trace,
                                             .level = 3,
                                             .time_unit_ns = 32,
                                             .quiet = watch->quiet,
                                             .follow = true,
-                                            .in_record = true};
+                                            .in_record = true,
+                                            .parent_is_followed =
+                                                conversion_waits_for_parent(&watch->turns, one)};
     struct sigaction stops = {.sa_handler = stop};
     struct reported_ending reported = {.follower = getpid()};
     struct ht_error error;
     sigaction(SIGTERM, &stops, NULL);
+    if (conversion_is_patient(&watch->turns, one) && nice(IDLEST) < 0) { /* it is as the others then */
+    }
     int status = follow_log(&request, &stopped_by, &reported.ending, &error);
     // A log without a call is nobody's trouble.
     if (status && !reported.ending.empty) ht_complain("heaptape record", &error);
@@ -97,13 +109,21 @@ static _Noreturn void follow_one(const struct watch *watch, const struct job *jo
     _exit(status ? 1 : 0);
 }
 
-static void start_follower(struct watch *watch, struct job *job) {
-    pid_t pid = fork();
-    if (pid == 0) follow_one(watch, job);
-    if (pid < 0) return;  // tried again at the next scan
-    job->state = FOLLOWED;
-    job->follower = pid;
-    watch->followers++;
+// False: it is tried again at the next scan.
+static bool start_follower(struct watch *watch, struct conversion *one) {
+    pid_t pid = name_trace(watch, &one->result) ? fork() : -1;
+    if (pid == 0) follow_one(watch, one);
+    if (pid < 0) return false;
+    one->follower = pid;
+    conversion_is_followed(&watch->turns, one, ht_now_s());
+    return true;
+}
+
+static void start_waiting(struct watch *watch) {
+    struct conversion *one;
+    while ((one = conversion_next(&watch->turns, ht_now_s())) && start_follower(watch, one)) continue;
+    one = conversion_to_yield(&watch->turns, ht_now_s());
+    if (one) one->yields = !kill(one->follower, SIGTERM);
 }
 
 // ---- finding logs ----
@@ -124,13 +144,6 @@ static void add_seen(struct watch *watch, const char *name) {
     watch->seen[at] = copy;
 }
 
-static struct job *add_job(struct watch *watch) {
-    if (!ht_grow(&watch->job, &watch->jobs_room, watch->jobs + 1, sizeof *watch->job)) return NULL;
-    struct job *job = calloc(1, sizeof *job);
-    if (job) watch->job[watch->jobs++] = job;
-    return job;
-}
-
 static void forget_seen(struct watch *watch, const char *name) {
     char **found = watch->seen_count
                        ? bsearch(&name, watch->seen, watch->seen_count, sizeof *watch->seen, by_name)
@@ -141,29 +154,46 @@ static void forget_seen(struct watch *watch, const char *name) {
     memmove(found, found + 1, behind * sizeof *found);
 }
 
+static char *copy_of(const struct ht_raw_log *log, const char *key) {
+    const char *value = ht_raw_context(log, key);
+    return strdup(value ? value : "");
+}
+
+// NULL for want of memory.
+static struct conversion *begin_conversion(struct watch *watch, const struct ht_raw_log *log) {
+    const struct ht_raw_header *header = &log->header;
+    const char *hooks = ht_raw_context(log, "linked_hooks");
+    if (!ht_grow(&watch->all, &watch->room, watch->count + 1, sizeof *watch->all)) return NULL;
+    struct conversion *one = calloc(1, sizeof *one);
+    if (!one) return NULL;
+    one->start_realtime_ns = header->start_realtime_ns;
+    one->found_s = ht_now_s();
+    one->own_name = conversion_name(header->pid, header->sequence);
+    if (header->parent_pid) one->parent_name = conversion_name(header->parent_pid, header->parent_sequence);
+    one->result = (struct converted){.raw = strdup(log->path),
+                                     .executable = copy_of(log, "executable"),
+                                     .shell = shell_log_name(log) != NULL,
+                                     .pid = header->pid};
+    snprintf(one->result.hooks, sizeof one->result.hooks, "%s", hooks ? hooks : "");
+    if (one->result.raw && one->result.executable && conversion_waits(&watch->turns, one)) return one;
+    free(one->result.raw);
+    free(one->result.executable);
+    free(one);
+    return NULL;
+}
+
 // Is it a log of this run? One that is half made is checked again.
 static void meet(struct watch *watch, const char *name) {
     struct ht_raw_log log;
     struct ht_error error;
-    struct converted result = {0};
-    if (snprintf(result.raw, sizeof result.raw, "%s/%s", watch->folder, name) >= (int)sizeof result.raw)
-        return;
-    if (ht_raw_open(&log, result.raw, &error)) return;
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s/%s", watch->folder, name) >= (int)sizeof path) return;
+    if (ht_raw_open(&log, path, &error)) return;
     const char *id = ht_raw_context(&log, "run");
     bool ours = id && !strcmp(id, watch->run_id);
-    struct job *job = ours ? add_job(watch) : NULL;
-    if (job) {
-        name_trace(watch, &result);
-        result.shell = shell_log_name(&log) != NULL;
-        result.pid = log.header.pid;
-        const char *hooks = ht_raw_context(&log, "linked_hooks");
-        snprintf(result.hooks, sizeof result.hooks, "%s", hooks ? hooks : "");
-        const char *executable = ht_raw_context(&log, "executable");
-        snprintf(result.executable, sizeof result.executable, "%s", executable ? executable : "");
-        job->result = result;
-        job->start_realtime_ns = log.header.start_realtime_ns;
-    }
-    if (job || !ours) add_seen(watch, name);
+    struct conversion *one = ours ? begin_conversion(watch, &log) : NULL;
+    if (one) watch->all[watch->count++] = one;
+    if (one || !ours) add_seen(watch, name);
     ht_raw_close(&log);
 }
 
@@ -174,108 +204,77 @@ static bool is_log_name(const char *name) {
 
 static void scan(struct watch *watch) {
     struct dirent *entry;
+    double now_s = ht_now_s();
+    if (now_s - watch->scanned_s < SCAN_MS / 1e3) return;
+    watch->scanned_s = now_s;
     rewinddir(watch->names);
     while ((entry = readdir(watch->names)))
         if (is_log_name(entry->d_name) && !is_seen(watch, entry->d_name)) meet(watch, entry->d_name);
 }
 
-// A parent began before its children, so its follower is never behind theirs in the queue.
-static void start_waiting(struct watch *watch) {
-    while (watch->followers < FOLLOWERS_MAX) {
-        struct job *first = NULL;
-        for (size_t i = 0; i < watch->jobs; i++)
-            if (watch->job[i]->state == WAITING &&
-                (!first || watch->job[i]->start_realtime_ns < first->start_realtime_ns))
-                first = watch->job[i];
-        if (!first) return;
-        start_follower(watch, first);
-        if (first->state == WAITING) return;
-    }
-}
-
 // ---- endings ----
 
-static struct job *job_of(const struct watch *watch, pid_t follower) {
-    for (size_t i = 0; i < watch->jobs; i++)
-        if (watch->job[i]->state == FOLLOWED && watch->job[i]->follower == follower) return watch->job[i];
-    return NULL;
-}
-
-static void read_endings(struct watch *watch) {
-    struct reported_ending reported;
-    while (read(watch->endings[0], &reported, sizeof reported) == sizeof reported) {
-        struct job *job = job_of(watch, reported.follower);
-        if (!job) continue;
-        job->result.events = reported.ending.events;
-        job->result.file_bytes = reported.ending.file_bytes;
-        job->result.share = reported.ending.share;
-        job->result.complete = reported.ending.complete;
-        job->result.empty = reported.ending.empty;
+static void take_ending(struct watch *watch, const struct reported_ending *reported) {
+    for (size_t i = 0; i < watch->turns.follows; i++) {
+        struct conversion *one = watch->turns.followed[i];
+        if (one->follower != reported->follower) continue;
+        one->has_reported = true;
+        one->result.events = reported->ending.events;
+        one->result.file_bytes = reported->ending.file_bytes;
+        one->result.share = reported->ending.share;
+        one->result.complete = reported->ending.complete;
+        one->result.empty = reported->ending.empty;
     }
-}
-
-// The job's log, and not that of a later process of the same number. False if it is gone.
-static bool open_log(const struct job *job, struct ht_raw_log *log) {
-    struct ht_error error;
-    if (ht_raw_open(log, job->result.raw, &error)) return false;
-    if (log->header.start_realtime_ns == job->start_realtime_ns) return true;
-    ht_raw_close(log);
-    return false;
 }
 
 // Where its log has gone, another may have come by that name.
-static void finish_job(struct watch *watch, struct job *job) {
+static void finish(struct watch *watch, struct conversion *one, int status) {
     struct ht_raw_log log;
-    job->state = DONE;
-    watch->followers--;
-    if (open_log(job, &log)) ht_raw_close(&log);
-    else forget_seen(watch, strrchr(job->result.raw, '/') + 1);
+    bool has_yielded = one->yields && !one->asked_to_stop && status == 0 && !one->result.complete &&
+                       !one->result.empty;
+    conversion_left(&watch->turns, one);
+    one->yields = one->has_reported = false;
+    if (conversion_open_log(one, &log)) ht_raw_close(&log);
+    else forget_seen(watch, strrchr(one->result.raw, '/') + 1);
+    if (has_yielded) conversion_waits(&watch->turns, one);
+    if (WIFSIGNALED(status))
+        ht_print(stderr, "heaptape record: %s: signal %d ended its conversion\n", one->result.raw,
+                 WTERMSIG(status));
 }
 
+// One that has reported goes at once.
 static void reap(struct watch *watch) {
+    struct reported_ending reported;
     int status;
-    pid_t pid;
-    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-        read_endings(watch);  // it reported its ending before it went
-        struct job *job = job_of(watch, pid);
-        if (!job) continue;
-        finish_job(watch, job);
-        if (WIFSIGNALED(status))
-            ht_print(stderr, "heaptape record: %s: signal %d ended its conversion\n", job->result.raw,
-                     WTERMSIG(status));
+    while (read(watch->endings[0], &reported, sizeof reported) == sizeof reported)
+        take_ending(watch, &reported);
+    for (size_t i = watch->turns.follows; i-- > 0;) {
+        struct conversion *one = watch->turns.followed[i];
+        if (waitpid(one->follower, &status, one->has_reported ? 0 : WNOHANG) <= 0) continue;
+        while (read(watch->endings[0], &reported, sizeof reported) == sizeof reported)
+            take_ending(watch, &reported);  // it reported its ending before it went
+        finish(watch, one, status);
     }
-}
-
-static bool is_running(const struct job *job) {
-    struct ht_raw_log log;
-    if (!open_log(job, &log)) return false;
-    bool in_use = !punch_holes_under_way(&log) && ht_raw_in_use(&log);
-    ht_raw_close(&log);
-    return in_use;
 }
 
 // After the program's end: followers of what still runs keep their state and go.
 static void stop_running(struct watch *watch) {
-    for (size_t i = 0; i < watch->jobs; i++) {
-        struct job *job = watch->job[i];
-        if (job->state == DONE || job->asked_to_stop || !is_running(job)) continue;
-        job->asked_to_stop = job->result.running = true;
-        if (job->state == FOLLOWED) kill(job->follower, SIGTERM);
-        else job->state = DONE;
+    for (size_t i = 0; i < watch->count; i++) {
+        struct conversion *one = watch->all[i];
+        if (one->state == CONVERSION_IS_DONE || one->has_ended || one->asked_to_stop ||
+            !conversion_log_is_in_use(one))
+            continue;
+        one->asked_to_stop = one->result.running = true;
+        if (one->state == CONVERSION_IS_FOLLOWED) kill(one->follower, SIGTERM);
+        else if (name_trace(watch, &one->result)) conversion_is_given_up(&watch->turns, one);
     }
-}
-
-static bool all_done(const struct watch *watch) {
-    for (size_t i = 0; i < watch->jobs; i++)
-        if (watch->job[i]->state != DONE) return false;
-    return true;
 }
 
 // ---- the watching process ----
 
-static void remove_log(const struct job *job) {
+static void remove_log(const struct conversion *one) {
     struct ht_raw_log log;
-    if (!open_log(job, &log)) return;
+    if (!conversion_open_log(one, &log)) return;
     if (!ht_raw_in_use(&log)) unlink(log.path);
     ht_raw_close(&log);
 }
@@ -283,28 +282,41 @@ static void remove_log(const struct job *job) {
 // Logs of phases that ended before their process did, and notes of forks.
 static void tidy_up(const struct watch *watch) {
     char path[PATH_MAX];
-    for (size_t i = 0; i < watch->jobs; i++)
-        if (watch->job[i]->result.complete) remove_log(watch->job[i]);
-    for (size_t i = 0; i < watch->jobs; i++)
-        if (watch->job[i]->result.running) return;  // a child of it may still want its parent's
-    for (size_t i = 0; i < watch->jobs; i++)
-        if (fork_file_path(watch->job[i]->result.raw, path, sizeof path)) unlink(path);
+    for (size_t i = 0; i < watch->count; i++)
+        if (watch->all[i]->result.complete) remove_log(watch->all[i]);
+    for (size_t i = 0; i < watch->count; i++)
+        if (watch->all[i]->result.running) return;  // a child of it may still want its parent's
+    for (size_t i = 0; i < watch->count; i++)
+        if (fork_file_path(watch->all[i]->result.raw, path, sizeof path)) unlink(path);
+}
+
+static bool print_string(int results, const char *string) {
+    uint32_t length = (uint32_t)strlen(string);
+    return ht_write_all(results, &length, sizeof length) && ht_write_all(results, string, length);
 }
 
 static void print_results(const struct watch *watch, int results) {
-    for (size_t i = 0; i < watch->jobs; i++) {
-        const struct converted *result = &watch->job[i]->result;
-        if (!result->empty && !ht_write_all(results, result, sizeof *result)) return;
+    for (size_t i = 0; i < watch->count; i++) {
+        const struct converted *result = &watch->all[i]->result;
+        if (!result->empty && (!ht_write_all(results, result, sizeof *result) ||
+                               !print_string(results, result->raw) || !print_string(results, result->trace) ||
+                               !print_string(results, result->executable)))
+            return;
     }
 }
 
-// True once the program has ended, or the process that ran it; waits a little otherwise.
-static bool has_ended(int run, bool *by_itself) {
-    struct pollfd ended = {.fd = run, .events = POLLIN};
+// True once the program has ended, or the process that ran it. Waits a little for that, or for a follower's end.
+static bool has_ended(const struct watch *watch, int run, bool *by_itself) {
+    struct pollfd wanted[] = {{.fd = run, .events = POLLIN}, {.fd = watch->endings[0], .events = POLLIN}};
     char word;
-    if (poll(&ended, 1, SCAN_MS) <= 0) return false;
+    if (poll(wanted, 2, SCAN_MS) <= 0 || !wanted[0].revents) return false;
     *by_itself = read(run, &word, sizeof word) == sizeof word;
     return true;
+}
+
+static void wait_for_ending(const struct watch *watch) {
+    struct pollfd wanted = {.fd = watch->endings[0], .events = POLLIN};
+    poll(&wanted, 1, SCAN_MS / 5);
 }
 
 static _Noreturn void watch_run(struct watch *watch, int run, int results) {
@@ -316,19 +328,24 @@ static _Noreturn void watch_run(struct watch *watch, int run, int results) {
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);  // SIGTERM stops followers
     watch->names = opendir(watch->folder);
-    if (!watch->names || pipe2(watch->endings, O_CLOEXEC | O_NONBLOCK)) _exit(1);
+    if (!watch->names || pipe2(watch->endings, O_CLOEXEC | O_NONBLOCK) || !conversion_turns_begin(&watch->turns))
+        _exit(1);
     double ended_s = 0;  // 0: it has not
     bool by_itself = true;
     for (;;) {
-        if (ended_s == 0 && has_ended(run, &by_itself)) ended_s = ht_now_s();
+        if (ended_s == 0 && has_ended(watch, run, &by_itself)) {
+            ended_s = ht_now_s();
+            watch->scanned_s = 0;
+        }
+        watch->turns.run_has_ended = ended_s > 0;
         reap(watch);
         scan(watch);
         start_waiting(watch);
         if (ended_s == 0) continue;
-        if (all_done(watch)) break;
+        if (!watch->turns.waits && !watch->turns.follows && watch->scanned_s > ended_s) break;
         // Where heaptape record was killed, the program may run on: so do its followers.
         if (by_itself && ht_now_s() - ended_s > GRACE_S) stop_running(watch);
-        poll(NULL, 0, SCAN_MS / 5);
+        wait_for_ending(watch);
     }
     print_results(watch, results);
     tidy_up(watch);
@@ -367,9 +384,8 @@ static int main_first(const void *a, const void *b) {
     return (left_rank < right_rank) - (left_rank > right_rank);
 }
 
-static bool read_result(int results, struct converted *result) {
-    char *at = (char *)result;
-    size_t left = sizeof *result;
+static bool read_all(int results, void *to, size_t left) {
+    char *at = to;
     while (left) {
         ssize_t got = read(results, at, left);
         if (got < 0 && errno == EINTR) continue;
@@ -380,26 +396,55 @@ static bool read_result(int results, struct converted *result) {
     return true;
 }
 
+static char *read_string(int results) {
+    uint32_t length;
+    char *string = read_all(results, &length, sizeof length) ? calloc(1, (size_t)length + 1) : NULL;
+    if (!string || read_all(results, string, length)) return string;
+    free(string);
+    return NULL;
+}
+
+static void free_strings(struct converted *result) {
+    free(result->raw);
+    free(result->trace);
+    free(result->executable);
+}
+
+// False at their end, or where one is not whole.
+static bool read_result(int results, struct converted *result) {
+    if (!read_all(results, result, sizeof *result)) return false;
+    result->raw = read_string(results);
+    result->trace = read_string(results);
+    result->executable = read_string(results);
+    if (result->raw && result->trace && result->executable) return true;
+    free_strings(result);
+    return false;
+}
+
+void run_converter_free(struct converted *results, size_t count) {
+    for (size_t i = 0; i < count; i++) free_strings(&results[i]);
+    free(results);
+}
+
 bool run_converter_finish(struct run_converter *converter, struct converted **results, size_t *count) {
-    struct converted *one = malloc(sizeof *one);
+    struct converted one;
     const char ended = 1;
+    size_t room = 0;
+    bool fits = true;
     *results = NULL;
     *count = 0;
     signal(SIGPIPE, SIG_IGN);                              // it may have been killed
     if (write(converter->run, &ended, sizeof ended) < 0) { /* it sees the pipe's end then */
     }
     close(converter->run);
-    while (one && read_result(converter->results, one)) {
-        struct converted *larger = realloc(*results, (*count + 1) * sizeof *larger);
-        if (!larger) break;
-        *results = larger;
-        larger[(*count)++] = *one;
+    while (fits && read_result(converter->results, &one)) {
+        fits = ht_grow(results, &room, *count + 1, sizeof one);
+        if (fits) (*results)[(*count)++] = one;
+        else free_strings(&one);
     }
     close(converter->results);
     int status = -1;
     while (waitpid(converter->pid, &status, 0) < 0 && errno == EINTR) continue;
     if (*count) qsort(*results, *count, sizeof **results, main_first);
-    bool complete = one && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    free(one);
-    return complete;
+    return fits && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }

@@ -20,9 +20,9 @@ struct convert_request {
     bool anonymous;  // without what says which program it was
     bool follow;     // the log may still be written
     bool keeps_raw;  // a follower punches no holes
-    // As part of heaptape record --convert: the log goes when its trace is complete, the parent of a forked
-    // process is followed as well, and the closing words are left to others.
+    // As part of heaptape record --convert: the log goes when its trace is complete, and the closing words are left to others.
     bool in_record;
+    bool parent_is_followed;  // that of a forked process: what it handed on will be noted
     bool passing;  // the trace goes into another format: print nothing about it
 };
 

@@ -153,7 +153,7 @@ static int inherit(struct follower *f, struct ht_error *error) {
     struct inheritance_wait wait = {0};
     double since_s = ht_now_s();
     if (f->request->no_parent) return 0;
-    wait.for_parent = f->request->in_record;
+    wait.for_parent = f->request->parent_is_followed;
     while (inheritance_must_wait(&f->log, &wait) && !has_stopped(f)) {
         if (wait.progresses) since_s = ht_now_s();
         if (ht_now_s() - since_s > PARENT_S) break;
@@ -261,7 +261,7 @@ static int resume(struct follower *f, struct ht_error *error) {
     follow_state_close(state);
     f->has_begun = !status && f->merge->heap.threads_count > 0;
     if (!f->has_begun && !status) status = inherit(f, error);
-    if (!status && !f->request->quiet) {
+    if (!status && !f->request->quiet && !f->request->in_record) {
         char count[HT_NUMBER_OF_BYTES];
         ht_print(stderr, "%s: resumed at %s\n", f->request->output,
                  ht_number_of(count, f->position.trace.next_event, "event"));

@@ -162,6 +162,60 @@ def test_paused_phases(tools: Tools, tmp_path: Path) -> None:
         assert tools.info(trace)["events"] > 1000
 
 
+def workers_of(process: subprocess.Popen[bytes], most: list[int]) -> list[int]:
+    """How many processes the converter has at work, until the program has ended."""
+    def children(pid: int | str) -> list[str]:
+        try:
+            return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        except OSError:  # gone
+            return []
+
+    while process.poll() is None:
+        converters = [pid for pid in children(process.pid) if is_ours(pid)]
+        most += [len(children(pid)) for pid in converters]
+        time.sleep(0.01)
+    return most
+
+
+def is_ours(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip() == "heaptape"
+    except OSError:
+        return False
+
+
+def test_many_at_once(tools: Tools, tmp_path: Path) -> None:
+    """Processes that run at the same time are not followed while their logs are short. At work are as many as there are
+    processors, and one for the shell, for what it handed on."""
+    script = "for i in $(seq 40); do sleep 1 & done; wait"
+    recorder = subprocess.Popen([tools.heaptape, "record", "-q", "--convert", "-o", tmp_path / "t", "--", "sh", "-c", script],
+                                env=clean_environment())
+    most = max(workers_of(recorder, [0]))
+    assert recorder.returncode == 0
+    assert 1 <= most <= len(os.sched_getaffinity(0)) + 1, most
+    assert len(traces_in(tmp_path / "t")) >= 40
+
+
+@pytest.mark.slow
+def test_more_long_logs_than_followers(tools: Tools, tmp_path: Path) -> None:
+    """Followers take turns: one keeps its state and goes, and the trace is whole in the end."""
+    processes = min(max(2 * len(os.sched_getaffinity(0)), 8), 32) + 2
+    worker = ("import time\nend = time.monotonic() + 20\nwhile time.monotonic() < end:\n"
+              "    [str(i) for i in range(60000)]\n    time.sleep(0.15)\n")
+    script = f'for i in $(seq {processes}); do /usr/bin/python3 -c "$1" & done; wait'
+    recorder = subprocess.Popen([tools.heaptape, "record", "-q", "--convert", "-o", tmp_path / "t", "--", "sh", "-c", script, "sh", worker],
+                                env=clean_environment({"PYTHONMALLOC": "malloc"}))
+    kept = 0
+    while recorder.poll() is None:
+        kept = max(kept, len(list(tmp_path.glob("t/*.state"))))
+        time.sleep(0.2)
+    assert recorder.returncode == 0 and kept > 0
+    infos = [tools.info(trace) for trace in traces_in(tmp_path / "t")]
+    assert sum(info["events"] > 2_000_000 for info in infos) == processes
+    for info in infos:
+        assert info["anomalies"] == info["foreign_frees"] == 0 and not info["truncated"]
+
+
 def test_later_process_of_the_same_number(tools: Tools, tmp_path: Path) -> None:
     """The first log has become a trace and gone by then, so its name is free, and taken again."""
     later = "keep = [str(i) for i in range(9999)]"
