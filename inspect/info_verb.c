@@ -7,6 +7,7 @@
 #include "idle_ends.h"
 #include "json_values.h"
 #include "print.h"
+#include "run_check.h"
 #include "shared_words.h"
 #include "talk.h"
 #include "trace_json.h"
@@ -118,6 +119,8 @@ static void print_for_people(const json_t *info) {
     char words[HT_HEAP_SHARE_TEXT_BYTES], part[EXTENDED_WORDS_BYTES], left[SHARED_WORDS_BYTES],
         lost[TRACE_DAMAGE_BYTES];
     struct coarsening coarsening;
+    struct run_check check;
+    char compared[RUN_CHECK_WORDS_BYTES];
     if (ht_heap_share_is_small(&share)) printf("caution: %s\n", ht_heap_share_words(words, &share));
     ht_print(stdout, "%-24s %s\n", "command", text_of(info, "command"));
     bool version = json_string_value(json_object_get(context, "allocator_version")) != NULL;
@@ -155,6 +158,8 @@ static void print_for_people(const json_t *info) {
     print_seconds(info, "recorded CPU time", "recorded_cpu_ns");
     print_bytes(info, "recorded peak RssAnon", "recorded_rss_peak_bytes");
     print_bytes(info, "  in the heap", "recorded_heap_rss_peak_bytes");
+    if (run_check_read(context, &check))
+        ht_print(stdout, "%-24s %s\n", "with and without recorder", run_check_words(compared, &check));
     print_count(info, "repairs", "repairs");
     print_count(info, "anomalies", "anomalies");
     print_count(info, "foreign frees", "foreign_frees");

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "access_run.h"
+#include "check_run.h"
 #include "file_systems.h"
 #include "folder_status.h"
 #include "found_logs.h"
@@ -42,6 +44,7 @@ struct options {
     struct record_talk talk;
     bool converts, any_folder, accesses, sampled, no_hooks;
     unsigned site_frames;  // 0: no call sites
+    struct check_run check;
     int command_at;        // index of the command in argv
 };
 
@@ -54,7 +57,8 @@ enum {
     KEY_ACCESSES,
     KEY_SAMPLED,
     KEY_SITES,
-    KEY_NO_HOOKS
+    KEY_NO_HOOKS,
+    KEY_CHECK
 };
 enum { SITE_FRAMES_DEFAULT = 64 };
 static const struct argp_option option_table[] = {
@@ -90,6 +94,10 @@ static const struct argp_option option_table[] = {
      0},
     {"no-hooks", KEY_NO_HOOKS, NULL, 0,
      "Leave the code of an allocator that is linked into PROGRAM as it is, and its calls unrecorded", 0},
+    {"check", KEY_CHECK, "TIME", OPTION_ARG_OPTIONAL,
+     "Run PROGRAM once more without the recorder, with all that it does to files and to others; print peak RSS and CPU of "
+     "both runs, and note them in the log; with TIME, such as 10s, only if it ended within TIME",
+     0},
     {"quiet", 'q', NULL, 0, "Print only what went wrong or was not recorded", 0},
     {"verbose", 'v', NULL, 0, "List the log of every process", 0},
     {0}};
@@ -120,6 +128,16 @@ static error_t read_sites(const char *value, struct options *options, const stru
     return 0;
 }
 
+static error_t read_check(const char *value, struct options *options, const struct argp_state *state) {
+    uint64_t ns;
+    options->check.within_s = INFINITY;
+    if (!value) return 0;
+    if (!ht_parse_duration(value, &ns) || ns == 0)
+        argp_error(state, "--check takes a time such as 10s or 2m, not '%s'", value);
+    options->check.within_s = (double)ns / 1e9;
+    return 0;
+}
+
 static error_t parse_option(int key, char *value, struct argp_state *state) {
     struct options *options = state->input;
     switch (key) {
@@ -132,6 +150,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case KEY_NO_HOOKS: options->no_hooks = true; return 0;
     case KEY_ANY_FOLDER: options->any_folder = true; return 0;
     case KEY_SITES: return read_sites(value, options, state);
+    case KEY_CHECK: return read_check(value, options, state);
     case KEY_ONLY:
         options->only = value;
         options->talk.only_some = true;
@@ -157,6 +176,8 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
             argp_error(
                 state,
                 "--accesses: expected none of --only, --start, --max-size, --convert and --sites with it");
+        if (options->check.within_s > 0 && (options->accesses || options->converts || options->site_frames))
+            argp_error(state, "--check: expected none of --accesses, --convert and --sites with it");
         return 0;
     case ARGP_KEY_NO_ARGS: argp_error(state, "expected PROGRAM"); return 0;
     default: return ARGP_ERR_UNKNOWN;
@@ -182,6 +203,7 @@ const struct ht_page ht_page_record = {
              "Record only some processes, in logs of limited size"},
             {"heaptape record --sites -o logs -- ./app", "Record who allocates, too"},
             {"heaptape record --convert -o traces -- ./app", "Convert while the program runs"},
+            {"heaptape record --check -o logs -- ./app", "See what recording changes"},
             {0}},
     .files =
         (const struct ht_fact[]){{"malloc-footprint.PID.mraw", "The raw log of a process; .PID.N after exec"},
@@ -242,6 +264,7 @@ static int conclude(const struct options *options, const struct recorded_run *ru
     unhooked_programs_say(unhooked);
     if (found.calls) {
         record_say_logs(&options->talk, &found, ending);
+        check_run_do(&options->check, run, ending, &found);
     } else if (!never_ran(status)) {
         record_say_nothing_recorded(run->command[0], &found, run->directory);
         status = or_failed(status);
@@ -392,6 +415,8 @@ int ht_verb_record(int argc, char **argv) {
         ht_print(stderr, "heaptape record: %s %s: nothing to record\n", reach.program, reach.why);
         return EXIT_RECORD_FAILED;
     }
+    options.check.quiet = options.talk.quiet;
+    if (options.check.within_s > 0 && !check_run_begin(&options.check)) return HT_EXIT_USAGE;
     if (reach.level == REACH_PARTLY)
         ht_print(stderr, "heaptape record: warning: %s %s\n", reach.program, reach.why);
     record_say_directory(&options.talk, directory);
@@ -409,6 +434,7 @@ int ht_verb_record(int argc, char **argv) {
                                .cuts_logs = !options.converts,
                                .site_frames = options.site_frames,
                                .log_bytes_max = options.log_bytes_max,
+                               .peak_for_s = options.check.within_s,
                                .says_how_to_resume =
                                    options.start && !strcmp(options.start, "paused") && !options.talk.quiet};
     struct run_converter converter;

@@ -14,7 +14,9 @@
 
 #include "ended_logs.h"
 #include "hook_plan.h"
+#include "now.h"
 #include "print.h"
+#include "process_peak.h"
 #include "simulation.h"
 
 static const int forwarded[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
@@ -67,11 +69,17 @@ static void set_environment(const struct recorded_run *run) {
     free(preload);
 }
 
+static void set_outputs(const struct run_alone *alone) {
+    for (int i = 0; i < 2; i++)
+        if (alone->into[i] >= 0) dup2(alone->into[i], STDOUT_FILENO + i);
+}
+
 static _Noreturn void become(const struct recorded_run *run) {
     if (run->simulation) {
         ht_simulation_exec(run->simulation, run->command);
     } else {
-        set_environment(run);
+        if (run->alone) set_outputs(run->alone);
+        else set_environment(run);
         execvp(run->command[0], run->command);
     }
     int why = errno;
@@ -125,15 +133,40 @@ static bool wait_for_end(struct ending *ending, struct rusage *used) {
 
 static double ns_of(struct timeval time) { return (double)time.tv_sec * 1e9 + (double)time.tv_usec * 1e3; }
 
+// Until it has executed the program, a child of ours has our memory.
+static void await_exec(int executed) {
+    char none;
+    while (read(executed, &none, sizeof none) < 0 && errno == EINTR) continue;
+}
+
+static void look_at_memory(const struct recorded_run *run, struct ending *ending) {
+    struct process_peak watch = {.pid = ending->pid,
+                                 .for_s = run->peak_for_s,
+                                 .limit_s = run->alone ? run->alone->limit_s : 0,
+                                 .output = run->alone ? run->alone->output : -1};
+    process_peak_watch(&watch);
+    ending->rss_peak_bytes = watch.rss_bytes;
+    ending->too_long = watch.too_long;
+}
+
 bool recorded_run(const struct recorded_run *run, struct ending *ending) {
-    if (!start(run, ending)) return false;
+    double began_s = ht_now_s();
+    int executed[2] = {-1, -1};
+    if (run->peak_for_s > 0 && pipe2(executed, O_CLOEXEC)) return false;
+    bool started = start(run, ending);
+    if (executed[1] >= 0) close(executed[1]);
+    if (started && executed[0] >= 0) await_exec(executed[0]);
+    if (executed[0] >= 0) close(executed[0]);
+    if (!started) return false;
     if (run->says_how_to_resume)
         ht_print(stderr, "heaptape record: paused; begin the recording by heaptape ctl %d resume\n",
                  (int)ending->pid);
     struct ended_logs ended;
     if (run->cuts_logs) ended_logs_watch(&ended, run->directory, run->id);
     struct rusage used;
+    if (run->peak_for_s > 0) look_at_memory(run, ending);
     bool known = wait_for_end(ending, &used);
+    ending->took_s = ht_now_s() - began_s;
     if (run->cuts_logs) ended_logs_leave(&ended);
     if (!known) return false;
     ending->cpu_ns = ns_of(used.ru_utime) + ns_of(used.ru_stime);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a program with the shim preloaded: environment, signals, and how it ended.
+// Runs a program with the shim preloaded, or once more without it: environment, signals, and how it ended.
 #ifndef HEAPTAPE_RECORDED_RUN_H
 #define HEAPTAPE_RECORDED_RUN_H
 
@@ -19,6 +19,15 @@ struct recorded_run {
     unsigned site_frames;  // 0: no call sites
     const struct ht_simulation_words
         *simulation;  // runs it under simulation instead of with the shim; or NULL
+    double peak_for_s;  // so long its memory is looked at; 0: not at all
+    const struct run_alone *alone;  // runs it without the shim; or NULL
+};
+
+// The second run of a program that was recorded. Where the output went into a pipe or file, it goes nowhere this time.
+struct run_alone {
+    double limit_s;  // it is ended if it takes longer
+    int output;      // where its output comes out, to be forgotten; -1: it has that of the first run
+    int into[2];     // what is instead of descriptors 1 and 2; -1: as they are
 };
 
 // How a program ended, and the name that it then had.
@@ -26,6 +35,9 @@ struct ending {
     pid_t pid;
     int wait_status;
     double cpu_ns;  // of it and of all its children that were waited for
+    double took_s;
+    uint64_t rss_peak_bytes;  // its highest RssAnon, as far as it was looked at; 0: unknown
+    bool too_long;            // it was ended for that
     char name[17];
 };
 

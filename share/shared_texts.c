@@ -88,6 +88,17 @@ static json_t *slices_of(const json_t *cut, const struct coarsening *coarsening)
     return kept;
 }
 
+static void copy_check(json_t *to, const json_t *from, const struct coarsening *coarsening) {
+    const json_t *check = json_object_get(from, "check");
+    if (!json_is_object(check)) return;
+    json_t *kept = json_object();
+    copy_memory(kept, check, "recorded_rss_peak_bytes", coarsening);
+    copy_memory(kept, check, "alone_rss_peak_bytes", coarsening);
+    copy_time(kept, check, "recorded_cpu_ns", coarsening);
+    copy_time(kept, check, "alone_cpu_ns", coarsening);
+    json_object_set_new(to, "check", kept);
+}
+
 json_t *shared_context(const json_t *context, const struct coarsening *coarsening, uint32_t pid) {
     static const char *const huge_pages[] = {"[always] madvise never", "always [madvise] never",
                                              "always madvise [never]", NULL};
@@ -105,6 +116,7 @@ json_t *shared_context(const json_t *context, const struct coarsening *coarsenin
     copy_word(kept, context, "prelude", preludes);
     copy_word(kept, context, "frees", frees);
     copy_count(kept, context, "page_bytes");
+    copy_check(kept, context, coarsening);
     if (json_is_object(part = json_object_get(context, "sliced_from")))
         json_object_set_new(kept, "sliced_from", slices_of(part, coarsening));
     if (json_is_object(part = json_object_get(context, "extended")))

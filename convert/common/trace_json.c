@@ -6,6 +6,7 @@
 
 #include "inner_allocators.h"
 #include "json_values.h"
+#include "run_check.h"
 #include "site_reader.h"
 #include "stop_reason.h"
 #include "talk.h"
@@ -68,6 +69,7 @@ json_t *trace_json_context(const struct ht_raw_log *log) {
     }
     put_linked_allocator(context);
     put_inner_allocators(context);
+    run_check_make_object(context);
     const struct ht_raw_header *header = &log->header;
     json_set_number(context, "pid", header->pid);
     if (header->parent_pid) json_set_number(context, "parent_pid", header->parent_pid);

@@ -111,6 +111,21 @@ const char *ht_raw_context(const struct ht_raw_log *log, const char *key) {
     return NULL;
 }
 
+bool ht_raw_add_context(const struct ht_raw_log *log, const char *string) {
+    size_t length = strlen(string) + 1;
+    uint32_t before = log->header.context_bytes, bytes = before + (uint32_t)length;
+    uint64_t end = HT_RAW_CONTEXT_OFFSET + before;
+    errno = ENOSPC;
+    if (length > HT_RAW_HEADER_BYTES || end + length > log->header.header_bytes) return false;
+    int fd = ht_raw_open_for_writing(log);
+    if (fd < 0) return false;
+    bool added = pwrite(fd, string, length, (off_t)end) == (ssize_t)length &&
+                 pwrite(fd, &bytes, sizeof bytes, offsetof(struct ht_raw_header, context_bytes)) ==
+                     (ssize_t)sizeof bytes;
+    close(fd);
+    return added;
+}
+
 double ht_raw_ns_per_stamp(const struct ht_raw_log *log) {
     if (log->header.clock_kind == HT_CLOCK_GETTIME) return (double)(UINT64_C(1) << log->header.clock_shift);
     const struct ht_clock_pair first = log->header.first_pair;

@@ -26,6 +26,8 @@ int ht_raw_open(struct ht_raw_log *log, const char *path, struct ht_error *error
 void ht_raw_close(struct ht_raw_log *log);
 // The very file that is read, for writing: its name may be a link, or another's by now. -1 with errno.
 int ht_raw_open_for_writing(const struct ht_raw_log *log);
+// Adds a string KEY=VALUE to the context in the file of a log whose process has ended. False with errno.
+bool ht_raw_add_context(const struct ht_raw_log *log, const char *string);
 // The value of a context key, or NULL.
 const char *ht_raw_context(const struct ht_raw_log *log, const char *key);
 // Has a follower punched holes into this log? Then `path` is the trace that holds what was there.

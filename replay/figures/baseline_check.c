@@ -87,7 +87,8 @@ __attribute__((format(printf, 2, 3))) static void give(json_t *reasons, const ch
 static json_t *reasons_of(const struct ht_recorded_program *program, const struct ht_built_form *built,
                           const char *version, const char *thp) {
     json_t *reasons = json_array();
-    char number[HT_NUMBER_OF_BYTES], left[HT_SETTINGS_TEXT_BYTES];
+    char number[HT_NUMBER_OF_BYTES], left[HT_SETTINGS_TEXT_BYTES], recorded[32], alone[32];
+    const struct run_check *check = &program->check;
     if (ht_heap_share_is_small(&program->share))
         give(reasons, "most of its memory does not come from malloc");
     if (program->damage[0]) give(reasons, "its log was damaged: %s", program->damage);
@@ -101,6 +102,10 @@ static json_t *reasons_of(const struct ht_recorded_program *program, const struc
         give(reasons, "%s that %s begin in a fresh heap",
              ht_number_of(number, ht_form_fresh_objects(built), "block"),
              program->sliced ? "were live before the slice" : "its parent had allocated");
+    if (program->was_checked && run_check_differs(check))
+        give(reasons, "the recorder changed the program: recorded it peaked at %s, alone at %s",
+             ht_bytes(recorded, (double)check->recorded_rss_peak_bytes),
+             ht_bytes(alone, (double)check->alone_rss_peak_bytes));
     ht_settings_text(program->settings.list, program->settings.count, HT_SETTING_LEFT_OUT, left);
     if (*left) give(reasons, "it ran with %s, which no replay has", left);
     if (version && *version && program->allocator_version[0] &&

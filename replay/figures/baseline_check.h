@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The replay under the allocator that served the recording, held against the memory that was recorded. It does not see
-// what the recorder did to the program.
+// The replay under the allocator that served the recording, held against the memory that was recorded. What the
+// recorder did to the program it knows only from record --check.
 #ifndef HEAPTAPE_BASELINE_CHECK_H
 #define HEAPTAPE_BASELINE_CHECK_H
 

@@ -101,6 +101,7 @@ static int take_totals(struct ht_trace_reader *reader, const json_t *context,
     program->foreign_frees = (uint64_t)json_integer_value(json_object_get(totals, "foreign_frees"));
     program->repairs = (uint64_t)json_integer_value(json_object_get(totals, "repairs"));
     if (!trace_json_damage(totals, program->damage)) program->damage[0] = 0;
+    program->was_checked = run_check_read(context, &program->check);
     program->sliced = json_is_object(json_object_get(context, "sliced_from"));
     program->prelude = trace_json_prelude(context, totals);
     const json_t *ops = json_object_get(totals, "ops");

@@ -11,6 +11,7 @@
 #include "inner_allocators.h"
 #include "recorded_own.h"
 #include "recorded_settings.h"
+#include "run_check.h"
 #include "trace_json.h"
 #include "trace_reader.h"
 
@@ -45,6 +46,8 @@ struct ht_recorded_program {
     // What the recording missed, 0 where it does not know.
     uint64_t lost_calls, anomalies, foreign_frees, repairs;
     char damage[TRACE_DAMAGE_BYTES];  // empty: none
+    bool was_checked;                 // it ran once more without the recorder
+    struct run_check check;
     bool sliced;                      // its first blocks were allocated before the trace begins
     const char *prelude;  // what the trace has of that: "whole", "part" or "none"; NULL: nothing is missing
     bool has_aligned;     // calls of aligned_alloc and memalign, or that is not known

@@ -47,7 +47,7 @@ def _environment() -> dict[str, str]:
 
 
 def _try(binary: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([binary, "try", *arguments], capture_output=True, text=True, cwd=folder, env=_environment(), timeout=200, check=False)
+    return subprocess.run([binary, "try", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=folder, env=_environment(), timeout=200, check=False)
 
 
 def test_from_a_command_to_the_answer(heaptape_binary: Path, tmp_path: Path) -> None:
@@ -61,7 +61,22 @@ def test_from_a_command_to_the_answer(heaptape_binary: Path, tmp_path: Path) -> 
     assert sorted(path.name for path in folder.iterdir()) == ["report.html", "results.jsonl", "trace.bin"]
     assert f"{folder.name}/report.html" in lines[-1]
     assert "LD_PRELOAD=" in done.stdout or "this gives no reason to change" in done.stdout
+    assert re.search(r"^With the recorder the program took \S+ MB and \S+ m?s, without it \S+ MB and \S+ m?s \(peak RSS, CPU\)\.$", done.stdout, re.MULTILINE)
     assert ("Set PYTHONMALLOC=malloc too" in done.stdout) == ("LD_PRELOAD=" in done.stdout)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("runs", "options", "stdin"), [(2, [], subprocess.DEVNULL), (1, ["--no-check"], subprocess.DEVNULL), (1, [], subprocess.PIPE),
+                                                        (1, ["--seconds", "60"], subprocess.DEVNULL)])
+def test_the_program_runs_once_more_where_it_can(heaptape_binary: Path, tmp_path: Path, runs: int, options: list[str], stdin: int) -> None:
+    """Alone, if nobody asks that it does not, and its input comes twice."""
+    script = f"{WORK}; open({str(tmp_path / 'runs')!r}, 'a').write('x')"
+    done = subprocess.run([heaptape_binary, "try", "--alloc", "glibc", "--budget", "1s", *options, "--", PYTHON, "-S", "-c", script], cwd=tmp_path, stdin=stdin,
+                          capture_output=True, text=True, env=_environment(), timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "runs").read_text() == "x" * runs
+    assert ("With the recorder" in done.stdout) == (runs == 2) == ("--no-check leaves that out" in done.stderr)
+    assert done.stdout.count("the program 20000") == 1
 
 
 @pytest.mark.thorough

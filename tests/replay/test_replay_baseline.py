@@ -18,7 +18,8 @@ from verbs_here import run_here
 BLOCKS, BLOCK_BYTES, STEP_NS = 4000, 8000, 10_000
 
 
-def write(path: Path, held: float, held_at_end: float, allocator: str = "glibc", samples: bool = True, **totals: object) -> Path:
+def write(path: Path, held: float, held_at_end: float, allocator: str = "glibc", samples: bool = True, check: dict | None = None,
+          **totals: object) -> Path:
     """Grows to 32 MB, falls to 8. Recorded memory: so many times that."""
     events = [Event(1, time=i * STEP_NS, slot=i + 1, size=BLOCK_BYTES) for i in range(BLOCKS)]
     events += [Event(5, time=(BLOCKS + i) * STEP_NS, slot=BLOCKS - i) for i in range(BLOCKS * 3 // 4)]
@@ -29,7 +30,7 @@ def write(path: Path, held: float, held_at_end: float, allocator: str = "glibc",
             times = held if number < len(events) - 100 else held_at_end
             found.append((event.time, number, int(times * live) + 1_000_000, 1_000_000, number * 1000, 0))
     made = {"events": len(events), "records": len(events), "duration_ns": len(events) * STEP_NS, "recorded_rss_peak_bytes": 1} | totals
-    context = {"command": "job", "page_bytes": 4096, "pid": 7, "allocator_name": allocator}
+    context = {"command": "job", "page_bytes": 4096, "pid": 7, "allocator_name": allocator} | ({"check": check} if check else {})
     path.write_bytes(build(TraceSpec(events, context, made, found if samples else []))[0])
     return path
 
@@ -58,6 +59,16 @@ def test_a_difference_comes_first(tools: Tools, tmp_path: Path, held: float, at_
     assert check["reasons"] == ["3 calls were not recorded"]
     assert lines[0] == f"caution: {check['words']}"
     assert not any("smallest peak" in line for line in lines)
+
+
+@pytest.mark.parametrize("alone, reasons", [
+    (45_000_000, ["the recorder changed the program: recorded it peaked at 40.0 MB, alone at 45.0 MB"]), (41_000_000, [])])
+def test_what_the_recorder_changed_is_a_reason(tools: Tools, tmp_path: Path, alone: int, reasons: list[str]) -> None:
+    """As record --check has measured it, where that is more than noise."""
+    measured = {"recorded_rss_peak_bytes": 40_000_000, "recorded_cpu_ns": 2, "alone_rss_peak_bytes": alone, "alone_cpu_ns": 1}
+    check, _ = checked(tools, write(tmp_path / "t.bin", 2.0, 2.0, check=measured))
+    assert check["reasons"] == reasons
+    assert ("Perhaps because the recorder changed the program" in check["words"]) == bool(reasons)
 
 
 def test_verbs_that_read_results_say_it_first(tools: Tools, tmp_path: Path) -> None:

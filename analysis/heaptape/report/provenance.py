@@ -20,7 +20,7 @@ from ..base.units import (
     percent,
 )
 from ..explain.answering import WITHIN_CALL_SHARE
-from ..results.caution import NOT_HELD_AGAINST, zeroed_line
+from ..results.caution import NOT_HELD_AGAINST, check_line, zeroed_line
 from ..results.comparison import (
     BASELINE,
     BOOTSTRAP_ROUNDS_MIN,
@@ -87,6 +87,7 @@ def trace_facts(trace: Trace | None, experiment: Experiment) -> Facts:
         moment = datetime.fromtimestamp(started / 1e9, UTC)
         facts.append(("recorded at", moment.strftime("%Y-%m-%d %H:%M:%S UTC")))
     facts += [(title, str(trace.context[key])) for key, title in _CONTEXT_TITLES.items() if trace.context.get(key)]
+    facts += [("recorder", line) for line in [check_line(trace.context)] if line]
     facts += [(key[4:], str(value)) for key, value in trace.context.items() if key.startswith("env.")]
     return facts
 

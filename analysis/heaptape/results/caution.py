@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 
 import pandas as pd
 
-from ..base.units import known
+from ..base.units import byte_count, known, nanoseconds
 
 SMALL_SHARE = 5
 UNEXPLAINED_MIN_BYTES = 8 << 20
@@ -83,6 +83,17 @@ def as_caution(check: Mapping[str, Any] | None) -> str:
     """The sentence of a baseline_check, or ""."""
     words = check.get("words") if check else None
     return f"Caution: {words}." if isinstance(words, str) else ""
+
+
+def check_line(context: Mapping[str, Any]) -> str:
+    """What the program took while it was recorded and once more without the recorder, where that was checked, else ""."""
+    check = context.get("check")
+    figures = [check.get(f"{run}_{of}") if isinstance(check, Mapping) else None for run in ("recorded", "alone") for of in ("rss_peak_bytes", "cpu_ns")]
+    if not all(_is_figure(item) for item in figures):
+        return ""
+    recorded, recorded_ns, alone, alone_ns = figures
+    return (f"With the recorder the program took {byte_count(recorded)} and {nanoseconds(recorded_ns)}, "
+            f"without it {byte_count(alone)} and {nanoseconds(alone_ns)} (peak RSS, CPU).")
 
 
 def was_forked(runs: pd.DataFrame) -> bool:

@@ -30,6 +30,8 @@ def parser() -> VerbParser:
     trial.add_argument("--cpus", type=processors, metavar="N", help="Show the allocators a machine with N processors, as heaptape replay --cpus (default: the machine as it is)")
     trial.add_argument("--seconds", type=duration, metavar="TIME",
                        help="End the program by SIGTERM after TIME, for servers (default: it ends by itself, or by Ctrl-C)")
+    trial.add_argument("--no-check", action="store_true",
+                       help="Do not run COMMAND once more without the recorder (default: it is, if it ended within 10 s and its input can be read twice)")
     trial.add_argument("--process", metavar="NAME",
                        help="Of several processes, take that of the executable NAME (default: the one with the most calls; those of a shell count a tenth)")
     trial.add_argument("-o", "--output", type=output_name, metavar="DIR",

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import stat
 import struct
 import subprocess
 import time
@@ -15,6 +17,8 @@ from ..base.programs import run_attended
 from ..base.recorded_trace import SHELLS, RecordedTrace, convert_log
 
 LOGS_MAX = 100
+CHECKED_WITHIN = "10s"
+"""A program that ends within this time is run once more without the recorder."""
 RECORD_FAILED = 125
 """`heaptape record` ends with it where it fails itself; 126 and 127 where there is no such program."""
 
@@ -60,8 +64,17 @@ def sharers_of(log: Path, logs: list[Path]) -> str:
     return f"{relatives + 1} processes" if relatives else ""
 
 
-def run_recorded(heaptape: str, command: list[str], logs: Path, seconds: float | None) -> int:
-    """The exit status of the program, which has our terminal. A Ctrl-C is the program's: it ends as it does alone, and what it
+def input_comes_twice() -> bool:
+    """Whether a second run of the program has the input of the first one."""
+    try:
+        mode = os.fstat(0).st_mode
+    except OSError:
+        return True
+    return not stat.S_ISFIFO(mode) and not stat.S_ISSOCK(mode)
+
+
+def run_recorded(heaptape: str, command: list[str], logs: Path, seconds: float | None, checked: bool) -> int:
+    """The exit status of the program, which has our terminal. checked: runs it once more without the recorder. A Ctrl-C is the program's: it ends as it does alone, and what it
     did is compared. After so many seconds it is asked to end by SIGTERM."""
     def attend(process: subprocess.Popen[bytes]) -> int:
         try:
@@ -74,17 +87,18 @@ def run_recorded(heaptape: str, command: list[str], logs: Path, seconds: float |
     before = signal.signal(signal.SIGINT, lambda number, frame: None)
     try:
         # Killed, `record` would leave the program alone.
-        return run_attended([heaptape, "record", "-q", "-o", str(logs), "--", *command], attend, patience_s=None)
+        check = [f"--check={CHECKED_WITHIN}"] if checked else []
+        return run_attended([heaptape, "record", "-q", *check, "-o", str(logs), "--", *command], attend, patience_s=None)
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def record(heaptape: str, command: list[str], folder: Path, process: str | None, seconds: float | None) -> Recorded:
+def record(heaptape: str, command: list[str], folder: Path, process: str | None, seconds: float | None, checked: bool = False) -> Recorded:
     """Records, and converts the log of the process of the highest rank, or of those of this name. The log of the only process
     goes; those of several stay. Raises HeaptapeError where nothing was recorded."""
     logs = folder / "logs"
     begun = time.monotonic()
-    status = run_recorded(heaptape, command, logs, seconds)
+    status = run_recorded(heaptape, command, logs, seconds, checked)
     found = sorted(logs.glob("*.mraw"), key=lambda path: -path.stat().st_blocks) if logs.is_dir() else []
     if not found:
         why = "heaptape record failed" if status >= RECORD_FAILED else f"the program ended with status {status} after {time.monotonic() - begun:.1f} s"

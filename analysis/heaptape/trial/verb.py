@@ -18,13 +18,14 @@ from ..base.programs import find_heaptape, find_replay, run_attended
 from ..base.units import counted
 from ..report.html import write_report
 from ..results.as_set import settings_lines
+from ..results.caution import check_line
 from ..results.comparison import experiments
 from ..results.reader import ResultsWarning, read_results
 from ..results.summary import Summary, summarise
 from ..results.use import also_set, no_reason, python_malloc, use_heading, uses
 from .allocators import choose, listed
 from .answer import table
-from .recorded import Recorded, record
+from .recorded import CHECKED_WITHIN, Recorded, input_comes_twice, record
 
 NAMESAKES_MAX = 3
 """So many logs of other processes of the same name are listed."""
@@ -96,6 +97,7 @@ def _answer(summary: Summary, recorded: Recorded, why_baseline: str, command: li
     lines += [why_baseline] if why_baseline else []
     lines += ["", *table(summary), "", *(line for line in summary.missing if line not in summary.headline), *summary.obeyed, *summary.share_lines,
               *settings_lines(summary.experiment.runs)]
+    lines += filter(None, [check_line(recorded.context)])
     if python_malloc(recorded.context) == "":
         lines += ["Python allocates objects of up to 512 bytes itself: they are not compared. To compare them too: "
                   f"PYTHONMALLOC=malloc heaptape try -- {shlex.join(command)}"]
@@ -122,8 +124,10 @@ def run_try(options: argparse.Namespace) -> int:
         listed(replay, options.alloc)  # refused before the program runs
     folder = _folder(options)
     try:
-        _say(options, f"recording {' '.join(options.command)}")
-        recorded = record(heaptape, options.command, folder, options.process, options.seconds)
+        checked = not options.no_check and not options.seconds and input_comes_twice()
+        again = f", and once more without the recorder if it ends within {CHECKED_WITHIN} (--no-check leaves that out)" if checked else ""
+        _say(options, f"recording {' '.join(options.command)}{again}")
+        recorded = record(heaptape, options.command, folder, options.process, options.seconds, checked)
     except HeaptapeError:
         shutil.rmtree(folder, ignore_errors=True)
         raise
