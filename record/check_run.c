@@ -24,10 +24,11 @@ bool check_run_begin(struct check_run *check) {
     if (fstat(STDIN_FILENO, &status)) return true;  // there is none
     if (S_ISREG(status.st_mode)) check->input_at = lseek(STDIN_FILENO, 0, SEEK_CUR);
     if (!S_ISFIFO(status.st_mode) && !S_ISSOCK(status.st_mode)) return true;
-    ht_print(stderr,
-             "heaptape record: --check: standard input is a %s, which cannot be read twice: expected a file, a "
-             "terminal or < /dev/null\n",
-             S_ISFIFO(status.st_mode) ? "pipe" : "socket");
+    ht_print(
+        stderr,
+        "heaptape record: --check: standard input is a %s, which cannot be read twice: expected a file, a "
+        "terminal or < /dev/null\n",
+        S_ISFIFO(status.st_mode) ? "pipe" : "socket");
     return false;
 }
 
@@ -114,13 +115,15 @@ static void say(const struct check_run *check, const struct run_check *figures, 
     if (check->quiet) return;
     if (of_program) ht_print(stderr, "%s\n", run_check_words(words, figures));
     else
-        ht_print(stderr, "recorded %s s, alone %s s (CPU); most calls are of a process that it started: peak RSS is not compared\n",
-                 ht_figures(recorded, (double)figures->recorded_cpu_ns / 1e9, 2),
-                 ht_figures(alone, (double)figures->alone_cpu_ns / 1e9, 2));
+        ht_print(
+            stderr,
+            "recorded %s s, alone %s s (CPU); most calls are of a process that it started: peak RSS is not compared\n",
+            ht_figures(recorded, (double)figures->recorded_cpu_ns / 1e9, 2),
+            ht_figures(alone, (double)figures->alone_cpu_ns / 1e9, 2));
 }
 
-void check_run_do(const struct check_run *check, const struct recorded_run *run, const struct ending *recorded,
-                  const struct found_logs *found) {
+void check_run_do(const struct check_run *check, const struct recorded_run *run,
+                  const struct ending *recorded, const struct found_logs *found) {
     char first[64], second[64];
     struct ending again;
     if (check->within_s <= 0 || recorded->took_s > check->within_s) return;
@@ -132,12 +135,15 @@ void check_run_do(const struct check_run *check, const struct recorded_run *run,
     }
     if (!check->quiet) ht_print(stderr, "heaptape record: once more without the recorder\n");
     if (!run_again(check, run, recorded, &again)) {
-        ht_print(stderr, "heaptape record: --check: cannot run %s once more: %s\n", run->command[0], strerror(errno));
+        ht_print(stderr, "heaptape record: --check: cannot run %s once more: %s\n", run->command[0],
+                 strerror(errno));
         return;
     }
     if (again.too_long || again.wait_status != recorded->wait_status) {
-        ht_print(stderr, "heaptape record: --check: recorded, %s %s; once more without the recorder it %s: nothing is compared\n",
-                 run->command[0], ending_words(first, recorded), ending_words(second, &again));
+        ht_print(
+            stderr,
+            "heaptape record: --check: recorded, %s %s; once more without the recorder it %s: nothing is compared\n",
+            run->command[0], ending_words(first, recorded), ending_words(second, &again));
         return;
     }
     const struct run_check figures = {.recorded_rss_peak_bytes = recorded->rss_peak_bytes,

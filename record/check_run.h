@@ -19,7 +19,7 @@ bool check_run_begin(struct check_run *check);
 
 // After it: runs it again, prints the figures, and notes them in the log of the program. What keeps it from that is a line
 // on stderr.
-void check_run_do(const struct check_run *check, const struct recorded_run *run, const struct ending *recorded,
-                  const struct found_logs *found);
+void check_run_do(const struct check_run *check, const struct recorded_run *run,
+                  const struct ending *recorded, const struct found_logs *found);
 
 #endif

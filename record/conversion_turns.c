@@ -22,8 +22,8 @@ static const double LOOK_LEAST_S = 0.02, LOOK_MOST_S = 1, LOOK_SHARE = 0.125;
 bool conversion_turns_begin(struct conversion_turns *turns) {
     cpu_set_t ours;
     size_t processors = sched_getaffinity(0, sizeof ours, &ours) ? 1 : (size_t)CPU_COUNT(&ours);
-    *turns = (struct conversion_turns){.ended_max = processors,
-                                       .running_max = processors * RUNNING_PER_PROCESSOR};
+    *turns =
+        (struct conversion_turns){.ended_max = processors, .running_max = processors * RUNNING_PER_PROCESSOR};
     if (turns->running_max < RUNNING_MIN) turns->running_max = RUNNING_MIN;
     if (turns->running_max > RUNNING_MAX) turns->running_max = RUNNING_MAX;
     turns->followed = calloc(turns->ended_max + turns->running_max, sizeof(struct conversion *));
@@ -40,7 +40,9 @@ bool conversion_open_log(const struct conversion *one, struct ht_raw_log *log) {
     return false;
 }
 
-static bool is_in_use(const struct ht_raw_log *log) { return !punch_holes_under_way(log) && ht_raw_in_use(log); }
+static bool is_in_use(const struct ht_raw_log *log) {
+    return !punch_holes_under_way(log) && ht_raw_in_use(log);
+}
 
 bool conversion_log_is_in_use(const struct conversion *one) {
     struct ht_raw_log log;
@@ -71,7 +73,8 @@ static struct conversion *parent_of(const struct conversion_turns *turns, const 
     if (!one->parent_name) return NULL;
     size_t at = map64_find(&turns->log, one->parent_name);
     if (!map64_has(&turns->log, at)) return NULL;
-    struct conversion *parent = (struct conversion *)(uintptr_t)turns->log.entry[at].value;  // NOLINT(performance-no-int-to-ptr)
+    struct conversion *parent =
+        (struct conversion *)(uintptr_t)turns->log.entry[at].value;  // NOLINT(performance-no-int-to-ptr)
     return parent == one ? NULL : parent;
 }
 

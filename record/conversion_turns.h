@@ -33,9 +33,10 @@ struct conversion {
 };
 
 struct conversion_turns {
-    struct conversion **waiting, **followed;  // in the order in which they were found, and in which they began
+    struct conversion **waiting,
+        **followed;  // in the order in which they were found, and in which they began
     size_t waits, waiting_room, follows;
-    size_t running;         // of the followed, those whose process ran when they began
+    size_t running;  // of the followed, those whose process ran when they began
     size_t ended_max, running_max;
     uint64_t backlog_bytes;  // of logs that have ended and wait
     bool run_has_ended;
@@ -47,7 +48,9 @@ struct conversion_turns {
 bool conversion_turns_begin(struct conversion_turns *turns);
 
 // Of a log: never 0, because no process has the number 0.
-static inline uint64_t conversion_name(uint32_t pid, uint32_t sequence) { return (uint64_t)pid << 32 | sequence; }
+static inline uint64_t conversion_name(uint32_t pid, uint32_t sequence) {
+    return (uint64_t)pid << 32 | sequence;
+}
 
 // The conversion's log, and not that of a later process of the same number. False if it is gone.
 bool conversion_open_log(const struct conversion *one, struct ht_raw_log *log);

@@ -32,15 +32,15 @@ static uint64_t rss_bytes_of(int statm, long page_bytes) {
 static bool has_ended(pid_t pid) {
     siginfo_t information = {.si_pid = 0};
     return waitid(P_PID, (id_t)pid, &information, WEXITED | WNOWAIT | WNOHANG) ? errno != EINTR
-                                                                             : information.si_pid == pid;
+                                                                               : information.si_pid == pid;
 }
 
 static void pass_time(int output, double seconds) {
     char bytes[65536];
     struct pollfd wanted = {.fd = output, .events = POLLIN};
     const struct timespec step = {.tv_nsec = (long)(seconds * 1e9)};
-    if (output < 0) nanosleep(&step, NULL);
-    else if (ppoll(&wanted, 1, &step, NULL) > 0 && read(output, bytes, sizeof bytes) <= 0) nanosleep(&step, NULL);
+    // poll() passes over a descriptor below 0. At the end of the output it would return at once.
+    if (ppoll(&wanted, 1, &step, NULL) > 0 && read(output, bytes, sizeof bytes) <= 0) nanosleep(&step, NULL);
 }
 
 static void end_it(struct process_peak *watch, double passed_s) {
@@ -59,7 +59,9 @@ void process_peak_watch(struct process_peak *watch) {
         uint64_t bytes = statm < 0 ? 0 : rss_bytes_of(statm, page_bytes);
         if (bytes > watch->rss_bytes) watch->rss_bytes = bytes;
         double step_s = passed_s * STEP_SHARE;
-        pass_time(watch->output, step_s < STEP_LEAST_S ? STEP_LEAST_S : step_s > STEP_MOST_S ? STEP_MOST_S : step_s);
+        pass_time(watch->output, step_s < STEP_LEAST_S  ? STEP_LEAST_S
+                                 : step_s > STEP_MOST_S ? STEP_MOST_S
+                                                        : step_s);
         passed_s = ht_now_s() - began_s;
         end_it(watch, passed_s);
     }

@@ -45,7 +45,7 @@ struct options {
     bool converts, any_folder, accesses, sampled, no_hooks;
     unsigned site_frames;  // 0: no call sites
     struct check_run check;
-    int command_at;        // index of the command in argv
+    int command_at;  // index of the command in argv
 };
 
 enum {

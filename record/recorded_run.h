@@ -18,8 +18,8 @@ struct recorded_run {
     bool cuts_logs;        // of processes that end, while the run goes on
     unsigned site_frames;  // 0: no call sites
     const struct ht_simulation_words
-        *simulation;  // runs it under simulation instead of with the shim; or NULL
-    double peak_for_s;  // so long its memory is looked at; 0: not at all
+        *simulation;                // runs it under simulation instead of with the shim; or NULL
+    double peak_for_s;              // so long its memory is looked at; 0: not at all
     const struct run_alone *alone;  // runs it without the shim; or NULL
 };
 

@@ -230,8 +230,8 @@ static void take_ending(struct watch *watch, const struct reported_ending *repor
 // Where its log has gone, another may have come by that name.
 static void finish(struct watch *watch, struct conversion *one, int status) {
     struct ht_raw_log log;
-    bool has_yielded = one->yields && !one->asked_to_stop && status == 0 && !one->result.complete &&
-                       !one->result.empty;
+    bool has_yielded =
+        one->yields && !one->asked_to_stop && status == 0 && !one->result.complete && !one->result.empty;
     conversion_left(&watch->turns, one);
     one->yields = one->has_reported = false;
     if (conversion_open_log(one, &log)) ht_raw_close(&log);
@@ -298,9 +298,9 @@ static bool print_string(int results, const char *string) {
 static void print_results(const struct watch *watch, int results) {
     for (size_t i = 0; i < watch->count; i++) {
         const struct converted *result = &watch->all[i]->result;
-        if (!result->empty && (!ht_write_all(results, result, sizeof *result) ||
-                               !print_string(results, result->raw) || !print_string(results, result->trace) ||
-                               !print_string(results, result->executable)))
+        if (!result->empty &&
+            (!ht_write_all(results, result, sizeof *result) || !print_string(results, result->raw) ||
+             !print_string(results, result->trace) || !print_string(results, result->executable)))
             return;
     }
 }
@@ -328,7 +328,8 @@ static _Noreturn void watch_run(struct watch *watch, int run, int results) {
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);  // SIGTERM stops followers
     watch->names = opendir(watch->folder);
-    if (!watch->names || pipe2(watch->endings, O_CLOEXEC | O_NONBLOCK) || !conversion_turns_begin(&watch->turns))
+    if (!watch->names || pipe2(watch->endings, O_CLOEXEC | O_NONBLOCK) ||
+        !conversion_turns_begin(&watch->turns))
         _exit(1);
     double ended_s = 0;  // 0: it has not
     bool by_itself = true;

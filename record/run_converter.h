@@ -17,11 +17,11 @@ struct converted {
     uint64_t events, file_bytes;
     struct ht_heap_share share;
     uint32_t pid;
-    char hooks[64];             // what the log says of the hooks of a linked-in allocator; empty: nothing
-    bool shell;                 // it is of one
-    bool complete;              // else the log is still there
-    bool empty;                 // there was no call in it
-    bool running;               // its process was, when the program ended
+    char hooks[64];  // what the log says of the hooks of a linked-in allocator; empty: nothing
+    bool shell;      // it is of one
+    bool complete;   // else the log is still there
+    bool empty;      // there was no call in it
+    bool running;    // its process was, when the program ended
 };
 
 struct run_converter {

@@ -48,7 +48,7 @@ struct ht_recorded_program {
     char damage[TRACE_DAMAGE_BYTES];  // empty: none
     bool was_checked;                 // it ran once more without the recorder
     struct run_check check;
-    bool sliced;                      // its first blocks were allocated before the trace begins
+    bool sliced;          // its first blocks were allocated before the trace begins
     const char *prelude;  // what the trace has of that: "whole", "part" or "none"; NULL: nothing is missing
     bool has_aligned;     // calls of aligned_alloc and memalign, or that is not known
     struct ht_extended_part extended;
