@@ -96,7 +96,7 @@ static const struct argp_option option_table[] = {
      "Leave the code of an allocator that is linked into PROGRAM as it is, and its calls unrecorded", 0},
     {"check", KEY_CHECK, "TIME", OPTION_ARG_OPTIONAL,
      "Run PROGRAM once more without the recorder, with all that it does to files and to others; print peak RSS and CPU of "
-     "both runs, and note them in the log; with TIME, such as 10s, only if it ended within TIME",
+     "both runs, and note them in the log; with TIME, such as 10s, only if it ended within TIME (default: however long it took)",
      0},
     {"quiet", 'q', NULL, 0, "Print only what went wrong or was not recorded", 0},
     {"verbose", 'v', NULL, 0, "List the log of every process", 0},
