@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "follow.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -343,6 +344,15 @@ static int pass(struct follower *f, struct ht_error *error) {
 
 // ---- the end ----
 
+// As part of heaptape record --convert. The log's name is kept to the end of the run where it must not go to another log: that
+// of the program that the process has executed, whose number would be before its own, or one whose notes of forks would go
+// where a child that still runs looks for these.
+static bool give_back_log(struct follower *f, bool has_forks) {
+    bool lives = !kill((pid_t)f->log.header.pid, 0) || errno != ESRCH;
+    if ((has_forks || lives) && punch_all_but_header(&f->punch)) return true;
+    return !unlink(f->log.path);
+}
+
 static int finish(struct follower *f, struct follow_ending *ending, struct ht_error *error) {
     struct merge_result result;
     char *partial = strdup(ht_trace_partial_path(f->writer));
@@ -353,7 +363,7 @@ static int finish(struct follower *f, struct follow_ending *ending, struct ht_er
     ending->events = result.totals.events;
     ending->share = merge_heap_share(&result.totals);
     ending->late_records = f->merge->late_records;
-    if (f->forks) fork_file_finish(f->forks);
+    bool has_forks = f->forks && fork_file_finish(f->forks);
     convert_warn_about(&f->log);
     int status =
         convert_finish(f->request, &f->log, writer, &result, f->started_s, &ending->file_bytes, error);
@@ -365,7 +375,7 @@ static int finish(struct follower *f, struct follow_ending *ending, struct ht_er
     unlink(f->state_path);
     // A paused process listens to its log: heaptape ctl still needs it.
     bool removes = f->request->in_record && !ht_raw_in_use(&f->log);
-    if (removes && unlink(f->log.path) && !status)
+    if (removes && !give_back_log(f, has_forks) && !status)
         status = ht_error_system(error, f->log.path, "cannot remove");
     ending->complete = !status;
     return status;

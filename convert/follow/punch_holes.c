@@ -22,8 +22,7 @@ static bool announce(struct hole_punch *holes, int fd) {
     holes->announced = pwrite(fd, holes->trace, sizeof holes->trace, HT_RAW_CONSUMER_OFFSET) ==
                            (ssize_t)sizeof holes->trace &&
                        pwrite(fd, &features, sizeof features, offsetof(struct ht_raw_header, features)) ==
-                           (ssize_t)sizeof features &&
-                       !fdatasync(fd);
+                           (ssize_t)sizeof features;
     return holes->announced;
 }
 
@@ -77,7 +76,7 @@ static int punch_by(struct hole_punch *holes, int fd, struct live_streams *live,
         holes->impossible = true;
         if (errno != EOPNOTSUPP && errno != ENOSYS)
             status = ht_error_system(error, holes->log->path, "cannot punch holes");
-    } else if (!holes->announced && !announce(holes, fd)) {
+    } else if (!holes->announced && (!announce(holes, fd) || fdatasync(fd))) {
         status = ht_error_system(error, holes->log->path, "cannot mark the log as punched");
     } else if (!punch_all(holes, fd, live)) {
         status = ht_error_system(error, holes->log->path, "cannot punch holes");
@@ -96,6 +95,19 @@ int punch_holes(struct hole_punch *holes, struct live_streams *live, struct ht_e
     if (fd >= 0) close(fd);
     flock(holes->log->fd, LOCK_UN);
     return status;
+}
+
+bool punch_all_but_header(struct hole_punch *holes) {
+    const struct ht_raw_log *log = holes->log;
+    if (holes->impossible) return false;
+    flock(log->fd, LOCK_EX);
+    int fd = ht_raw_open_for_writing(log);
+    // The file keeps its length, by which readers tell a log that was cut off.
+    bool done = fd >= 0 && (holes->announced || announce(holes, fd)) &&
+                punch(fd, log->header.header_bytes, log->file_bytes);
+    if (fd >= 0) close(fd);
+    flock(log->fd, LOCK_UN);
+    return done;
 }
 
 bool punch_holes_under_way(const struct ht_raw_log *log) {

@@ -17,6 +17,9 @@ struct hole_punch {
 // the state in which the streams are. Returns 0 or -1 with error; a file system without holes is no error.
 int punch_holes(struct hole_punch *holes, struct live_streams *live, struct ht_error *error);
 
+// Of a log whose process has ended and whose trace is complete, leaves the header alone. False where that cannot be.
+bool punch_all_but_header(struct hole_punch *holes);
+
 // Has the log's follower opened it for writing at this moment? If not, it will not until `log` is closed: it
 // waits.
 bool punch_holes_under_way(const struct ht_raw_log *log);

@@ -190,9 +190,11 @@ void fork_file_passed(struct fork_file *file, uint64_t stamp) {
     write_at(file->fd, &stamp, sizeof stamp, offsetof(struct head, passed_stamp));
 }
 
-void fork_file_finish(struct fork_file *file) {
+bool fork_file_finish(struct fork_file *file) {
     fork_file_passed(file, UINT64_MAX);
-    if (file->bytes == sizeof(struct head)) unlink(file->path);
+    bool has_entries = file->bytes > sizeof(struct head);
+    if (!has_entries) unlink(file->path);
+    return has_entries;
 }
 
 void fork_file_close(struct fork_file *file) {

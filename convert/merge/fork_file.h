@@ -19,8 +19,8 @@ int fork_file_put(struct fork_file *file, uint64_t stamp, const struct live_bloc
 int fork_file_sync(const struct fork_file *file, struct ht_error *error);
 // All fork records up to that stamp are in the file.
 void fork_file_passed(struct fork_file *file, uint64_t stamp);
-// No fork record will come any more. A file without any is removed.
-void fork_file_finish(struct fork_file *file);
+// No fork record will come any more. A file without any is removed; false then.
+bool fork_file_finish(struct fork_file *file);
 void fork_file_close(struct fork_file *file);
 
 // The file that belongs to a log: its path with .forks for .mraw. False if it is too long.

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -217,7 +218,7 @@ def test_more_long_logs_than_followers(tools: Tools, tmp_path: Path) -> None:
 
 
 def test_later_process_of_the_same_number(tools: Tools, tmp_path: Path) -> None:
-    """The first log has become a trace and gone by then, so its name is free, and taken again."""
+    """The first log has become a trace by then; its name is not free before the run ends."""
     later = "keep = [str(i) for i in range(9999)]"
     unrecorded = ('sleep 1; LD_PRELOAD="$1" PYTHONMALLOC=malloc '
                   f"exec /usr/bin/python3 -c '{later}'")
@@ -225,8 +226,19 @@ def test_later_process_of_the_same_number(tools: Tools, tmp_path: Path) -> None:
     done = record(tools, tmp_path / "t", "sh", "-c", script, "sh", unrecorded)
     assert done.returncode == 0, done.stderr
     traces = traces_in(tmp_path / "t")
-    assert sum("-2.bin" in trace.name for trace in traces) == 1, traces
-    assert max(tools.info(trace)["events"] for trace in traces) > 20_000
+    last = max(traces, key=lambda trace: tools.info(trace)["events"])
+    assert re.fullmatch(r"malloc-footprint\.\d+\.[12]\.bin", last.name), traces
+    assert tools.info(last)["events"] > 20_000 and "-2" not in "".join(trace.name for trace in traces)
+
+
+def test_chain_of_execs_is_numbered(tools: Tools, tmp_path: Path) -> None:
+    """In the order of the images, whenever their logs become traces."""
+    done = record(tools, tmp_path / "t", tools.target("exec_self"), tmp_path / "counts", "60")
+    assert done.returncode == 6, done.stderr
+    contexts = {trace.name: tools.info(trace)["context"] for trace in traces_in(tmp_path / "t")}
+    [pid] = {str(context["pid"]) for context in contexts.values()}
+    in_order = sorted(contexts, key=lambda name: contexts[name]["start_realtime_ns"])
+    assert in_order == [f"malloc-footprint.{pid}{f'.{i}' if i else ''}.bin" for i in range(61)]
 
 
 def test_earlier_runs_trace_stays(tools: Tools, tmp_path: Path) -> None:
