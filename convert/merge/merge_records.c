@@ -505,15 +505,17 @@ bool merge_apply_common(struct merge *m, const struct input *input, const struct
         if (heap_model_slot_at(heap, place)) return false;
         uint32_t slot = heap_model_make_at(heap, place, record->address, record->size, input->thread);
         if (!slot) return false;
-        emit(m, input, record->stamp, HT_MALLOC, HT_PLAIN, slot, record->size, 0);
+        emit(m, input, record->stamp, record->function ? record->function : HT_MALLOC, HT_PLAIN, slot,
+             record->size, 0);
         return true;
     }
-    if (record->op != HT_RAW_FREE || record->size) return false;
+    if (record->op != HT_RAW_FREE || (record->size && !record->function)) return false;
     size_t place = heap_model_find(heap, record->address);
     uint32_t slot = heap_model_slot_at(heap, place);
     if (!slot || heap->slots.state[slot].size >= HT_LARGE_BLOCK_BYTES) return false;
     heap_model_forget_at(heap, place);
-    emit(m, input, record->stamp, HT_FREE, HT_PLAIN, slot, 0, 0);
+    emit(m, input, record->stamp, record->function ? record->function : HT_FREE, HT_PLAIN, slot, record->size,
+         0);
     heap_model_end(heap, slot, input->thread);
     overtaken_frees_note(&m->overtaken, record->address, record->stamp, input->thread);
     return true;

@@ -46,7 +46,8 @@ enum ht_raw_feature {
     HT_RAW_FEATURE_CONSUMED = 1,
     HT_RAW_FEATURE_QUERIES = 2,
     HT_RAW_FEATURE_SITES = 4,
-    HT_RAW_FEATURE_UNTIMED = 8
+    HT_RAW_FEATURE_UNTIMED = 8,
+    HT_RAW_FEATURE_OPERATORS = 16
 };
 // What heaptape ctl asks of a live recording.
 enum ht_control { HT_CONTROL_NONE = 0, HT_CONTROL_RUN = 1, HT_CONTROL_PAUSE = 2, HT_CONTROL_STOP = 3 };
@@ -62,6 +63,10 @@ enum ht_raw_op {
     HT_RAW_ALIGNED = 7,
     HT_RAW_REALLOC_NULL = 8,
     HT_RAW_QUERY = 9,
+    // C++'s, which a reader gives as HT_RAW_MALLOC and HT_RAW_FREE with their function.
+    HT_RAW_NEW = 10,
+    HT_RAW_DELETE = 11,
+    HT_RAW_DELETE_SIZED = 12,
     HT_RAW_LONG = 14,
     HT_RAW_MODIFIER = 15
 };

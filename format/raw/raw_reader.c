@@ -24,8 +24,8 @@ static int check_header(struct ht_raw_log *log, struct ht_error *error) {
         return ht_error_input(
             error, path, 10, "expected a raw log of version %d or older, found %u: it needs a newer heaptape",
             HT_RAW_VERSION, header->version);
-    static const uint32_t known =
-        HT_RAW_FEATURE_CONSUMED | HT_RAW_FEATURE_QUERIES | HT_RAW_FEATURE_SITES | HT_RAW_FEATURE_UNTIMED;
+    static const uint32_t known = HT_RAW_FEATURE_CONSUMED | HT_RAW_FEATURE_QUERIES | HT_RAW_FEATURE_SITES |
+                                  HT_RAW_FEATURE_UNTIMED | HT_RAW_FEATURE_OPERATORS;
     uint32_t unknown = header->features & ~known;
     if (unknown) return ht_error_input(error, path, 12, "expected known features, found 0x%" PRIx32, unknown);
     if (header->header_bytes != HT_RAW_HEADER_BYTES)
@@ -268,7 +268,20 @@ static uint64_t take(const uint8_t *at, unsigned *bit, unsigned nibbles) {
 }
 
 static bool op_known(unsigned op) {
-    return (op >= HT_RAW_FREE && op <= HT_RAW_QUERY) || op == HT_RAW_MODIFIER;
+    return (op >= HT_RAW_FREE && op <= HT_RAW_DELETE_SIZED) || op == HT_RAW_MODIFIER;
+}
+
+// Those of C++ are others with a function: nobody behind the decoder needs to know them.
+static const struct {
+    uint8_t op, function;
+} cxx_op[HT_RAW_DELETE_SIZED + 1 - HT_RAW_NEW] = {
+    {HT_RAW_MALLOC, HT_NEW}, {HT_RAW_FREE, HT_DELETE}, {HT_RAW_FREE, HT_DELETE_SIZED}};
+
+static void set_op(struct ht_raw_record *record, unsigned op) {
+    record->op = (uint8_t)op;
+    if (op < HT_RAW_NEW) return;
+    record->op = cxx_op[op - HT_RAW_NEW].op;
+    record->function = cxx_op[op - HT_RAW_NEW].function;
 }
 
 static bool op_addressed(unsigned op) { return op != HT_RAW_FREE_NULL; }
@@ -380,7 +393,7 @@ static bool makes_sense(const struct ht_raw_record *record) {
     return record->address != 0 || record->op == HT_RAW_FREE_NULL;
 }
 
-// A common record takes at most eight bytes, and its op is one of 1 to 5, 7 and 9: those have an address.
+// A common record takes at most eight bytes, and its op is one of 1 to 5, 7 and 9 to 12: those have an address.
 size_t ht_raw_decode_common(struct ht_raw_decoder *decoder, const uint8_t *limit,
                             struct ht_raw_record *record, size_t room) {
     const uint8_t *at = decoder->at;
@@ -400,7 +413,7 @@ size_t ht_raw_decode_common(struct ht_raw_decoder *decoder, const uint8_t *limit
             continue;
         }
         bool untimed = is_untimed(op, nt);
-        if (bits > 64 || !(0x2beu >> op & 1) || (untimed && spread.done == spread.calls)) break;
+        if (bits > 64 || !(0x1ebeu >> op & 1) || (untimed && spread.done == spread.calls)) break;
         word >>= 16;
         uint64_t time = word & ((UINT64_C(1) << nt) - 1);
         word >>= nt;
@@ -418,8 +431,8 @@ size_t ht_raw_decode_common(struct ht_raw_decoder *decoder, const uint8_t *limit
                                                .size = word & ((UINT64_C(1) << ns) - 1),
                                                .count = 1,
                                                .site = site,
-                                               .op = (uint8_t)op,
                                                .common = true};
+        set_op(&record[count], op);
     }
     decoder->at = at;
     decoder->site = site;
@@ -481,7 +494,7 @@ int ht_raw_decode(struct ht_raw_decoder *decoder, struct ht_raw_record *record) 
             record->size = take(decoder->at, &bit, ns);
         }
         decoder->at += (bits + 7) / 8;
-        record->op = (uint8_t)op;
+        set_op(record, op);
         record->site = decoder->site;
         decoder->stamp += time;
         if (nt) pass_stamp(spread, decoder->stamp);

@@ -85,11 +85,11 @@ struct ht_raw_record {
     };
     uint32_t resident_before, resident_after;  // pages plus one; 0: unknown
     uint32_t site;                             // of an allocation; 0: unknown
-    uint8_t op;                                // enum ht_raw_op, never a modifier
+    uint8_t op;                                // enum ht_raw_op, never a modifier nor one of C++
     uint8_t function;                          // enum ht_function, 0 where op has it
     uint8_t failed;                            // 0, HT_FAILED_NULL, HT_FAILED_RELEASED
     uint8_t long_kind, long_words;             // long_words: those in `word`, or at `words`
-    bool common;                               // a call of malloc, calloc, realloc or free without modifiers
+    bool common;                               // a call without modifiers
 };
 static_assert(sizeof(struct ht_raw_record) <= 64, "decoded record");
 

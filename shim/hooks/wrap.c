@@ -113,22 +113,22 @@ static __attribute__((noinline, cold)) uint32_t forget_large(struct thread_state
     return resident;
 }
 
-static void append_free(struct thread_state *t, const void *block, bool sized, size_t size) {
-    if (sized) ht_append_call(&t->cursor, HT_RAW_FREE, stamp_if_due(), (uintptr_t)block, size);
-    else ht_append_bare(&t->cursor, HT_RAW_FREE, stamp_if_due(), (uintptr_t)block);
+static void append_free(struct thread_state *t, unsigned op, const void *block, bool sized, size_t size) {
+    if (sized) ht_append_call(&t->cursor, op, stamp_if_due(), (uintptr_t)block, size);
+    else ht_append_bare(&t->cursor, op, stamp_if_due(), (uintptr_t)block);
     t->calls++;
 }
 
 // One that may be large: only the table, which has a lock, knows.
-static __attribute__((noinline, cold)) void put_large_free(struct thread_state *t, const void *block,
-                                                           bool sized, size_t size,
+static __attribute__((noinline, cold)) void put_large_free(struct thread_state *t, unsigned op,
+                                                           const void *block, bool sized, size_t size,
                                                            const struct extras *extras) {
     size_t bytes;
     uint32_t resident = forget_large(t, block, &bytes);
     if (room_for_record(t)) {
         put_extras(t, extras);
         if (resident) ht_append_modifier(&t->cursor, HT_MODIFIER_RESIDENT_AFTER, resident - 1);
-        append_free(t, block, sized, size);
+        append_free(t, op, block, sized, size);
     }
 }
 
@@ -144,7 +144,7 @@ static __attribute__((noinline)) void put_stamped_free(struct thread_state *t, c
 // Room is made first, because a probe of the block must come before anything fetches it.
 HT_ALWAYS_INLINE void put_free(struct thread_state *t, const void *block) {
     if (unlikely(large_maybe(block))) {
-        put_large_free(t, block, false, 0, &no_extras);
+        put_large_free(t, HT_RAW_FREE, block, false, 0, &no_extras);
     } else if (room_for_free(t, block)) {
         fetch_header(block);
         if (stamp_is_due()) {
@@ -444,14 +444,25 @@ EXPORT size_t malloc_usable_size(void *block) {
 
 void wrap_put_new(struct thread_state *t, enum ht_function function, void *block, size_t alignment,
                   size_t size) {
+    if (likely(function == HT_NEW)) {
+        put_allocation(t, HT_RAW_NEW, block, size, size);
+        return;
+    }
     set_gate(t, GATE_BUSY_OWN);
     put_unusual(t, alignment ? HT_RAW_ALIGNED : HT_RAW_MALLOC, block, size, size,
                 &(struct extras){function, .has_alignment = alignment != 0, .alignment = alignment});
 }
 
+// The plain forms have records of their own, which need no modifier.
+static unsigned op_of_delete(enum ht_function function) {
+    if (function == HT_DELETE) return HT_RAW_DELETE;
+    return function == HT_DELETE_SIZED ? HT_RAW_DELETE_SIZED : HT_RAW_FREE;
+}
+
 void wrap_put_delete(struct thread_state *t, enum ht_function function, void *block, bool sized, size_t size,
                      bool aligned, size_t alignment) {
     struct extras extras = {function, .has_alignment = aligned, .alignment = alignment};
+    unsigned op = op_of_delete(function);
     if (unlikely(!block)) {
         if (room_for_record(t)) {
             put_extras(t, &extras);
@@ -459,11 +470,11 @@ void wrap_put_delete(struct thread_state *t, enum ht_function function, void *bl
             t->calls++;
         }
     } else if (unlikely(large_maybe(block))) {
-        put_large_free(t, block, sized, size, &extras);
+        put_large_free(t, op, block, sized, size, op == HT_RAW_FREE ? &extras : &no_extras);
     } else if (room_for_free(t, block)) {
         fetch_header(block);
-        put_extras(t, &extras);
-        append_free(t, block, sized, size);
+        if (unlikely(op == HT_RAW_FREE)) put_extras(t, &extras);
+        append_free(t, op, block, sized, size);
     }
     set_gate(t, GATE_BUSY_REAL);
 }

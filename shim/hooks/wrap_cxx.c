@@ -63,7 +63,8 @@ static void finish_new(struct new_call *call) {
     leave(t);
 }
 
-static void *new_own(enum new_form form, size_t size, size_t second, const void *third, const void *caller) {
+static __attribute__((noinline)) void *new_own(enum new_form form, size_t size, size_t second,
+                                               const void *third, const void *caller) {
     struct new_call call __attribute__((cleanup(finish_new))) = {
         new_function[form], size, form >= NEW_ALIGN ? second : 0, NULL, caller};
     call.block = real.new_[form](size, second, third);
@@ -85,8 +86,8 @@ static void finish_first(struct first_call *call) {
 
 // What malloc does not give is left to the library, which asks again (that is recorded as malloc), calls the
 // new-handler and throws.
-static void *new_by_malloc(enum new_form form, size_t size, size_t second, const void *third,
-                           const void *caller) {
+HT_ALWAYS_INLINE void *new_by_malloc(enum new_form form, size_t size, size_t second, const void *third,
+                                     const void *caller) {
     struct thread_state *t = enter_from(GATE_BUSY_REAL, caller);
     void *block = NULL;
     if (t) {
@@ -99,8 +100,8 @@ static void *new_by_malloc(enum new_form form, size_t size, size_t second, const
 
 // The first call of a form: with the gate closed, an allocation inside it passes through and leaves its block
 // behind. Later calls know; one that fails shows nothing, and is recorded as one of new in either case.
-static void *new_first(enum new_form form, size_t size, size_t second, const void *third,
-                       const void *caller) {
+static __attribute__((noinline)) void *new_first(enum new_form form, size_t size, size_t second,
+                                                 const void *third, const void *caller) {
     struct first_call call __attribute__((cleanup(finish_first))) = {
         enter_from(GATE_BUSY_REAL, caller), new_function[form], size, form >= NEW_ALIGN ? second : 0, NULL};
     passed(NULL);
@@ -112,7 +113,7 @@ static void *new_first(enum new_form form, size_t size, size_t second, const voi
 static _Atomic bool came_late;
 
 // A C++ library that came later than the first call. Another thread may be within dlopen, and wait there for this one.
-static void resolve_late(void) {
+static __attribute__((noinline, cold)) void resolve_late(void) {
     if (!real.malloc) free(malloc(1));  // the very first call of the process resolves everything
     struct thread_state *t = recorder_idle_thread();
     if (t) close_gate(t, GATE_BUSY_SETUP, stack_pointer());
@@ -140,7 +141,9 @@ static _Noreturn void end_without_memory(void) {
     __builtin_trap();
 }
 
-static void *do_new(enum new_form form, size_t size, size_t second, const void *third, const void *caller) {
+// Inlined, as is do_delete: of each operator the form is known.
+HT_ALWAYS_INLINE void *do_new(enum new_form form, size_t size, size_t second, const void *third,
+                              const void *caller) {
     if (unlikely(!real.new_[form])) {
         resolve_late();
         if (!real.new_[form]) {
@@ -159,7 +162,8 @@ static void *do_new(enum new_form form, size_t size, size_t second, const void *
     }
 }
 
-static void do_delete(enum delete_form form, void *block, size_t second, size_t third, const void *caller) {
+HT_ALWAYS_INLINE void do_delete(enum delete_form form, void *block, size_t second, size_t third,
+                                const void *caller) {
     if (boot_owns(block)) return;
     if (unlikely(!real.delete_[form])) {
         resolve_late();

@@ -19,11 +19,12 @@ uint8_t *recorder_append_end(const struct thread_state *t) { return t->chunk_end
 
 // The next freed block is probed some hundred bytes of records later: at random distances, so that no pattern
 // of the program is always hit. The fast path's one comparison covers this and the chunk's end, and costs no
-// more.
+// more. A probe waits for all that the processor has under way: a stream of many calls has enough of them, and gets fewer.
 static void set_full_or_probe(struct thread_state *t) {
     enum { DISTANCE_BITS = 9, DISTANCE_BYTES_MIN = 128 };
     uint64_t mixed = (t->cursor.last_stamp ^ t->cursor.last_address) * UINT64_C(0x9e3779b97f4a7c15);
-    uint8_t *due = t->cursor.at + DISTANCE_BYTES_MIN + (mixed >> (64 - DISTANCE_BITS));
+    unsigned more_bits = t->chunk_end - (uint8_t *)t->chunk < CHUNK_BYTES_LAST ? 0 : 2;
+    uint8_t *due = t->cursor.at + ((DISTANCE_BYTES_MIN + (mixed >> (64 - DISTANCE_BITS))) << more_bits);
     uint8_t *end = recorder_append_end(t);
     t->full_or_probe_at = due < end ? due : end;
     t->call_full_at = settings.site_frames ? NULL : t->full_or_probe_at;

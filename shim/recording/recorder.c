@@ -74,7 +74,7 @@ static void write_header(struct recording *recording, const struct origin *origi
     struct ht_raw_header *header = recording->header;
     *header = (struct ht_raw_header){.version = HT_RAW_VERSION,
                                      .min_reader = HT_RAW_MIN_READER,
-                                     .features = HT_RAW_FEATURE_QUERIES |
+                                     .features = HT_RAW_FEATURE_QUERIES | HT_RAW_FEATURE_OPERATORS |
                                                  (settings.site_frames ? HT_RAW_FEATURE_SITES : 0),
                                      .header_bytes = HT_RAW_HEADER_BYTES,
                                      .page_bytes = settings.page_bytes,

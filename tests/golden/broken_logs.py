@@ -59,7 +59,7 @@ def child() -> bytes:
 
 def broken() -> dict[str, bytes]:
     return {
-        "features.mraw": log(chunk(SOUND), features=16),
+        "features.mraw": log(chunk(SOUND), features=32),
         "header-bytes.mraw": log(chunk(SOUND), header_bytes=8192),
         "header-cut.mraw": log()[:9000],
         "context.mraw": log(chunk(SOUND), context_bytes=12_289),

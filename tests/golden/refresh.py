@@ -44,7 +44,7 @@ def damaged() -> dict[str, bytes]:
         "clock.mraw": patched(raw, 56, b"\x63"),
         "chunk.mraw": patched(raw, 16384, b"XXXX"),
         "index.mraw": patched(raw, 16384 + 12, b"\x05"),
-        "record.mraw": patched(raw, 16384 + 64, b"\x0a\x11\x11\x11"),
+        "record.mraw": patched(raw, 16384 + 64, b"\x0d\x11\x11\x11"),
         "cut.mraw": raw[: len(raw) // 2],
         "calls-ended.mraw": patched(broken_logs.log(broken_logs.chunk(broken_logs.SOUND)), broken_logs.ENDED_CALLS_OFFSET, b"\x05"),
         "raw-log.bin": broken_logs.log(),

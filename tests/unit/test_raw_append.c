@@ -88,6 +88,45 @@ static void example_of_the_specification(void **state) {
     assert_memory_equal(chunk, bytes, sizeof bytes);
 }
 
+static void operators_of_cxx_are_calls_with_their_function(void **state) {
+    (void)state;
+    uint8_t chunk[4096 + 64] = {0};
+    struct ht_raw_chunk header = {.bytes = 4096, .base_stamp = 10, .base_address = 0x5000};
+    struct ht_cursor cursor = {chunk + sizeof header, 10, 0x5000};
+    ht_append_call(&cursor, HT_RAW_NEW, 11, 0x5010, 40);
+    ht_append_call(&cursor, HT_RAW_DELETE_SIZED, 12, 0x5010, 40);
+    ht_append_call(&cursor, HT_RAW_NEW, 13, 0x5020, 0);
+    ht_append_bare(&cursor, HT_RAW_DELETE, 14, 0x5020);
+    ht_append_modifier(&cursor, HT_MODIFIER_FAILED, HT_FAILED_NULL);
+    ht_append_unaddressed(&cursor, HT_RAW_NEW, 15, 1 << 20);
+    static const struct {
+        uint8_t op, function;
+        uint64_t address, size;
+    } expected[] = {{HT_RAW_MALLOC, HT_NEW, 0x5010, 40},
+                    {HT_RAW_FREE, HT_DELETE_SIZED, 0x5010, 40},
+                    {HT_RAW_MALLOC, HT_NEW, 0x5020, 0},
+                    {HT_RAW_FREE, HT_DELETE, 0x5020, 0},
+                    {HT_RAW_MALLOC, HT_NEW, 0, 1 << 20}};
+    // The quick decoder gives those without modifiers, the other one all.
+    for (unsigned quick = 0; quick < 2; quick++) {
+        struct ht_raw_decoder decoder;
+        struct ht_raw_record record[5];
+        ht_raw_decode_chunk(&decoder, &header, chunk);
+        size_t count = quick ? ht_raw_decode_common(&decoder, decoder.end, record, 5) : 0;
+        assert_int_equal(count, quick ? 4 : 0);
+        for (; count < 5; count++) assert_int_equal(ht_raw_decode(&decoder, &record[count]), 1);
+        for (unsigned i = 0; i < 5; i++) {
+            assert_int_equal(record[i].op, expected[i].op);
+            assert_int_equal(record[i].function, expected[i].function);
+            assert_int_equal(ht_raw_function(&record[i]), expected[i].function);
+            assert_int_equal(record[i].stamp, 11 + i);
+            assert_int_equal(record[i].address, expected[i].address);
+            assert_int_equal(record[i].size, expected[i].size);
+            assert_int_equal(record[i].failed, i == 4 ? HT_FAILED_NULL : 0);
+        }
+    }
+}
+
 static void a_query_of_the_latest_block_is_a_head(void **state) {
     (void)state;
     uint8_t chunk[128] = {0};
@@ -114,8 +153,9 @@ static void a_call_without_its_modifiers_end_is_no_call(void **state) {
 static void nonsense_is_refused(void **state) {
     (void)state;
     static const uint8_t nonsense[][8] = {
-        {0x0a, 0x11, 0x11},              // no such op
+        {0x0d, 0x11, 0x11},              // no such op
         {0x0d, 0x00},                    // nor this
+        {0x0b, 0x01, 0x00},              // a delete of address 0
         {0x0f, 0x91, 0x01},              // no such modifier
         {0x01, 0x01, 0x00},              // a free of address 0
         {0x09, 0x00},                    // a query of the previous record's block, which there is not
@@ -174,6 +214,7 @@ static void long_records_keep_their_words(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(decodes_what_was_appended),
                                        cmocka_unit_test(example_of_the_specification),
+                                       cmocka_unit_test(operators_of_cxx_are_calls_with_their_function),
                                        cmocka_unit_test(a_query_of_the_latest_block_is_a_head),
                                        cmocka_unit_test(a_call_without_its_modifiers_end_is_no_call),
                                        cmocka_unit_test(nonsense_is_refused),
