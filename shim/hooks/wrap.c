@@ -13,6 +13,7 @@
 #include "residency.h"
 #include "settings.h"
 #include "sparse_stamps.h"
+#include "watch_budget.h"
 #include "wrap.h"
 
 // What a call carries beyond op, address and size.
@@ -33,28 +34,39 @@ static const struct extras no_extras;
 // What was allocated counts towards the next sample. True: it is due.
 HT_ALWAYS_INLINE bool spend_budget(struct thread_state *t, size_t bytes) {
     t->sample_budget_bytes -= (int64_t)bytes;
-    return t->sample_budget_bytes < 0;
+    return unlikely(t->sample_budget_bytes < 0) && memory_sample_is_due(t);
 }
 
-// A sample, a large block and a failed call need a stamp.
-static uint64_t stamp_of_allocation(struct thread_state *t, const void *block, size_t bytes) {
-    bool samples = block ? spend_budget(t, bytes) : t->sample_budget_bytes < 0;
-    if (samples) t->sample_due_stamp = 0;
-    return !block || bytes >= HT_LARGE_BLOCK_BYTES || samples || stamp_is_due() ? stamp_now() : 0;
+// A sample, a large block that may be measured, and a failed call need a stamp.
+static uint64_t stamp_of_allocation(struct thread_state *t, const void *block, size_t bytes, bool asks) {
+    bool samples = block ? spend_budget(t, bytes) : memory_sample_is_due(t);
+    return !block || asks || samples || stamp_is_due() ? stamp_now() : 0;
 }
 
 HT_ALWAYS_INLINE void sample_if_due(struct thread_state *t, uint64_t stamp) {
     if (stamp && unlikely(stamp >= t->sample_due_stamp)) memory_sample(t, stamp, false);
 }
 
-// An allocation that failed, is large, or carries extras: everything but the common case.
+// Measures a new large block, if that can be afforded. Its life begins behind that.
+static uint32_t watch(struct thread_state *t, const void *block, size_t bytes, uint64_t *stamp) {
+    if (!large_is_watched(bytes, *stamp)) return 0;
+    uint32_t resident = residency_at_birth(t, block, bytes);
+    *stamp = stamp_now();
+    return resident;
+}
+
+// Is it to be asked whether the block, if it is one, is measured?
+static inline bool asks_to_watch(const void *block, size_t bytes) {
+    return block && bytes >= HT_LARGE_BLOCK_BYTES && watch_is_asked(bytes);
+}
+
+// An allocation that failed, may be measured, or carries extras: everything but the common case.
 static __attribute__((noinline)) void put_unusual(struct thread_state *t, unsigned op, void *block,
-                                                  size_t size, size_t bytes, const struct extras *extras) {
-    uint64_t stamp = stamp_of_allocation(t, block, bytes);
+                                                  size_t size, size_t bytes, bool asks,
+                                                  const struct extras *extras) {
+    uint64_t stamp = stamp_of_allocation(t, block, bytes, asks);
     int saved = errno;
-    bool large = block && bytes >= HT_LARGE_BLOCK_BYTES && large_is_watched(bytes, stamp);
-    uint32_t resident = large ? residency_count_pages(block, bytes) : 0;
-    if (large) large_add(block, (struct large_block){bytes, resident});
+    uint32_t resident = asks ? watch(t, block, bytes, &stamp) : 0;
     if (room_for_call(t)) {
         put_extras(t, extras);
         if (resident) ht_append_modifier(&t->cursor, HT_MODIFIER_RESIDENT_BEFORE, resident - 1);
@@ -70,11 +82,15 @@ static __attribute__((noinline)) void put_unusual(struct thread_state *t, unsign
     errno = saved;
 }
 
-// A small block. Where the process has several threads, all of them take stamps.
+static void put_extended(struct thread_state *t, unsigned op, void *block, size_t size, size_t bytes,
+                         const struct extras *extras) {
+    put_unusual(t, op, block, size, bytes, asks_to_watch(block, bytes), extras);
+}
+
+// One of the others with a stamp. Where the process has several threads, all of them take stamps.
 static __attribute__((noinline)) void put_stamped(struct thread_state *t, unsigned op, void *block,
-                                                  size_t size, bool samples) {
+                                                  size_t size) {
     uint64_t stamp = stamp_now();
-    if (unlikely(samples)) t->sample_due_stamp = 0;
     if (room_for_call(t)) {
         ht_append_call(&t->cursor, op, stamp, (uintptr_t)block, size);
         t->calls++;
@@ -86,13 +102,12 @@ static __attribute__((noinline)) void put_stamped(struct thread_state *t, unsign
 HT_ALWAYS_INLINE void put_allocation(struct thread_state *t, unsigned op, void *block, size_t size,
                                      size_t bytes) {
     set_gate(t, GATE_BUSY_OWN);
-    if (unlikely(!block || bytes >= HT_LARGE_BLOCK_BYTES)) {
-        put_unusual(t, op, block, size, bytes, &no_extras);
+    if (unlikely(!block || bytes >= HT_LARGE_BLOCK_BYTES) && (!block || watch_is_asked(bytes))) {
+        put_unusual(t, op, block, size, bytes, block != NULL, &no_extras);
         return;
     }
-    bool samples = spend_budget(t, bytes);
-    if (unlikely(samples) || stamp_is_due()) {
-        put_stamped(t, op, block, size, samples);
+    if (unlikely(spend_budget(t, bytes)) || stamp_is_due()) {
+        put_stamped(t, op, block, size);
     } else if (room_for_call(t)) {
         ht_append_call(&t->cursor, op, 0, (uintptr_t)block, size);
         t->calls++;
@@ -100,22 +115,28 @@ HT_ALWAYS_INLINE void put_allocation(struct thread_state *t, unsigned op, void *
 }
 
 // Takes a block that is about to go out of the table of large ones, if it is there. Returns its resident
-// pages plus one, 0 for a small one.
+// pages plus one, 0 for a small one; and, if it is there, when its life ended: before that was measured.
 static __attribute__((noinline, cold)) uint32_t forget_large(struct thread_state *t, const void *block,
-                                                             size_t *bytes) {
+                                                             size_t *bytes, uint64_t *stamp) {
     int saved = errno;
     struct large_block large = large_remove(block);
-    uint32_t resident = large.bytes ? residency_at_end(t, block, large.bytes, large.reported) : 0;
-    if (large.resident && resident > large.resident)
-        memory_sample_before_free(t, (uint64_t)(resident - large.resident) * settings.page_bytes);
+    uint32_t resident = 0;
     *bytes = large.bytes;
+    *stamp = 0;
+    if (large.bytes) {
+        *stamp = stamp_now();
+        resident = residency_at_end(t, block, &large, *stamp);
+        if (large.resident && resident > large.resident)
+            memory_sample_before_free(t, (uint64_t)(resident - large.resident) * settings.page_bytes);
+    }
     errno = saved;
     return resident;
 }
 
-static void append_free(struct thread_state *t, unsigned op, const void *block, bool sized, size_t size) {
-    if (sized) ht_append_call(&t->cursor, op, stamp_if_due(), (uintptr_t)block, size);
-    else ht_append_bare(&t->cursor, op, stamp_if_due(), (uintptr_t)block);
+static void append_free(struct thread_state *t, unsigned op, uint64_t stamp, const void *block, bool sized,
+                        size_t size) {
+    if (sized) ht_append_call(&t->cursor, op, stamp, (uintptr_t)block, size);
+    else ht_append_bare(&t->cursor, op, stamp, (uintptr_t)block);
     t->calls++;
 }
 
@@ -124,11 +145,12 @@ static __attribute__((noinline, cold)) void put_large_free(struct thread_state *
                                                            const void *block, bool sized, size_t size,
                                                            const struct extras *extras) {
     size_t bytes;
-    uint32_t resident = forget_large(t, block, &bytes);
+    uint64_t stamp;
+    uint32_t resident = forget_large(t, block, &bytes, &stamp);
     if (room_for_record(t)) {
         put_extras(t, extras);
         if (resident) ht_append_modifier(&t->cursor, HT_MODIFIER_RESIDENT_AFTER, resident - 1);
-        append_free(t, op, block, sized, size);
+        append_free(t, op, stamp ? stamp : stamp_if_due(), block, sized, size);
     }
 }
 
@@ -194,8 +216,8 @@ EXPORT void *calloc(size_t count, size_t size) {
         put_allocation(t, HT_RAW_CALLOC, block, size, size);
     } else {
         set_gate(t, GATE_BUSY_OWN);
-        put_unusual(t, HT_RAW_CALLOC, block, size, block ? count * size : 0,
-                    &(struct extras){.has_count = true, .count = count});
+        put_extended(t, HT_RAW_CALLOC, block, size, block ? count * size : 0,
+                     &(struct extras){.has_count = true, .count = count});
     }
     leave(t);
     return block;
@@ -225,9 +247,10 @@ static void *boot_realloc(void *block, size_t size) {
 static void put_realloc_begin(struct thread_state *t, void *block, size_t size, const struct extras *extras,
                               size_t *large_bytes) {
     uint32_t resident = 0;
+    uint64_t stamp = 0;
     *large_bytes = 0;
-    if (unlikely(large_maybe(block))) resident = forget_large(t, block, large_bytes);
-    uint64_t stamp = stamp_if_due();
+    if (unlikely(large_maybe(block))) resident = forget_large(t, block, large_bytes, &stamp);
+    if (likely(!stamp)) stamp = stamp_if_due();
     if (room_for_record(t)) {
         put_extras(t, extras);
         if (unlikely(resident)) ht_append_modifier(&t->cursor, HT_MODIFIER_RESIDENT_AFTER, resident - 1);
@@ -238,15 +261,11 @@ static void put_realloc_begin(struct thread_state *t, void *block, size_t size, 
 
 static void put_realloc_end(struct thread_state *t, void *old, void *block, size_t bytes,
                             size_t old_large_bytes) {
-    uint64_t stamp = stamp_of_allocation(t, block, bytes);
+    bool asks = asks_to_watch(block, bytes);
+    uint64_t stamp = stamp_of_allocation(t, block, bytes, asks);
     int saved = errno;
-    bool large = block && bytes >= HT_LARGE_BLOCK_BYTES && large_is_watched(bytes, stamp);
-    uint32_t resident = 0;
     set_gate(t, GATE_BUSY_OWN);
-    if (unlikely(large)) {
-        resident = residency_count_pages(block, bytes);
-        large_add(block, (struct large_block){bytes, resident});
-    }
+    uint32_t resident = unlikely(asks) ? watch(t, block, bytes, &stamp) : 0;
     bool released = !block && bytes == 0 && errno == 0;
     if (unlikely(!block && !released && old_large_bytes))
         large_add(old, (struct large_block){old_large_bytes, 0});
@@ -314,7 +333,7 @@ EXPORT void *reallocarray(void *block, size_t count, size_t size) {
         put_realloc_end(t, block, moved, bytes, large_bytes);
     } else if (t) {
         set_gate(t, GATE_BUSY_OWN);
-        put_unusual(t, HT_RAW_REALLOC_NULL, moved, size, moved ? bytes : 0, &extras);
+        put_extended(t, HT_RAW_REALLOC_NULL, moved, size, moved ? bytes : 0, &extras);
     }
     if (errno == 0) errno = saved;
     if (t) leave(t);
@@ -325,8 +344,8 @@ static void put_aligned(struct thread_state *t, enum ht_function function, void 
                         size_t size) {
     bool has_alignment = function != HT_VALLOC && function != HT_PVALLOC;
     set_gate(t, GATE_BUSY_OWN);
-    put_unusual(t, HT_RAW_ALIGNED, block, size, size,
-                &(struct extras){function, .has_alignment = has_alignment, .alignment = alignment});
+    put_extended(t, HT_RAW_ALIGNED, block, size, size,
+                 &(struct extras){function, .has_alignment = has_alignment, .alignment = alignment});
 }
 
 EXPORT int posix_memalign(void **result, size_t alignment, size_t size) {
@@ -449,8 +468,8 @@ void wrap_put_new(struct thread_state *t, enum ht_function function, void *block
         return;
     }
     set_gate(t, GATE_BUSY_OWN);
-    put_unusual(t, alignment ? HT_RAW_ALIGNED : HT_RAW_MALLOC, block, size, size,
-                &(struct extras){function, .has_alignment = alignment != 0, .alignment = alignment});
+    put_extended(t, alignment ? HT_RAW_ALIGNED : HT_RAW_MALLOC, block, size, size,
+                 &(struct extras){function, .has_alignment = alignment != 0, .alignment = alignment});
 }
 
 // The plain forms have records of their own, which need no modifier.
@@ -474,7 +493,7 @@ void wrap_put_delete(struct thread_state *t, enum ht_function function, void *bl
     } else if (room_for_free(t, block)) {
         fetch_header(block);
         if (unlikely(op == HT_RAW_FREE)) put_extras(t, &extras);
-        append_free(t, op, block, sized, size);
+        append_free(t, op, stamp_if_due(), block, sized, size);
     }
     set_gate(t, GATE_BUSY_REAL);
 }
@@ -494,7 +513,7 @@ void wrap_put_allocation(struct thread_state *t, enum ht_function function, void
         put_allocation(t, HT_RAW_REALLOC_NULL, block, size, size);
     } else if (counted) {
         set_gate(t, GATE_BUSY_OWN);
-        put_unusual(
+        put_extended(
             t, function == HT_CALLOC ? HT_RAW_CALLOC : HT_RAW_REALLOC_NULL, block, size,
             block ? count * size : 0,
             &(struct extras){function == HT_CALLOC ? 0 : function, .has_count = true, .count = count});

@@ -28,8 +28,8 @@ static int advise(void *at, size_t bytes, int advice) {
 
 // Blocks of which the trace says how much is resident are not smaller. How much of the bytes is so before, shows what was
 // written until then.
-static uint32_t resident_before(const void *at, size_t bytes) {
-    return bytes < HT_LARGE_BLOCK_BYTES ? 0 : residency_count_pages(at, bytes);
+static uint32_t resident_before(struct thread_state *t, const void *at, size_t bytes) {
+    return bytes < HT_LARGE_BLOCK_BYTES ? 0 : residency_count_pages(t, at, bytes);
 }
 
 // Memory that the program mapped itself, as an allocator inside one of its libraries does, is no block of malloc's.
@@ -53,7 +53,7 @@ EXPORT int madvise(void *at, size_t bytes, int advice) {
         open_gate(t);
         return advise(at, bytes, advice);
     }
-    uint64_t resident = resident_before(at, bytes);
+    uint64_t resident = resident_before(t, at, bytes);
     bool gives_back = advice == MADV_DONTNEED || advice == MADV_FREE;
     if (gives_back && resident) memory_sample_before_free(t, (resident - 1) * settings.page_bytes);
     uint64_t word[4] = {stamp_now(), (uint64_t)(uintptr_t)at, bytes, resident << 8 | (unsigned)advice};

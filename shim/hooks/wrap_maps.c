@@ -23,7 +23,8 @@ static void sample(size_t bytes) {
     if (bytes > INT64_MAX / 2) bytes = INT64_MAX / 2;
     t->sample_budget_bytes -= (int64_t)bytes;
     uint64_t stamp = stamp_now();
-    if ((t->sample_budget_bytes >= 0 && stamp < t->sample_due_stamp) || !recorder_may_call()) return;
+    bool waits = t->sample_budget_bytes >= 0 || t->sample_budget_bytes <= SAMPLE_WAITS;
+    if ((waits && stamp < t->sample_due_stamp) || !recorder_may_call()) return;
     uint64_t old = sys_block_signals();
     // Sampling calls nothing hooked.
     close_gate(t, GATE_BUSY_OWN, stack_pointer());

@@ -2,6 +2,7 @@
 // The chunks of a thread's stream: small at first, growing, each made real before it is written.
 #include <errno.h>
 
+#include "append_cost.h"
 #include "freed_probe.h"
 #include "log_file.h"
 #include "memory_sample.h"
@@ -130,7 +131,7 @@ bool recorder_next_chunk(struct thread_state *t) {
     // Stopped meanwhile by another thread: the mapping's end may be full or gone.
     bool done = epoch_now() == t->epoch && place_chunk(t, calls);
     if (!done) __atomic_fetch_add(&recording->header->lost_calls, 1, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&recording->header->upkeep_counts, clock_counter() - before, __ATOMIC_RELAXED);
+    upkeep_took(recording->header, before);
     if (calls) {
         sys_restore_signals(signals);
         recorder_has_called();

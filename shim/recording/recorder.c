@@ -564,8 +564,11 @@ static struct thread_state *idle_state(const void *caller, uintptr_t stack, stru
 // Brings the process to recording, if it is to, and the thread into the recording. True if it is in.
 static bool join(struct thread_state *t, const struct thread_state *outer) {
     uint32_t epoch = epoch_now();
+    uint64_t before = clock_counter();
+    bool waited = false;
     if (epoch == EPOCH_NONE) {
-        if (atomic_exchange(&epoch_page.starting, 1)) await_start();
+        waited = atomic_exchange(&epoch_page.starting, 1);
+        if (waited) await_start();
         else if (disposition == UNDECIDED) start();
         else start_in_child();
     } else if (epoch == EPOCH_PAUSED) {
@@ -573,6 +576,7 @@ static bool join(struct thread_state *t, const struct thread_state *outer) {
     }
     struct recording *recording = recorder_current();
     if (!recording || epoch_now() != recording->epoch) return false;
+    if (!waited) upkeep_took(recording->header, before);
     return t->epoch == recording->epoch || open_stream(t, recording, outer);
 }
 
@@ -655,8 +659,9 @@ static void thread_ends(void *state) {
 
 static void note_resident(void *context, const void *block, const struct large_block *large) {
     struct thread_state *t = context;
-    uint32_t resident = residency_at_end(t, block, large->bytes, large->reported);
-    uint64_t word[3] = {stamp_now(), (uint64_t)(uintptr_t)block, resident - 1};
+    uint64_t stamp = stamp_now();
+    uint32_t resident = residency_at_end(t, block, large, stamp);
+    uint64_t word[3] = {stamp, (uint64_t)(uintptr_t)block, resident - 1};
     if (resident && room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_RESIDENT_AT_EXIT, word, 3);
 }
 
@@ -684,7 +689,8 @@ __attribute__((destructor)) static void at_exit(void) {
     struct ht_raw_header *header = t->recording->header;
     memory_sample(t, stamp, true);
     large_each(note_resident, t);
-    stamp = stamp_now();
+    uint64_t before = clock_counter();
+    stamp = before >> CLOCK_SHIFT;
     if (room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_EXIT, &stamp, 1);
     state_calls(t);
     // A wait for the lock of the loader's list takes system calls.
@@ -697,6 +703,7 @@ __attribute__((destructor)) static void at_exit(void) {
         log_shorten(t->recording, EXIT_TAIL_BYTES);
         recorder_has_called();
     }
+    upkeep_took(header, before);
     errno = saved;
     open_gate(t);
 }

@@ -5,6 +5,7 @@
 #include "own_ranges.h"
 #include "settings.h"
 #include "sys.h"
+#include "watch_budget.h"
 
 uint8_t large_filter[1 << LARGE_FILTER_BITS];
 
@@ -15,13 +16,11 @@ struct entry {
 
 enum {
     LOCK_TRIES_MAX = 1 << 14,
-    ALWAYS_WATCHED_BYTES = 64 << 10,
     SEARCHED_MAX = 4096,  // entries, before others may have the lock
-    // So many, that the filter still turns most of the other blocks away.
+    // So many blocks below that size, that the filter still turns most of the others away.
+    WATCHED_BELOW_BYTES = 64 << 10,
     WATCHED_BELOW_MAX = 2048
 };
-// To measure a block twice takes about 1.5 us.
-#define WATCH_GAP_STAMPS (STAMPS_PER_S / 50000)
 
 static struct {
     atomic_flag lock;
@@ -78,12 +77,10 @@ static bool grow(void) {
 }
 
 bool large_is_watched(size_t bytes, uint64_t stamp) {
-    static _Atomic uint64_t due;
-    if (bytes >= ALWAYS_WATCHED_BYTES) return true;
-    if (stamp < atomic_load_explicit(&due, memory_order_relaxed) || table.count >= WATCHED_BELOW_MAX)
-        return false;
-    atomic_store_explicit(&due, stamp + WATCH_GAP_STAMPS, memory_order_relaxed);
-    return true;
+    if (bytes >= WATCHED_BELOW_BYTES || table.count < WATCHED_BELOW_MAX)
+        return watch_is_affordable(bytes, stamp);
+    watch_pass(bytes);
+    return false;
 }
 
 void large_add(const void *block, struct large_block large) {

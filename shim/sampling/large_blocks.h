@@ -10,8 +10,7 @@ enum { LARGE_FILTER_BITS = 14 };
 static inline bool large_maybe(const void *block) {
     return large_filter[(uintptr_t)block * UINT64_C(0x9e3779b97f4a7c15) >> (64 - LARGE_FILTER_BITS)] != 0;
 }
-// Is the residency of this block to be measured, when it is allocated and when it goes? One below 64 KiB is
-// only where that costs little.
+// Is the residency of this block to be measured, when it is allocated and when it goes? Where that costs little.
 HIDDEN bool large_is_watched(size_t bytes, uint64_t stamp);
 struct large_block {
     size_t bytes;

@@ -176,11 +176,20 @@ static bool is_worth_it(struct thread_state *t, uint64_t stamp, uint64_t faults,
     return stamp >= recording->sample_last_stamp + share * recording->sample_cost_stamps;
 }
 
-// Never so often that asking the kernel would show: of all threads one at a time.
-static bool may_ask(struct recording *recording, uint64_t stamp, uint64_t last_sample) {
-    uint64_t asked = atomic_load_explicit(&recording->asked_last_stamp, memory_order_relaxed);
-    return stamp >= last_sample + SAMPLE_GAP_STAMPS && stamp >= asked + SAMPLE_GAP_STAMPS &&
-           atomic_compare_exchange_strong(&recording->asked_last_stamp, &asked, stamp);
+uint32_t memory_sample_skips;
+
+// Never so often that asking the kernel would show: of all threads one at a time. A thread that has allocated enough asks
+// again when it may.
+static bool may_ask(struct thread_state *t, uint64_t stamp, uint64_t last_sample, bool grown) {
+    struct recording *recording = t->recording;
+    uint64_t asked = atomic_load_explicit(&recording->asked_last_stamp, memory_order_relaxed),
+             after = (last_sample > asked ? last_sample : asked) + SAMPLE_GAP_STAMPS;
+    if (stamp >= after) return atomic_compare_exchange_strong(&recording->asked_last_stamp, &asked, stamp);
+    if (grown) {
+        t->sample_budget_bytes = SAMPLE_WAITS;
+        if (after < t->sample_due_stamp) t->sample_due_stamp = after;
+    }
+    return false;
 }
 
 void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
@@ -192,7 +201,7 @@ void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
     t->sample_due_stamp = (by_time ? stamp : last) + interval;
     if (grown) t->sample_budget_bytes = SAMPLE_STEP_BYTES_MIN;
     recorder_heed_control(recording);
-    if (!final && !((by_time || grown) && may_ask(recording, stamp, last))) return;
+    if (!final && !((by_time || grown) && may_ask(t, stamp, last, grown))) return;
     if (!recorder_may_call()) {
         t->sample_budget_bytes = INT64_MAX;
         return;
@@ -210,7 +219,7 @@ void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
         errno = saved;
     }
     recorder_has_called();
-    __atomic_fetch_add(&recording->header->upkeep_counts, clock_counter() - before, __ATOMIC_RELAXED);
+    upkeep_took(recording->header, before);
 }
 
 static void peak_apart(void *argument) {
@@ -247,5 +256,5 @@ void memory_sample_before_free(struct thread_state *t, uint64_t touched_bytes) {
         run_apart(peak_apart, &of, sizeof of);
     }
     recorder_has_called();
-    __atomic_fetch_add(&recording->header->upkeep_counts, clock_counter() - before, __ATOMIC_RELAXED);
+    upkeep_took(recording->header, before);
 }

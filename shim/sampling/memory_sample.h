@@ -10,7 +10,29 @@
 #ifndef HEAPTAPE_MEMORY_SAMPLE_H
 #define HEAPTAPE_MEMORY_SAMPLE_H
 
+#include "sparse_stamps.h"
 #include "state.h"
+
+// A thread that allocated enough for a sample so soon after the last that it has to wait has this budget, or less.
+#define SAMPLE_WAITS (INT64_MIN / 2)
+// How many calls of a process with one thread do not even ask whether the wait is over.
+extern HIDDEN uint32_t memory_sample_skips;
+
+// Is a call to ask for a sample, with a stamp, because of what the thread has allocated?
+static inline bool memory_sample_is_due(struct thread_state *t) {
+    enum { SKIPS = 15 };
+    if (t->sample_budget_bytes >= 0) return false;
+    if (t->sample_budget_bytes > SAMPLE_WAITS) {
+        t->sample_due_stamp = 0;
+        return true;
+    }
+    if (memory_sample_skips && is_within_tick()) {
+        memory_sample_skips--;
+        return false;
+    }
+    memory_sample_skips = SKIPS;
+    return true;
+}
 
 HIDDEN void memory_sample(struct thread_state *t, uint64_t stamp, bool final);
 // A block is about to go of which so much was touched since it was allocated: no sample may have seen it.

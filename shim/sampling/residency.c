@@ -2,9 +2,11 @@
 // How far the live large blocks have been filled. A program fills a large block bit by bit, long after it was
 // allocated: so with each sample of memory the kernel is asked, and growth is recorded.
 #include "residency.h"
-#include "large_blocks.h"
+
+#include "append_cost.h"
 #include "settings.h"
 #include "sys.h"
+#include "watch_budget.h"
 
 enum {
     // Probing may take one part in so many of the run, which may be saved up for some time.
@@ -80,9 +82,20 @@ static bool see_block(struct pages_seen *seen, const void *block, size_t bytes) 
     return true;
 }
 
-uint32_t residency_count_pages(const void *block, size_t bytes) {
+uint32_t residency_count_pages(struct thread_state *t, const void *block, size_t bytes) {
     struct pages_seen seen;
-    return see_block(&seen, block, bytes) ? seen.pages + 1 : 0;
+    uint64_t before = clock_counter();
+    uint32_t pages = see_block(&seen, block, bytes) ? seen.pages + 1 : 0;
+    upkeep_took(t->recording->header, before);
+    return pages;
+}
+
+uint32_t residency_at_birth(struct thread_state *t, const void *block, size_t bytes) {
+    uint64_t before = clock_counter();
+    uint32_t pages = residency_count_pages(t, block, bytes);
+    large_add(block, (struct large_block){bytes, pages});
+    watch_pay(bytes, before);
+    return pages;
 }
 
 // The least change of a block for a record.
@@ -106,8 +119,9 @@ static bool fills_from_start(const struct pages_seen *seen) {
     return seen->pages - first < least_step(seen);
 }
 
-static void put_pages(struct thread_state *t, const void *block, const struct pages_seen *seen) {
-    uint64_t word[5] = {stamp_now(), (uint64_t)(uintptr_t)block, seen->pages};
+static void put_pages(struct thread_state *t, const void *block, const struct pages_seen *seen,
+                      uint64_t stamp) {
+    uint64_t word[5] = {stamp, (uint64_t)(uintptr_t)block, seen->pages};
     if (fills_from_start(seen)) {
         if (room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_RESIDENT_SO_FAR, word, 3);
         return;
@@ -121,13 +135,17 @@ static void put_pages(struct thread_state *t, const void *block, const struct pa
     }
 }
 
-uint32_t residency_at_end(struct thread_state *t, const void *block, size_t bytes, uint32_t recorded) {
+uint32_t residency_at_end(struct thread_state *t, const void *block, const struct large_block *large,
+                          uint64_t stamp) {
     struct pages_seen seen;
     // All of it was touched; what was given back since makes that no less.
-    if (recorded >= large_spanned_pages(block, bytes)) return recorded + 1;
-    if (!see_block(&seen, block, bytes)) return 0;
-    if (seen.pages > recorded && !fills_from_start(&seen)) put_pages(t, block, &seen);
-    return seen.pages + 1;
+    if (large->reported >= large_spanned_pages(block, large->bytes)) return large->reported + 1;
+    uint64_t before = clock_counter();
+    bool known = see_block(&seen, block, large->bytes);
+    if (known && seen.pages > large->reported && !fills_from_start(&seen)) put_pages(t, block, &seen, stamp);
+    watch_pay(large->bytes, before);
+    upkeep_took(t->recording->header, before);
+    return known ? seen.pages + 1 : 0;
 }
 
 static void probe_block(struct thread_state *t, const struct large_copy *copy) {
@@ -136,7 +154,7 @@ static void probe_block(struct thread_state *t, const struct large_copy *copy) {
     // The last few pages get their record as well.
     uint32_t step = seen.pages >= seen.all ? 1 : least_step(&seen);
     if (seen.pages < copy->large.reported || seen.pages - copy->large.reported < step) return;
-    if (large_report(copy, seen.pages)) put_pages(t, copy->block, &seen);
+    if (large_report(copy, seen.pages)) put_pages(t, copy->block, &seen, stamp_now());
 }
 
 static void earn_credit(uint64_t stamp) {
@@ -168,6 +186,7 @@ void residency_probe(struct thread_state *t, uint64_t stamp) {
 }
 
 void residency_after_fork(void) {
+    watch_after_fork();
     atomic_flag_clear(&probing.taken);
     probing.credit_stamps = CREDIT_STAMPS_MAX;
 }

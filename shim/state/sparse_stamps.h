@@ -57,6 +57,13 @@ HT_ALWAYS_INLINE bool stamp_is_due(void) {
     s->left--;
     return false;
 }
+// Is this a process with one thread, and does the clock show what it showed to the last call that asked? Then what need not be
+// done at each call may wait for some.
+HT_ALWAYS_INLINE bool is_within_tick(void) {
+    const struct sparse_stamps *s = &sparse_stamps;
+    const char *alone = atomic_load_explicit(&s->alone, memory_order_relaxed);
+    return *(const volatile char *)alone && !((s->clock[0] ^ s->last[0]) | (s->clock[1] ^ s->last[1]));
+}
 // 0: none.
 HT_ALWAYS_INLINE uint64_t stamp_if_due(void) { return stamp_is_due() ? stamp_now() : 0; }
 
