@@ -186,9 +186,11 @@ static void copy_residency(struct slicing *s, uint64_t old_birth, uint64_t new_b
                new_birth, born_ns);
     if (!row) return;
     // How much of an inherited block was resident when it was allocated says nothing about the slice.
-    ht_trace_put_residency(s->writer, &(struct ht_residency){.event = new_birth,
-                                                             .pages_before = inherited ? 0 : pages_before,
-                                                             .pages_after = row->pages_after});
+    ht_trace_put_residency(s->writer,
+                           &(struct ht_residency){.event = new_birth,
+                                                  .pages_before = inherited ? 0 : pages_before,
+                                                  .pages_after = row->pages_after,
+                                                  .pages_spared = inherited ? 0 : row->pages_spared});
 }
 
 // ---- the beginning ----

@@ -113,6 +113,7 @@ void coarsen_pages(const struct coarsening *coarsening, struct coarsened_rows *r
         const struct size_pages *of = row->event == event ? &size : &none;
         row->pages_before = coarse_pages(coarsening, of, row->pages_before);
         row->pages_after = coarse_pages(coarsening, of, row->pages_after);
+        row->pages_spared = coarse_pages(coarsening, of, row->pages_spared);
     }
     for (; rows->steps < facts->steps_count; rows->steps++) {
         struct ht_residency_step *step = &facts->steps[rows->steps];

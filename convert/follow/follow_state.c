@@ -16,7 +16,7 @@
 #include "site_store.h"
 
 #define STATE_MAGIC "HTAPEFST"
-enum { VERSION = 10, NAME_BYTES = 16, BUFFER_BYTES = 1 << 20 };
+enum { VERSION = 11, NAME_BYTES = 16, BUFFER_BYTES = 1 << 20 };
 
 // The file is these structs one behind another, and a checksum of them all.
 struct head {

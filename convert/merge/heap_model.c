@@ -8,11 +8,13 @@
 
 enum { PAGES_BITS = 24 };  // a birth packs its event above and the pages resident then below
 // What was seen of it last packs its time of birth, in these units, and the pages resident since.
-enum { BORN_SHIFT = 17 };
+enum { BORN_SHIFT = 5 };
 // Of a block that was emptied: fewer pages more are not worth an event.
 enum { REFILLED_PAGES_MIN = 4, REFILLED_SHARE = 64 };
 static const uint64_t STEPS_FROM_AGE_NS = 1000000;  // shorter lives matter little while they are filled
 static const uint64_t PAGES_MASK = (UINT64_C(1) << PAGES_BITS) - 1;
+// No core writes a page of 4 KiB faster.
+static const uint64_t PAGE_NS_MIN = 32;
 
 bool heap_model_init(struct heap_model *heap, struct ht_trace_writer *writer) {
     *heap = (struct heap_model){.writer = writer, .keeps_order = !writer};
@@ -118,14 +120,29 @@ void heap_model_drop_birth(struct heap_model *heap, uint32_t slot) {
     }
 }
 
-void heap_model_put_residency(struct heap_model *heap, uint32_t slot, uint32_t pages_after) {
+// Of the pages that were resident before and are so after age_ns: those that the program cannot have written meanwhile. What
+// became resident it wrote.
+static uint64_t spared_pages(uint64_t before, uint64_t after, uint64_t age_ns) {
+    uint64_t written = 1 + age_ns / PAGE_NS_MIN;
+    if (after > before && written < after - before) written = after - before;
+    uint64_t left = after > written ? after - written : 0;
+    return left < before ? left : before;
+}
+
+static void put_residency(struct heap_model *heap, uint32_t slot, uint32_t pages_after, uint64_t age_ns) {
     size_t i = map64_find(&heap->births, slot);
     if (!map64_has(&heap->births, i)) return;
-    uint64_t birth = heap->births.entry[i].value;
-    ht_trace_put_residency(heap->writer, &(struct ht_residency){.event = birth >> PAGES_BITS,
-                                                                .pages_before = birth & PAGES_MASK,
-                                                                .pages_after = pages_after});
+    uint64_t birth = heap->births.entry[i].value, before = birth & PAGES_MASK;
+    ht_trace_put_residency(heap->writer,
+                           &(struct ht_residency){.event = birth >> PAGES_BITS,
+                                                  .pages_before = before,
+                                                  .pages_after = pages_after,
+                                                  .pages_spared = spared_pages(before, pages_after, age_ns)});
     heap_model_drop_birth(heap, slot);
+}
+
+void heap_model_put_residency(struct heap_model *heap, uint32_t slot, uint32_t pages_after) {
+    put_residency(heap, slot, pages_after, UINT64_MAX);
 }
 
 void heap_model_step_residency(struct heap_model *heap, uint32_t slot, struct ht_residency_step step) {
@@ -151,12 +168,15 @@ void heap_model_hold_residency(struct heap_model *heap, uint32_t slot, uint64_t 
 void heap_model_end_residency(struct heap_model *heap, uint32_t slot, uint32_t pages, uint64_t time_ns) {
     size_t i = map64_find(&heap->seen, slot);
     if (!map64_has(&heap->seen, i)) return;
-    uint64_t born_ns = heap->seen.entry[i].value >> PAGES_BITS << BORN_SHIFT;
+    // After ten hours the time of birth has lost its high bits; an age that would be all but ten hours is of another core's clock.
+    static const uint64_t TIMES = UINT64_MAX >> PAGES_BITS;
+    uint64_t age = ((time_ns >> BORN_SHIFT) - (heap->seen.entry[i].value >> PAGES_BITS)) & TIMES;
+    uint64_t age_ns = age > TIMES - STEPS_FROM_AGE_NS ? 0 : age << BORN_SHIFT;
     uint32_t known = (uint32_t)(heap->seen.entry[i].value & PAGES_MASK);
     if (pages < known && heap_model_is_emptied(heap, slot)) pages = known;
-    if (time_ns >= born_ns + STEPS_FROM_AGE_NS)
+    if (age_ns >= STEPS_FROM_AGE_NS)
         heap_model_step_residency(heap, slot, (struct ht_residency_step){.time_ns = time_ns, .pages = pages});
-    heap_model_put_residency(heap, slot, pages);
+    put_residency(heap, slot, pages, age_ns);
 }
 
 void heap_model_end_unseen(struct heap_model *heap, size_t place, uint32_t thread, uint64_t time_ns) {

@@ -555,23 +555,29 @@ static const char *take_samples(struct ht_trace_reader *reader, struct ht_trace_
     return NULL;
 }
 
+static bool has_column(const struct ht_trace_reader *reader, uint8_t id) {
+    struct ht_column_entry entry;
+    const uint8_t *stored;
+    return find_column(reader, id, &entry, &stored) != NULL;
+}
+
 static const char *take_residency(struct ht_trace_reader *reader, struct ht_trace_facts *facts, uint64_t *v) {
     size_t n = reader->section.rows;
-    const char *wrong = read_columns(reader, v, 3);
+    bool spared = has_column(reader, 4);
+    const char *wrong = read_columns(reader, v, spared ? 4 : 3);
     if (wrong || n == 0) return wrong;
     struct ht_residency *larger = realloc(facts->residency, (facts->residency_count + n) * sizeof *larger);
     if (!larger) return "not enough memory for the residency";
     facts->residency = larger;
     for (size_t i = 0; i < n; i++)
-        facts->residency[facts->residency_count++] = (struct ht_residency){v[i], v[n + i], v[2 * n + i]};
+        facts->residency[facts->residency_count++] =
+            (struct ht_residency){v[i], v[n + i], v[2 * n + i], spared ? v[3 * n + i] : 0};
     return NULL;
 }
 
 static const char *take_steps(struct ht_trace_reader *reader, struct ht_trace_facts *facts, uint64_t *v) {
     size_t n = reader->section.rows, unit = reader->header.time_unit_ns;
-    struct ht_column_entry entry;
-    const uint8_t *stored;
-    bool runs = find_column(reader, 4, &entry, &stored) != NULL;
+    bool runs = has_column(reader, 4);
     const char *wrong = read_columns(reader, v, runs ? 5 : 3);
     if (wrong || n == 0) return wrong;
     struct ht_residency_step *larger = realloc(facts->steps, (facts->steps_count + n) * sizeof *larger);

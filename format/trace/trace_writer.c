@@ -268,7 +268,8 @@ static struct ht_trace_writer *new_writer(const char *path, uint32_t time_unit_n
     writer->samples.kind = HT_SECTION_SAMPLES;
     writer->samples.columns = 6;
     writer->residency.kind = HT_SECTION_RESIDENCY;
-    writer->residency.columns = 3;
+    writer->residency.columns = 4;
+    writer->residency.optional = 1;
     writer->steps.kind = HT_SECTION_RESIDENCY_STEPS;
     writer->steps.columns = 5;
     writer->steps.optional = 2;
@@ -353,7 +354,7 @@ void ht_trace_put_sample(struct ht_trace_writer *writer, const struct ht_sample 
 
 void ht_trace_put_residency(struct ht_trace_writer *writer, const struct ht_residency *entry) {
     put_row(writer, &writer->residency,
-            (const uint64_t[]){entry->event, entry->pages_before, entry->pages_after});
+            (const uint64_t[]){entry->event, entry->pages_before, entry->pages_after, entry->pages_spared});
 }
 
 void ht_trace_put_residency_step(struct ht_trace_writer *writer, const struct ht_residency_step *step) {

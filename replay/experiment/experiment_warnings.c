@@ -11,7 +11,7 @@
 enum { FEW_CALLS = 10000, SUGGESTED_ROUNDS = 12 };
 static const double busy_cores_max = 0.2, stolen_share_max = 0.02, repaired_share_max = 0.001;
 static const double dropped_share_max = 0.01, control_error_max = 0.01, short_run_ns = 500e3;
-static const double zeroed_share_max = 0.05;
+static const double zeroed_share_max = 0.05, unmeasured_share_max = 0.05;
 
 static void warn_of_machine(const struct ht_experiment *x, const struct ht_activity *before,
                             struct ht_warnings *warnings) {
@@ -119,6 +119,18 @@ static void warn_of_zeroed(const struct ht_experiment *x, struct ht_warnings *wa
         "%.0f %% of the memory at the peak (%.1f MB) is what calloc wrote while recording; whether the program touched it "
         "is not known: under an allocator that takes such blocks from the kernel, RSS may be lower by that",
         100 * share, (double)built->zeroed_peak_bytes / 1e6);
+}
+
+static void warn_of_unmeasured(const struct ht_experiment *x, struct ht_warnings *warnings) {
+    const struct ht_built_form *built = x->built;
+    double share = (double)built->unmeasured_peak_bytes / (double)built->touched_peak_bytes;
+    if (!x->plan->memory_pass || x->plan->touch != HT_TOUCH_RECORDED || !(share > unmeasured_share_max))
+        return;
+    ht_warn(
+        warnings, HT_WARNING_UNMEASURED, "--touch none and --touch pages are the bounds",
+        "%.0f %% of the memory at the peak (%.1f MB) is in large blocks whose pages the recorder had no time to count: they "
+        "are filled as others of their size",
+        100 * share, (double)built->unmeasured_peak_bytes / 1e6);
 }
 
 // One line for all of them: what does not permit it to one hardly permits it to another.
@@ -257,6 +269,7 @@ void ht_experiment_warnings(const struct ht_experiment *x, const struct ht_compa
     warn_of_operators(x, warnings);
     warn_of_fresh_heap(x, c->program, warnings);
     warn_of_zeroed(x, warnings);
+    warn_of_unmeasured(x, warnings);
     warn_of_unwatched(c, warnings);
     warn_of_copying(c, warnings);
     warn_of_machine(x, before, warnings);

@@ -34,6 +34,7 @@ enum ht_warning_kind {
     HT_WARNING_SETTINGS,         // the program's allocator was set to what no replay has
     HT_WARNING_UNWATCHED,        // peaks of RSS within calls were not seen
     HT_WARNING_COPYING,          // such a peak hangs on how long copying takes, which is no trace time
+    HT_WARNING_UNMEASURED,       // how much of large blocks was touched is taken from others
     HT_WARNINGS
 };
 extern const char *const ht_warning_names[HT_WARNINGS];

@@ -34,6 +34,7 @@ struct ht_birth ht_births_of(struct ht_births *births, uint64_t event) {
     for (; at < facts->residency_count && facts->residency[at].event == number; at++) {
         birth.pages_before = facts->residency[at].pages_before;
         birth.pages_after = facts->residency[at].pages_after;
+        birth.pages_spared = facts->residency[at].pages_spared;
         births->residency_at += taken;
     }
     know_next(births);
@@ -49,21 +50,31 @@ static uint32_t pages_of(uint64_t bytes) {
 // What a realloc leaves as it is was filled before.
 static bool is_one(const struct ht_operation *op) {
     return !op->frees && op->call != HT_WIDE_REALLOC && op->bytes >= HT_SIMILAR_LEAST_BYTES &&
-           op->bytes < HT_SIMILAR_END_BYTES;
+           op->bytes < (uint64_t)HT_SIMILAR_LEAST_BYTES << HT_SIMILAR_OCTAVES;
 }
 
-// Two octaves, of 64 classes each.
+// 64 an octave.
 static unsigned class_of(const struct ht_operation *op) {
-    unsigned octave = op->bytes >= 2 * HT_SIMILAR_LEAST_BYTES;
-    uint64_t least = (uint64_t)HT_SIMILAR_LEAST_BYTES << octave;
-    unsigned class = octave * 64 + (unsigned)((op->bytes - least) * 64 / least);
+    unsigned octave =
+        (unsigned)__builtin_clzll(HT_SIMILAR_LEAST_BYTES) - (unsigned)__builtin_clzll(op->bytes);
+    unsigned class = octave * 64 + (unsigned)(op->bytes / ((HT_SIMILAR_LEAST_BYTES / 64) << octave) - 64);
     assert(class < HT_SIMILAR_CLASSES);
     return class;
 }
 
+void ht_birth_leave_spared(struct ht_birth *birth, const struct ht_operation *op) {
+    if (birth->pages_after == HT_PAGES_BY_RULE || op->call == HT_WIDE_REALLOC) birth->pages_spared = 0;
+    else
+        birth->pages_after -=
+            birth->pages_spared < birth->pages_after ? birth->pages_spared : birth->pages_after;
+}
+
 bool ht_similar_is_known(const struct ht_birth *birth, const struct ht_operation *op) {
-    return birth->pages_after != HT_PAGES_BY_RULE &&
-           !(is_one(op) && birth->pages_before >= pages_of(op->bytes));
+    if (birth->pages_after == HT_PAGES_BY_RULE) return false;
+    if (!is_one(op) || birth->pages_spared) return true;
+    uint64_t all = pages_of(op->bytes);
+    return birth->pages_before < all && (birth->pages_after > birth->pages_before ||
+                                         op->bytes < HT_SIMILAR_NEAR_BYTES || 2 * birth->pages_before < all);
 }
 
 void ht_similar_learn(struct ht_similar *similar, const struct ht_operation *op, uint64_t pages) {
@@ -73,9 +84,24 @@ void ht_similar_learn(struct ht_similar *similar, const struct ht_operation *op,
     known->resident = pages < known->pages ? (uint32_t)pages : known->pages;
 }
 
+// Of HT_SIMILAR_NEAR_BYTES.
+enum { FIRST_NEAR_CLASS = 2 * 64 };
+
+// NULL: none is known.
+static const struct ht_similar_block *nearest(const struct ht_similar_block *known, unsigned class) {
+    unsigned near = class < FIRST_NEAR_CLASS ? 0 : HT_SIMILAR_NEAR_CLASSES;
+    for (unsigned distance = 0; distance <= near; distance++) {
+        if (distance <= class && known[class - distance].pages) return &known[class - distance];
+        if (class + distance < HT_SIMILAR_CLASSES && known[class + distance].pages)
+            return &known[class + distance];
+    }
+    return NULL;
+}
+
 uint64_t ht_similar_pages(const struct ht_similar *similar, const struct ht_operation *op) {
     if (!is_one(op)) return HT_PAGES_BY_RULE;
-    const struct ht_similar_block *known = &similar->known[op->call == HT_WIDE_CALLOC][class_of(op)];
-    if (known->resident >= known->pages) return HT_PAGES_BY_RULE;  // all of it, or none is known
+    const struct ht_similar_block *known = nearest(similar->known[op->call == HT_WIDE_CALLOC], class_of(op));
+    if (!known) return HT_PAGES_BY_RULE;
+    if (known->resident >= known->pages) return (uint64_t)pages_of(op->bytes) + 1;  // all of it
     return ((uint64_t)pages_of(op->bytes) * known->resident + known->pages - 1) / known->pages;
 }

@@ -74,6 +74,7 @@ static void count_all_copies(struct ht_built_form *built, uint32_t copies) {
     built->live_peak_bytes *= copies;
     built->touched_peak_bytes *= copies;
     built->zeroed_peak_bytes *= copies;
+    built->unmeasured_peak_bytes *= copies;
     built->side_by_side = copies;
 }
 
@@ -89,6 +90,7 @@ static void divide_pages(struct ht_trace_facts *facts, uint32_t page_bytes) {
     for (size_t i = 0; i < facts->residency_count; i++) {
         facts->residency[i].pages_before = times(facts->residency[i].pages_before, factor);
         facts->residency[i].pages_after = times(facts->residency[i].pages_after, factor);
+        facts->residency[i].pages_spared = times(facts->residency[i].pages_spared, factor);
     }
     for (size_t i = 0; i < facts->steps_count; i++) {
         struct ht_residency_step *step = &facts->steps[i];
@@ -128,6 +130,7 @@ static void free_state(struct ht_form_state *form) {
     free(form->publishing);
     free(form->untouched_pages);
     free(form->zeroed_pages);
+    free(form->unmeasured_pages);
     free(form->alignment_bits);
     ht_trace_facts_free(&form->facts);
     free(form);

@@ -56,11 +56,12 @@ struct ht_form_state {
     struct ht_slot_state *slots;
     struct ht_stream_state *streams;  // the last is what is inherited
     uint64_t *publishing;  // a bit per event: the op's slot goes to another thread next; NULL: none does
-    uint32_t *untouched_pages, *zeroed_pages;  // by slot: of a live block
+    uint32_t *untouched_pages, *zeroed_pages, *unmeasured_pages;  // by slot: of a live block
     uint8_t *alignment_bits;  // by slot: log2 of what a live block was aligned to by request, 0: nothing
     uint32_t slots_count, streams_count;
     uint32_t segment_words_max;
-    size_t slots_room, streams_room, publishing_room, untouched_room, zeroed_room, alignment_room;
+    size_t slots_room, streams_room, publishing_room, untouched_room, zeroed_room, unmeasured_room,
+        alignment_room;
     uint64_t events;      // in the whole trace, known once it has been counted
     uint64_t last_event;  // the last that is replayed, behind which the trace ends; of a single stream any
     uint64_t at_ns;       // time of the event that is being written: all before it has been

@@ -24,6 +24,8 @@ enum {
 
 // Of smaller blocks the residency is never known, and all their bytes are written.
 #define BLOCK_LARGE_BYTES 16384u
+// Few are smaller and yet matter.
+#define UNMEASURED_LEAST_BYTES 65536u
 
 struct writing {
     struct ht_form_state *form;
@@ -33,6 +35,8 @@ struct writing {
     uint64_t live_bytes, step_above_bytes, sample_every;
     uint64_t untouched_bytes;  // of what is live: whole pages that touch=recorded leaves alone
     uint64_t zeroed_bytes;     // pages that touch=recorded touches because the recording's calloc did
+    uint64_t
+        unmeasured_bytes;  // pages that it touches of blocks of which only others show how much the program did
     uint32_t timed_one_in;
     size_t points_room, reading_points_room;
     struct ht_random random;
@@ -204,7 +208,20 @@ static void know_touched_peak(const struct writing *writing) {
     if (touched_bytes <= built->touched_peak_bytes) return;
     built->touched_peak_bytes = touched_bytes;
     // A block lies in a page more than its bytes take.
-    built->zeroed_peak_bytes = writing->zeroed_bytes < touched_bytes ? writing->zeroed_bytes : touched_bytes;
+    built->zeroed_peak_bytes = earlier(writing->zeroed_bytes, touched_bytes);
+    built->unmeasured_peak_bytes = earlier(writing->unmeasured_bytes, touched_bytes);
+}
+
+// The slot's block counts with so many pages, instead of those that it had.
+static int count_pages(struct ht_form_state *form, const struct ht_operation *op, uint64_t pages,
+                       uint32_t **of_slot, size_t *room, uint64_t *bytes) {
+    if (pages && ht_form_grow(form, of_slot, room, form->slots_count, sizeof **of_slot)) return -1;
+    if (op->slot >= *room) return 0;
+    uint32_t *counted = &(*of_slot)[op->slot];
+    *bytes -= (uint64_t)*counted * HT_TOUCH_PAGE_BYTES;
+    *counted = pages < UINT32_MAX ? (uint32_t)pages : UINT32_MAX;
+    *bytes += (uint64_t)*counted * HT_TOUCH_PAGE_BYTES;
+    return 0;
 }
 
 // Pages of calloc's that were resident when it returned, because it wrote zeros into recycled memory. Whether the program
@@ -216,15 +233,20 @@ static int know_zeroed(struct writing *writing, const struct ht_operation *op, c
         pages = birth->pages_before < birth->pages_after ? birth->pages_before : birth->pages_after;
         if (pages > most) pages = most;
     }
-    if (pages && ht_form_grow(form, &form->zeroed_pages, &form->zeroed_room, form->slots_count,
-                              sizeof *form->zeroed_pages))
-        return -1;
-    if (op->slot >= form->zeroed_room) return 0;
-    uint32_t *zeroed = &form->zeroed_pages[op->slot];
-    writing->zeroed_bytes -= (uint64_t)*zeroed * HT_TOUCH_PAGE_BYTES;
-    *zeroed = pages < UINT32_MAX ? (uint32_t)pages : UINT32_MAX;
-    writing->zeroed_bytes += (uint64_t)*zeroed * HT_TOUCH_PAGE_BYTES;
-    return 0;
+    return count_pages(form, op, pages, &form->zeroed_pages, &form->zeroed_room, &writing->zeroed_bytes);
+}
+
+// Where the recorder measured others; in a trace without residency that is nothing new.
+static int know_unmeasured(struct writing *writing, const struct ht_operation *op,
+                           const struct ht_birth *birth) {
+    struct ht_form_state *form = writing->form;
+    uint64_t pages = 0, whole = op->bytes / HT_TOUCH_PAGE_BYTES;
+    bool unmeasured = !op->frees && op->call != HT_WIDE_REALLOC && op->bytes >= UNMEASURED_LEAST_BYTES &&
+                      birth->pages_after == HT_PAGES_BY_RULE && birth->steps == birth->steps_end &&
+                      form->facts.residency_count;
+    if (unmeasured) pages = whole - untouched_pages(op, 0);
+    return count_pages(form, op, pages, &form->unmeasured_pages, &form->unmeasured_room,
+                       &writing->unmeasured_bytes);
 }
 
 // The slot's block becomes one of so many bytes (HT_NOT_LIVE: of none), of which so many pages stay
@@ -327,8 +349,7 @@ static bool is_filled_later(const struct writing *writing, const struct ht_birth
 }
 
 static void fill_as_similar(const struct ht_similar *similar, struct ht_operation *op) {
-    uint64_t pages = ht_similar_pages(similar, op);
-    if (pages < op->pages) op->pages = pages;
+    op->pages = earlier(op->pages, ht_similar_pages(similar, op));
 }
 
 // What an allocator may obey in replay; HT_STEERS: nothing that one does.
@@ -437,13 +458,16 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     bool filled_later = false;
     if (!op.frees && !shape->query) {
         birth = ht_births_of(&writing->births, event);
+        ht_birth_leave_spared(&birth, &op);
         filled_later =
             is_filled_later(writing, &birth, &op, !hands_over(form, event), false, time_ns, &op.pages);
         if (ht_similar_is_known(&birth, &op)) ht_similar_learn(&writing->similar, &op, birth.pages_after);
         else if (birth.steps == birth.steps_end) fill_as_similar(&writing->similar, &op);
     }
     if (slot && !shape->query && ht_touching_end(&writing->touching, op.slot)) return -1;
-    if (know_untouched(writing, &op) || (!shape->query && know_zeroed(writing, &op, &birth))) return -1;
+    if (know_untouched(writing, &op)) return -1;
+    if (!shape->query && (know_zeroed(writing, &op, &birth) || know_unmeasured(writing, &op, &birth)))
+        return -1;
     if (!op.frees && !shape->query && know_alignment(form, &op)) return -1;
     uint64_t former_bytes = slot && slot->bytes != HT_NOT_LIVE ? slot->bytes : 0;
     const char *expected = slot ? follow_slot(writing, &op, shape) : NULL;
@@ -675,6 +699,7 @@ static void begin(struct ht_form_state *form) {
     if (form->alignment_bits) memset(form->alignment_bits, 0, form->alignment_room);
     if (form->untouched_pages) memset(form->untouched_pages, 0, form->untouched_room * sizeof(uint32_t));
     if (form->zeroed_pages) memset(form->zeroed_pages, 0, form->zeroed_room * sizeof(uint32_t));
+    if (form->unmeasured_pages) memset(form->unmeasured_pages, 0, form->unmeasured_room * sizeof(uint32_t));
     for (uint32_t i = 0; i <= form->streams_count; i++) {
         struct ht_stream_state *stream = &form->streams[i];
         free(stream->segment);

@@ -56,6 +56,7 @@ static json_t *trace_json(const struct ht_run_result *line) {
     json_set_whole(trace, "own_bytes", share->anon_bytes ? (double)share->own_bytes : NAN);
     json_set_whole(trace, "touched_bytes", (double)built->touched_peak_bytes / copies);
     json_set_whole(trace, "zeroed_bytes", (double)built->zeroed_peak_bytes / copies);
+    json_set_whole(trace, "unmeasured_bytes", (double)built->unmeasured_peak_bytes / copies);
     json_object_set_new(trace, "extended", extended_json(&line->program->extended));
     return trace;
 }

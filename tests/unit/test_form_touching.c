@@ -464,7 +464,7 @@ static void traces_by_chance_keep_order(void **state) {
     }
 }
 
-// A block that the recorder did not look at is filled as the last one of its size and kind that it did.
+// A block that the recorder did not measure is filled as the last one of its size and kind that it did, or of the nearest size.
 static void what_is_not_known_is_as_in_similar_blocks(void **state) {
     (void)state;
     static const struct event few[] = {
@@ -475,7 +475,7 @@ static void what_is_not_known_is_as_in_similar_blocks(void **state) {
         {OP(REALLOC, NULL), 0, 8, 9, 64000}, {OP(FREE, PLAIN), 0, 9, 1, 0},
         {OP(MALLOC, PLAIN), 0, 10, 1, 64000}};
     static const struct ht_residency known = {.event = 1, .pages_before = 1, .pages_after = 4};
-    const uint64_t rule = HT_PAGES_BY_RULE, expected[] = {0, rule, 4, 4, 4, rule, rule, rule, rule, 4};
+    const uint64_t rule = HT_PAGES_BY_RULE, expected[] = {0, rule, 4, 4, 4, rule, 5, rule, rule, 4};
     struct ht_built_form built;
     const struct told told = {few, LENGTH(few), 1, &known, NULL, 0, NULL, 0};
     build(&told, (struct ht_form_options){0}, &built);
@@ -506,6 +506,35 @@ static void what_was_resident_before_is_as_in_similar_blocks(void **state) {
     for (size_t i = 0; i < count; i++)
         if (done[i].what == 'm') assert_int_equal(done[i].until, expected[made++]);
     assert_int_equal(made, LENGTH(expected));
+    ht_form_free(&built);
+}
+
+// Pages that the program had no time to write are not touched, nor those of blocks of about the size of which nothing is known. A
+// realloc has its pages from before.
+static void what_could_not_be_written_is_left_alone(void **state) {
+    (void)state;
+    static const struct event few[] = {
+        {OP(MALLOC, PLAIN), 0, 0, 1, 4 << 20},  {OP(MALLOC, PLAIN), 0, 1, 2, 9 << 19},
+        {OP(MALLOC, PLAIN), 0, 2, 3, 16 << 20}, {OP(REALLOC, PLAIN), 0, 3, 1, 5 << 20},
+        {OP(CALLOC, PLAIN), 0, 4, 4, 4 << 20},  {OP(CALLOC, PLAIN), 0, 5, 5, 4 << 20}};
+    static const struct ht_residency known[] = {
+        {.event = 0, .pages_before = 1024, .pages_after = 1025, .pages_spared = 1021},
+        {.event = 3, .pages_before = 1100, .pages_after = 1280, .pages_spared = 1100},
+        {.event = 4, .pages_before = 0, .pages_after = 1025}};
+    const uint64_t expected[] = {4, 5, HT_PAGES_BY_RULE, 1280, 1025, 1025};
+    struct ht_built_form built;
+    struct told told = {few, LENGTH(few), 1, known, NULL, 0, NULL, 0, LENGTH(known)};
+    build(&told, (struct ht_form_options){0}, &built);
+    size_t count = read_stream(&built, 0, false), made = 0;
+    for (size_t i = 0; i < count; i++)
+        if (done[i].what == 'm') assert_int_equal(done[i].until, expected[made++]);
+    assert_int_equal(made, LENGTH(expected));
+    assert_int_equal(built.unmeasured_peak_bytes, (5 + 4096 + 1024) * 4096);
+    ht_form_free(&built);
+    told.residencies = 0;  // no others are known
+    told.residency = NULL;
+    build(&told, (struct ht_form_options){0}, &built);
+    assert_int_equal(built.unmeasured_peak_bytes, 0);
     ht_form_free(&built);
 }
 
@@ -550,6 +579,7 @@ int main(void) {
                                        cmocka_unit_test(traces_by_chance_keep_order),
                                        cmocka_unit_test(what_is_not_known_is_as_in_similar_blocks),
                                        cmocka_unit_test(what_was_resident_before_is_as_in_similar_blocks),
+                                       cmocka_unit_test(what_could_not_be_written_is_left_alone),
                                        cmocka_unit_test(pages_are_those_of_the_recording)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
