@@ -74,6 +74,18 @@ static void warn_about_sites(const struct found_logs *found) {
     }
 }
 
+// Of stacks that are nearly all different.
+static void say_unsited(const struct found_logs *found) {
+    uint64_t unsited = 0;
+    char text[HT_NUMBER_OF_BYTES];
+    for (size_t i = 0; i < found->count; i++) unsited += found->log[i].header.unsited_calls;
+    if (unsited)
+        ht_print(
+            stderr,
+            "  %s (%.0f %% of the calls) without a call site: new stacks had taken a quarter of the time, or 56 MB\n",
+            ht_number_of(text, unsited, "allocation"), 100 * (double)unsited / (double)found->calls);
+}
+
 static void warn_about_program(const struct record_talk *talk, const struct found_logs *found,
                                const struct ending *ending) {
     if (found->of_program && !found->to_the_end)
@@ -153,6 +165,7 @@ static void say_what_is_there(const struct record_talk *talk, const struct found
             "  and %zu more in the same folder (-v lists them); this one is of the program with the most calls\n",
             found->count - 1);
     say_shell(found, ending);
+    say_unsited(found);
 }
 
 void record_say_logs(const struct record_talk *talk, const struct found_logs *found,

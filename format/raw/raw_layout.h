@@ -136,9 +136,10 @@ struct ht_raw_header {
     uint32_t freed_probe_floor_counts, freed_probe_step_counts;
     uint64_t freed_probes[HT_RAW_FREED_PROBES];
     uint64_t tick_ns;
-    uint64_t ended_calls;  // of the streams whose thread has ended, and of the one that ended the process
+    uint64_t ended_calls;    // of the streams whose thread has ended, and of the one that ended the process
+    uint64_t unsited_calls;  // allocations whose stack was not known, and not walked: that had taken too much
 };
-static_assert(sizeof(struct ht_raw_header) == 464, "raw header");
+static_assert(sizeof(struct ht_raw_header) == 472, "raw header");
 static_assert(__builtin_offsetof(struct ht_raw_header, chunks_end) == 112, "raw header");
 static_assert(__builtin_offsetof(struct ht_raw_header, context_bytes) == 160, "raw header");
 

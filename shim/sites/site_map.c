@@ -7,7 +7,7 @@
 
 enum {
     SLOTS_MIN = 1 << 10,
-    BYTES_MAX = 192 << 20,
+    BYTES_MAX = 56 << 20,
     ADDRESS_BYTES_MAX = 1 << 30,
     PIECE_BYTES = 256 << 10,
     UNSURE_BYTES_MAX = 1 << 20  // of more than programs with few stacks need, all will be used

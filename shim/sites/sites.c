@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "append_cost.h"
 #include "call_on_stack.h"
 #include "expected_stack.h"
 #include "settings.h"
@@ -16,7 +17,8 @@ enum {
     COMPARED_ALL_OF_UNEXPECTED = 8,
     COMPARED_ALL_AFTER_NEW = 32,
     COMPARED_ALL_AT_FIRST = 1 << 12,
-    SKIPS_MAX = UINT8_MAX
+    SKIPS_MAX = UINT8_MAX,
+    SKIPS_OF_SHARE = 15
 };
 
 // Of a thread. With `calls_to_compare` alone the fast path knows whether to compare all of a stack.
@@ -27,6 +29,7 @@ static __thread struct {
     // How many calls from unknown stacks are skipped after a walk in vain, and how many of these are left. A byte: if a handler
     // makes it wrap, it is soon used up.
     uint8_t skips, skips_left;
+    uint8_t unsearched_left;  // calls from unexpected stacks, where walks have taken their share of the run
     struct expectation expectation;
 } seen __attribute__((tls_model("initial-exec"))) = {.full_comparisons_left = COMPARED_ALL_AT_FIRST};
 static struct stack_tree tree;
@@ -143,22 +146,60 @@ static bool tree_was_cleared(void) {
     return true;
 }
 
+// Walks may take one part in so many of the run, and what was saved up until then: the start of most programs is new stacks.
+static _Atomic uint64_t walks_paid_until;
+#define WALKS_SHARE        4
+#define WALKS_SAVED_STAMPS (STAMPS_PER_S / 5 * WALKS_SHARE)
+
+static uint64_t walks_saved_until(uint64_t stamp) {
+    uint64_t paid = atomic_load_explicit(&walks_paid_until, memory_order_relaxed);
+    return paid + WALKS_SAVED_STAMPS > stamp ? paid : stamp - WALKS_SAVED_STAMPS;
+}
+
+static struct slow_find find_and_pay(struct thread_state *t) {
+    uint64_t before = clock_counter();
+    struct slow_find find = find_slowly(t);
+    uint64_t now = clock_counter(), stamps = (now - before) >> CLOCK_SHIFT;
+    // A thread that lost the processor has not taken more.
+    if (stamps > STAMPS_PER_S / 1000) stamps = STAMPS_PER_S / 1000;
+    atomic_store_explicit(&walks_paid_until, walks_saved_until(now >> CLOCK_SHIFT) + stamps * WALKS_SHARE,
+                          memory_order_relaxed);
+    upkeep_took(t->recording->header, before);
+    return find;
+}
+
 // By a walk. Where there is no memory for more stacks, or there are too many, calls from new ones walk in vain: after each that
 // did, about twice as many as before are skipped, whatever unknown stack they come from.
-static uint32_t find_new(struct thread_state *t) {
+static uint32_t find_walking(struct thread_state *t) {
+    uint64_t stamp = stamp_now();
     if (seen.skips_left) {
         seen.skips_left--;
         return 0;
     }
-    if (seen.full_comparisons_left < COMPARED_ALL_AFTER_NEW)
-        seen.full_comparisons_left = COMPARED_ALL_AFTER_NEW;
-    seen.calls_to_compare = 0;
-    struct slow_find find = find_slowly(t);
+    if (walks_saved_until(stamp) > stamp) {
+        seen.unsearched_left = SKIPS_OF_SHARE;
+        return 0;
+    }
+    struct slow_find find = find_and_pay(t);
     if (!find.walked) return 0;
     unsigned more = 2u * seen.skips + 1;
     seen.skips = (uint8_t)(find.site ? 0 : more < SKIPS_MAX ? more : SKIPS_MAX);
     seen.skips_left = seen.skips;
     return find.site;
+}
+
+static void note_unsited(struct thread_state *t) {
+    __atomic_fetch_add(&t->recording->header->unsited_calls, 1, __ATOMIC_RELAXED);
+}
+
+// Others like it will come: all of them is compared, so that none is taken for one that is known.
+static uint32_t find_new(struct thread_state *t) {
+    if (seen.full_comparisons_left < COMPARED_ALL_AFTER_NEW)
+        seen.full_comparisons_left = COMPARED_ALL_AFTER_NEW;
+    seen.calls_to_compare = 0;
+    uint32_t site = find_walking(t);
+    if (!site) note_unsited(t);
+    return site;
 }
 
 // By all of the stack, in the tree or by a walk.
@@ -201,6 +242,12 @@ static inline void append_expected(struct thread_state *t, const struct expected
 
 // The whole stack is to be compared, or is not the expected one.
 static __attribute__((noinline)) bool append_slowly(struct thread_state *t, bool compares_all) {
+    if (unlikely(seen.unsearched_left)) {
+        seen.unsearched_left--;
+        note_unsited(t);
+        append(t, 0);
+        return true;
+    }
     uint32_t site = compares_all ? 0 : find_unexpected(t);
     if (!site) {
         site = find_surely(t);

@@ -55,7 +55,8 @@ def _totals(trace: Trace, figures: SiteFigures) -> dict[str, Any]:
 
 def _heading(totals: dict[str, Any]) -> str:
     return (f"{totals['trace']}: {counted(totals['calls'], 'allocation')}, {byte_count(totals['bytes'])}; live {byte_count(totals['peak_bytes'])} at the peak "
-            f"({nanoseconds(totals['peak_ns'])}), {byte_count(totals['end_bytes'])} at the end ({nanoseconds(totals['end_ns'])})")
+            f"({nanoseconds(totals['peak_ns'])}), {byte_count(totals['end_bytes'])} at the end ({nanoseconds(totals['end_ns'])})"
+            + (f"; no call site is known of {counted(totals['unknown_calls'], 'allocation')}" if totals["unknown_calls"] else ""))
 
 
 def _check(options: argparse.Namespace) -> None:
