@@ -19,6 +19,29 @@ bool ht_heap_share_is_small(const struct ht_heap_share *share) {
            share->anon_bytes - share->explained_bytes >= UNEXPLAINED_MIN;
 }
 
+static const double UNKNOWN_SHARE = 0.05, UNKNOWN_BYTES = 2e6;
+
+bool ht_heap_is_unknown(uint64_t low_bytes, uint64_t high_bytes) {
+    double low = (double)low_bytes, high = (double)high_bytes;
+    return high - low > UNKNOWN_BYTES && high - low > UNKNOWN_SHARE * low;
+}
+
+// Fragmentation alone seldom doubles it.
+enum { SWOLLEN_TIMES = 4 };
+
+bool ht_heap_is_swollen(uint64_t heap_bytes, uint64_t live_bytes) {
+    return heap_bytes / SWOLLEN_TIMES > live_bytes && heap_bytes - live_bytes >= UNEXPLAINED_MIN;
+}
+
+const char *ht_heap_swollen_words(char text[HT_HEAP_SWOLLEN_TEXT_BYTES], uint64_t heap_bytes,
+                                  uint64_t live_bytes) {
+    snprintf(text, HT_HEAP_SWOLLEN_TEXT_BYTES,
+             "the recorded heap held %.1f MB at its peak, and its blocks never more than %.1f MB: it is very "
+             "fragmented, or holds memory that does not come from malloc",
+             (double)heap_bytes / 1e6, (double)live_bytes / 1e6);
+    return text;
+}
+
 const char *ht_heap_share_words(char text[HT_HEAP_SHARE_TEXT_BYTES], const struct ht_heap_share *share) {
     double explained = (double)share->explained_bytes / 1e6, anon = (double)share->anon_bytes / 1e6;
     char own[96] = "";

@@ -23,6 +23,17 @@ uint64_t ht_heap_explained(uint64_t before_bytes, uint64_t peak_bytes, uint64_t 
 // several MiB less than all of it (an allocator's own tables and caches are no more).
 bool ht_heap_share_is_small(const struct ht_heap_share *share);
 
+// Whether what the heap held at its peak is not known well enough to say one figure: between these two lies more than a
+// twentieth, and more than 2 MB.
+bool ht_heap_is_unknown(uint64_t low_bytes, uint64_t high_bytes);
+
+// Whether the recorded heap, at its peak, held many times what its blocks took at theirs.
+bool ht_heap_is_swollen(uint64_t heap_bytes, uint64_t live_bytes);
+enum { HT_HEAP_SWOLLEN_TEXT_BYTES = 256 };
+// That as one sentence without its full stop.
+const char *ht_heap_swollen_words(char text[HT_HEAP_SWOLLEN_TEXT_BYTES], uint64_t heap_bytes,
+                                  uint64_t live_bytes);
+
 enum { HT_HEAP_SHARE_TEXT_BYTES = 576 };
 // That as one sentence without its full stop.
 const char *ht_heap_share_words(char text[HT_HEAP_SHARE_TEXT_BYTES], const struct ht_heap_share *share);

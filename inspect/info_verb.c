@@ -102,6 +102,21 @@ static void print_source(const json_t *info, const json_t *context) {
     if (number(info, "skipped")) print_count(info, "skipped on import", "skipped");
 }
 
+static void print_swollen(uint64_t heap_bytes, uint64_t live_bytes) {
+    char words[HT_HEAP_SWOLLEN_TEXT_BYTES];
+    if (live_bytes && ht_heap_is_swollen(heap_bytes, live_bytes))
+        ht_print(stdout, "caution: %s\n", ht_heap_swollen_words(words, heap_bytes, live_bytes));
+}
+
+static void print_heap(const json_t *info) {
+    uint64_t low_bytes, high_bytes;
+    char low[32], high[32];
+    if (trace_json_heap_range(info, &low_bytes, &high_bytes))
+        ht_print(stdout, "%-24s unknown: %s to %s\n", "  in the heap", ht_bytes(low, (double)low_bytes),
+                 ht_bytes(high, (double)high_bytes));
+    else print_bytes(info, "  in the heap", "recorded_heap_rss_peak_bytes");
+}
+
 static void print_controls(const json_t *info) {
     json_t *calls = json_object_get(info, "control_calls");
     const char *name;
@@ -122,6 +137,7 @@ static void print_for_people(const json_t *info) {
     struct run_check check;
     char compared[RUN_CHECK_WORDS_BYTES];
     if (ht_heap_share_is_small(&share)) printf("caution: %s\n", ht_heap_share_words(words, &share));
+    else print_swollen(number(info, "recorded_heap_rss_peak_bytes"), number(info, "peak_live_bytes"));
     ht_print(stdout, "%-24s %s\n", "command", text_of(info, "command"));
     bool version = json_string_value(json_object_get(context, "allocator_version")) != NULL;
     ht_print(stdout, "%-24s %s%s%s\n", "recorded under", text_of(info, "recorded_allocator"),
@@ -157,7 +173,7 @@ static void print_for_people(const json_t *info) {
     print_seconds(info, "duration", "duration_ns");
     print_seconds(info, "recorded CPU time", "recorded_cpu_ns");
     print_bytes(info, "recorded peak RssAnon", "recorded_rss_peak_bytes");
-    print_bytes(info, "  in the heap", "recorded_heap_rss_peak_bytes");
+    print_heap(info);
     if (run_check_read(context, &check))
         ht_print(stdout, "%-24s %s\n", "with and without recorder", run_check_words(compared, &check));
     print_count(info, "repairs", "repairs");

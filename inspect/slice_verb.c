@@ -136,6 +136,16 @@ static void keep_samples(json_t *totals, const json_t *old) {
     if (json_is_object(damage)) json_object_set(totals, "damage", damage);
 }
 
+// A part of a guess is no better known.
+static void keep_unknown_heap(json_t *totals, const json_t *old) {
+    uint64_t low_bytes, high_bytes;
+    if (!trace_json_heap_range(old, &low_bytes, &high_bytes)) return;
+    json_object_set_new(totals, "recorded_own_peak_bytes", json_null());
+    json_object_set_new(totals, "recorded_heap_rss_peak_bytes", json_null());
+    json_set_number(totals, "recorded_heap_rss_low_bytes", 0);
+    json_set_number(totals, "recorded_heap_rss_high_bytes", high_bytes);
+}
+
 // The totals as the converter writes them; what the old trace does not have by event is unknown.
 static json_t *totals_of(const struct slice_result *result, const json_t *old) {
     const struct ht_raw_log none = {.fd = -1};
@@ -144,6 +154,7 @@ static json_t *totals_of(const struct slice_result *result, const json_t *old) {
     json_object_set_new(totals, "unfinished", json_null());
     json_object_set_new(totals, "lost_calls", json_null());
     keep_samples(totals, old);
+    keep_unknown_heap(totals, old);
     return totals;
 }
 

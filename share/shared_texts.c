@@ -140,8 +140,9 @@ static void copy_damage(json_t *to, const json_t *from) {
 json_t *shared_totals(const json_t *totals, const struct coarsening *coarsening) {
     static const char *const counts[] = {"repairs",    "anomalies", "foreign_queries", "unfinished",
                                          "lost_calls", "skipped",   "freed_looked_at", "freed_warm"};
-    static const char *const memory[] = {"recorded_rss_peak_bytes", "recorded_own_peak_bytes",
-                                         "recorded_heap_rss_peak_bytes", "recorded_explained_bytes"};
+    static const char *const memory[] = {"recorded_rss_peak_bytes",      "recorded_own_peak_bytes",
+                                         "recorded_heap_rss_peak_bytes", "recorded_heap_rss_low_bytes",
+                                         "recorded_heap_rss_high_bytes", "recorded_explained_bytes"};
     static const char *const times[] = {"duration_ns", "recorded_cpu_ns"};
     json_t *kept = json_object();
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) copy_count(kept, totals, counts[i]);

@@ -18,11 +18,15 @@ void convert_show_progress(void *context, uint64_t done, uint64_t total, uint64_
 }
 
 void convert_warn_of_unseen(const char *output, const struct merge_totals *totals, const char *inside) {
-    char words[HT_HEAP_SHARE_TEXT_BYTES];
+    char words[HT_HEAP_SHARE_TEXT_BYTES], swollen[HT_HEAP_SWOLLEN_TEXT_BYTES];
     struct ht_heap_share share = merge_heap_share(totals);
     share.inside = inside;
     if (ht_heap_share_is_small(&share))
         fprintf(stderr, "heaptape convert: warning: %s: %s\n", output, ht_heap_share_words(words, &share));
+    else if (!merge_heap_is_unknown(totals) &&
+             ht_heap_is_swollen(totals->heap_rss_peak_bytes, totals->peak_live_bytes))
+        fprintf(stderr, "heaptape convert: warning: %s: %s\n", output,
+                ht_heap_swollen_words(swollen, totals->heap_rss_peak_bytes, totals->peak_live_bytes));
 }
 
 void convert_say_result(const char *output, const struct merge_totals *totals, uint64_t file_bytes,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "grow.h"
+#include "heap_model.h"
 #include "read_at.h"
 #include "sample_line.h"
 
@@ -13,6 +14,9 @@ static const uint64_t READ_BYTES_MAX = UINT64_C(64) << 20;
 struct survey {
     struct ht_sample *sample;
     size_t samples, room;
+    struct ht_raw_record *piece;
+    size_t pieces, pieces_room;
+    struct heap_model heap;  // only where its blocks lie
     uint64_t allocated_bytes;
 };
 
@@ -27,9 +31,29 @@ static bool add_sample(struct survey *survey, const struct ht_raw_record *record
     return true;
 }
 
+static bool add_piece(struct survey *survey, const struct ht_raw_record *record) {
+    if (!ht_grow(&survey->piece, &survey->pieces_room, survey->pieces + 1, sizeof *survey->piece))
+        return false;
+    survey->piece[survey->pieces++] = *record;
+    return true;
+}
+
+// resized_bytes: of the realloc that is under way in the chunk.
+static void note_block(struct survey *survey, const struct ht_raw_record *record, uint64_t *resized_bytes) {
+    uint64_t bytes;
+    if (record->failed || __builtin_mul_overflow(record->size, record->count, &bytes)) return;
+    survey->allocated_bytes += bytes;  // a free counts, too, where it says a size: this is a bound
+    if (record->op == HT_RAW_REALLOC_BEGIN) *resized_bytes = bytes;
+    else if (record->op == HT_RAW_REALLOC_END)
+        heap_model_hold(&survey->heap, record->address, *resized_bytes);
+    else if (record->op != HT_RAW_FREE && record->op != HT_RAW_FREE_NULL && record->op != HT_RAW_QUERY)
+        heap_model_hold(&survey->heap, record->address, bytes);
+}
+
 static bool survey_chunk(struct survey *survey, const struct ht_raw_log *log,
                          const struct ht_raw_chunk *chunk, uint64_t at) {
-    uint64_t bytes = chunk->bytes < log->chunks_end - at ? chunk->bytes : log->chunks_end - at;
+    uint64_t bytes = chunk->bytes < log->chunks_end - at ? chunk->bytes : log->chunks_end - at,
+             resized_bytes = 0;
     uint8_t *buffer = calloc(1, (size_t)chunk->bytes + 64);
     bool fits = buffer && ht_read_at(log->fd, buffer, (size_t)bytes, at);
     struct ht_raw_decoder decoder;
@@ -39,8 +63,10 @@ static bool survey_chunk(struct survey *survey, const struct ht_raw_log *log,
         if (record.op == HT_RAW_LONG) {
             if (record.long_kind == HT_LONG_SAMPLE && record.long_words >= 4)
                 fits = add_sample(survey, &record);
-        } else if (!record.failed && !__builtin_mul_overflow(record.size, record.count, &bytes)) {
-            survey->allocated_bytes += bytes;  // a free counts, too, where it says a size: this is a bound
+            else if (record.long_kind == HT_LONG_HEAP_PIECE && record.long_words >= 2)
+                fits = add_piece(survey, &record);
+        } else {
+            note_block(survey, &record, &resized_bytes);
         }
     }
     free(buffer);
@@ -52,7 +78,33 @@ static int by_time(const void *a, const void *b) {
     return (left > right) - (left < right);
 }
 
-// The same sums as a conversion makes.
+static int by_stamp(const void *a, const void *b) {
+    uint64_t left = ((const struct ht_raw_record *)a)->stamp,
+             right = ((const struct ht_raw_record *)b)->stamp;
+    return (left > right) - (left < right);
+}
+
+// Those of the sample, which have its stamp.
+static struct heap_pieces pieces_of(const struct survey *survey, const struct ht_raw_log *log,
+                                    uint64_t stamp) {
+    struct heap_pieces sum = {0};
+    size_t low = 0, high = survey->pieces;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (survey->piece[middle].stamp < stamp) low = middle + 1;
+        else high = middle;
+    }
+    size_t end = low;
+    while (end < survey->pieces && survey->piece[end].stamp == stamp) end++;
+    // The record of their end is not the last one any more.
+    for (unsigned ends = 0; ends < 2; ends++)
+        for (size_t i = low; i < end; i++)
+            if ((survey->piece[i].word[0] == 0) == (ends == 1))
+                heap_pieces_take(&sum, &survey->heap, &survey->piece[i], log->header.page_bytes);
+    return sum;
+}
+
+// The same sums as a conversion makes. `whole`: of all of the log, so that all blocks are known.
 static struct ht_heap_share sum_up(struct survey *survey, const struct ht_raw_log *log, bool whole) {
     struct merge_totals totals = {.allocated_bytes = whole ? survey->allocated_bytes : UINT64_MAX,
                                   .began_late = log->header.sequence || log->header.parent_pid};
@@ -60,14 +112,22 @@ static struct ht_heap_share sum_up(struct survey *survey, const struct ht_raw_lo
     struct sample_line *line = calloc(1, sizeof *line);
     if (!line) return (struct ht_heap_share){0};
     line->totals = &totals;
+    if (survey->pieces) qsort(survey->piece, survey->pieces, sizeof *survey->piece, by_stamp);
     if (survey->samples) qsort(survey->sample, survey->samples, sizeof *survey->sample, by_time);
     for (size_t i = 0; i < survey->samples; i++) {
         struct ht_sample *sample = &survey->sample[i];
+        const struct heap_pieces pieces = pieces_of(survey, log, sample->time_ns);
         uint64_t first = log->header.first_pair.stamp;
         sample->event = i;
         sample->time_ns = sample->time_ns > first ? (uint64_t)((double)(sample->time_ns - first) * ns) : 0;
         // As if much were allocated and freed between any two.
-        sample_line_put(line, &(struct line_sample){.sample = *sample, .allocated_bytes = i << 40});
+        sample_line_put(line, &(struct line_sample){.sample = *sample,
+                                                    .allocated_bytes = i << 40,
+                                                    .heap_bytes = pieces.heap_bytes,
+                                                    .rest_bytes = pieces.rest_bytes,
+                                                    .mapped_bytes = pieces.mapped_bytes,
+                                                    .looked = whole && pieces.whole,
+                                                    .late = pieces.late});
     }
     sample_line_end(line);
     free(line);
@@ -81,7 +141,8 @@ struct ht_heap_share log_share_read(const struct ht_raw_log *log) {
     struct ht_raw_damage damage = {0};
     struct ht_error error;
     uint64_t at, offset = 0, passed_bytes = 0, one_in = log->chunks_end / READ_BYTES_MAX + 1;
-    bool fits = true;
+    bool fits = heap_model_init(&survey.heap, NULL);
+    survey.heap.holds_addresses = true;
     int more;
     while (fits && (more = ht_raw_next_chunk(log, offset, &chunk, &at, &error))) {
         if (more < 0 && ht_raw_pass_page(&damage, log, at, &offset, &error)) continue;
@@ -96,6 +157,8 @@ struct ht_heap_share log_share_read(const struct ht_raw_log *log) {
         }
     }
     if (fits) share = sum_up(&survey, log, one_in == 1);
+    heap_model_free(&survey.heap);
+    free(survey.piece);
     free(survey.sample);
     return share;
 }

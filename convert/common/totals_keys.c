@@ -25,6 +25,8 @@ static const struct {
     {"recorded_rss_peak_bytes", TOTALS_RECORDED},
     {"recorded_own_peak_bytes", TOTALS_RECORDED},
     {"recorded_heap_rss_peak_bytes", TOTALS_RECORDED},
+    {"recorded_heap_rss_low_bytes", TOTALS_RECORDED},
+    {"recorded_heap_rss_high_bytes", TOTALS_RECORDED},
     {"recorded_explained_bytes", TOTALS_RECORDED},
     {"recorded_cpu_ns", TOTALS_RECORDED},
 };

@@ -34,6 +34,8 @@ bool trace_json_damage(const json_t *totals, char words[TRACE_DAMAGE_BYTES]);
 
 // What the totals, or info's view of them, say of the memory that is not from malloc.
 struct ht_heap_share trace_json_heap_share(const json_t *totals);
+// True where the heap's peak is not known better than these two say.
+bool trace_json_heap_range(const json_t *totals, uint64_t *low_bytes, uint64_t *high_bytes);
 
 // Was the recorded process forked from another one, so that it shares pages with it? A slice too begins with
 // blocks of before. (That a process forked children is in no trace.)

@@ -38,6 +38,7 @@ struct head {
     uint64_t inherited_objects, inherited_bytes;
     uint64_t repairs, anomalies, foreign_frees, foreign_queries, unfinished;
     uint64_t rss_peak_bytes, own_peak_bytes, heap_rss_peak_bytes, cpu_ns;
+    uint64_t heap_rss_low_bytes, heap_rss_high_bytes;
     uint64_t allocated_bytes, samples, heap_rss_first_bytes;
     uint64_t op_count[256];
     // How many of what follows, in this order.
@@ -45,6 +46,8 @@ struct head {
     struct ht_raw_damage damage;
     struct ht_control_counts controls;
     struct ht_control_settings settings;
+    struct heap_pieces pieces;
+    uint64_t held;                    // places where blocks lie or lay
     uint64_t slot_sites, site_bytes;  // numbers of call sites by slot, and what they mean; 0: none
 };
 
@@ -70,6 +73,7 @@ struct birth {
 struct sample {
     uint64_t time_ns, event, rss_anon_bytes, own_rss_bytes, cpu_ns, own_fresh;
     uint64_t live_bytes, allocated_bytes, filled_bytes;
+    uint64_t heap_bytes, rest_bytes, mapped_bytes, looked, late;
 };
 
 struct stream_state {
@@ -163,6 +167,11 @@ static void put_named(struct output *output, const struct heap_model *heap) {
     }
 }
 
+static void put_held(struct output *output, const struct map64 *held) {
+    for (size_t i = 0; i < (size_t)1 << held->bits; i++)
+        if (map64_has(held, i)) put(output, &held->entry[i].key, sizeof held->entry[i].key);
+}
+
 // By slot, as far as one was known, and what they mean.
 static void put_sites(struct output *output, const struct heap_model *heap, const struct head *head,
                       const struct site_store *sites) {
@@ -172,16 +181,19 @@ static void put_sites(struct output *output, const struct heap_model *heap, cons
 
 static struct sample packed(const struct line_sample *from) {
     const struct ht_sample *sample = &from->sample;
-    return (struct sample){sample->time_ns,       sample->event,         sample->rss_anon_bytes,
-                           sample->own_rss_bytes, sample->cpu_ns,        sample->own_fresh,
-                           from->live_bytes,      from->allocated_bytes, from->filled_bytes};
+    return (struct sample){
+        sample->time_ns,    sample->event,     sample->rss_anon_bytes, sample->own_rss_bytes,
+        sample->cpu_ns,     sample->own_fresh, from->live_bytes,       from->allocated_bytes,
+        from->filled_bytes, from->heap_bytes,  from->rest_bytes,       from->mapped_bytes,
+        from->looked,       from->late};
 }
 
 // The last that was measured, and those held since.
 static void put_samples(struct output *output, const struct sample_line *line) {
-    uint64_t any_fresh = line->any_fresh;
+    const uint64_t known[] = {line->any_fresh, line->any_look, (uint64_t)line->missed_bytes,
+                              line->unplaced_bytes};
     struct sample entry = packed(&line->last_fresh);
-    put(output, &any_fresh, sizeof any_fresh);
+    put(output, known, sizeof known);
     put(output, &line->allocated_bytes, sizeof line->allocated_bytes);
     put(output, &entry, sizeof entry);
     for (size_t i = 0; i < line->held_count; i++) {
@@ -296,6 +308,8 @@ static struct head head_of(const struct ht_raw_log *log, const struct follow_pos
                         .rss_peak_bytes = totals->rss_peak_bytes,
                         .own_peak_bytes = totals->own_peak_bytes,
                         .heap_rss_peak_bytes = totals->heap_rss_peak_bytes,
+                        .heap_rss_low_bytes = totals->heap_rss_low_bytes,
+                        .heap_rss_high_bytes = totals->heap_rss_high_bytes,
                         .cpu_ns = totals->cpu_ns,
                         .allocated_bytes = totals->allocated_bytes,
                         .samples = totals->samples,
@@ -309,6 +323,8 @@ static struct head head_of(const struct ht_raw_log *log, const struct follow_pos
                         .damage = m->streams.damage,
                         .controls = totals->controls,
                         .settings = heap->settings,
+                        .pieces = m->pieces,
+                        .held = heap->held.count,
                         .site_bytes = sites->count};
     if (sites->count)
         head.slot_sites = heap->last_site_room < head.slots + 1 ? heap->last_site_room : head.slots + 1;
@@ -341,6 +357,7 @@ int follow_state_save(const char *path, const struct ht_raw_log *log, const stru
     put(&output, &head, sizeof head);
     put_threads(&output, &m->heap);
     put_named(&output, &m->heap);
+    put_held(&output, &m->heap.held);
     put_sites(&output, &m->heap, &head, &sites);
     site_store_free(&sites);
     put_samples(&output, &m->samples);
@@ -445,6 +462,8 @@ static bool get_heap(struct follow_state *state, struct heap_model *heap) {
             (entry.left && !map64_put(&heap->left, entry.slot, entry.left - 1)))
             return false;
     }
+    for (uint64_t i = 0, key; i < head->held; i++)
+        if (!get(state, &key, sizeof key) || !key || !map64_put(&heap->held, key, 0)) return false;
     for (size_t i = 0; i < (size_t)1 << heap->addresses.bits; i++) {
         if (!map64_has(&heap->addresses, i)) continue;
         uint64_t slot = heap->addresses.entry[i].value;
@@ -480,17 +499,25 @@ static struct line_sample unpacked(const struct sample *entry) {
                                            .own_fresh = entry->own_fresh != 0},
                                 .live_bytes = entry->live_bytes,
                                 .allocated_bytes = entry->allocated_bytes,
-                                .filled_bytes = entry->filled_bytes};
+                                .filled_bytes = entry->filled_bytes,
+                                .heap_bytes = entry->heap_bytes,
+                                .rest_bytes = entry->rest_bytes,
+                                .mapped_bytes = entry->mapped_bytes,
+                                .looked = entry->looked != 0,
+                                .late = entry->late != 0};
 }
 
 static bool get_samples(struct follow_state *state, struct sample_line *line) {
-    uint64_t any_fresh;
+    uint64_t known[4];
     struct sample entry;
-    if (!get(state, &any_fresh, sizeof any_fresh) ||
+    if (!get(state, known, sizeof known) ||
         !get(state, &line->allocated_bytes, sizeof line->allocated_bytes) ||
         !get(state, &entry, sizeof entry))
         return false;
-    line->any_fresh = any_fresh != 0;
+    line->any_fresh = known[0] != 0;
+    line->any_look = known[1] != 0;
+    line->missed_bytes = (int64_t)known[2];
+    line->unplaced_bytes = known[3];
     line->last_fresh = unpacked(&entry);
     for (line->held_count = 0; line->held_count < state->head.held_samples; line->held_count++) {
         if (!get(state, &entry, sizeof entry)) return false;
@@ -560,6 +587,9 @@ static void get_head(const struct head *head, struct merge *m) {
     totals->rss_peak_bytes = head->rss_peak_bytes;
     totals->own_peak_bytes = head->own_peak_bytes;
     totals->heap_rss_peak_bytes = head->heap_rss_peak_bytes;
+    totals->heap_rss_low_bytes = head->heap_rss_low_bytes;
+    totals->heap_rss_high_bytes = head->heap_rss_high_bytes;
+    m->pieces = head->pieces;
     totals->cpu_ns = head->cpu_ns;
     totals->allocated_bytes = head->allocated_bytes;
     totals->samples = head->samples;

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "grow.h"
 
@@ -19,7 +20,8 @@ static const uint64_t PAGE_NS_MIN = 32;
 bool heap_model_init(struct heap_model *heap, struct ht_trace_writer *writer) {
     *heap = (struct heap_model){.writer = writer, .keeps_order = !writer};
     return map64_init(&heap->addresses) && map64_init(&heap->births) && map64_init(&heap->seen) &&
-           map64_init(&heap->places) && map64_init(&heap->left) && slots_init(&heap->slots);
+           map64_init(&heap->places) && map64_init(&heap->left) && map64_init(&heap->held) &&
+           slots_init(&heap->slots);
 }
 
 void heap_model_free(struct heap_model *heap) {
@@ -28,6 +30,7 @@ void heap_model_free(struct heap_model *heap) {
     map64_free(&heap->seen);
     map64_free(&heap->places);
     map64_free(&heap->left);
+    map64_free(&heap->held);
     slots_free(&heap->slots);
     free(heap->last_event);
     free(heap->last_site);
@@ -67,12 +70,132 @@ bool heap_model_place(struct heap_model *heap, uint64_t address, uint32_t slot, 
     heap->live_bytes -= heap->slots.state[slot].size;
     heap->slots.state[slot].size = bytes;
     heap_model_count_live(heap, bytes);
+    heap_model_hold(heap, address, bytes);
     return map64_put(&heap->addresses, address, slot);
 }
 
 void heap_model_end(struct heap_model *heap, uint32_t slot, uint32_t by_thread) {
     heap->live_bytes -= heap->slots.state[slot].size;
     slots_give(&heap->slots, slot, by_thread);
+}
+
+// ---- where blocks lie ----
+
+// A range is kept as the fewest aligned units of these sizes, but for its first and its last, which are of the smallest.
+static const unsigned held_shift[] = {HEAP_HELD_SHIFT, 22, 28, 34};
+enum { HELD_SIZES = sizeof held_shift / sizeof *held_shift };
+static const uint64_t HELD_BYTES_MAX = UINT64_C(1) << 47;  // more is of a damaged log
+// Between blocks lie an allocator's tables.
+static const uint64_t HELD_GAP_BYTES = 256 << 10;
+// Such a block is a mapping of its own in glibc, behind 16 bytes of it.
+enum { MAPPED_BYTES_MIN = 128 << 10, MAPPED_PAGE_BYTES = 4096, MAPPED_OFFSET = 16 };
+
+static uint64_t held_key(uint64_t address, unsigned size) {
+    return UINT64_C(1) << 63 | (address >> held_shift[size]) << 2 | size;
+}
+
+static void hold_unit(struct heap_model *heap, uint64_t address, unsigned size) {
+    if (!map64_put(&heap->held, held_key(address, size), 0)) heap->no_memory = true;
+}
+
+static void drop_unit(struct heap_model *heap, uint64_t address, unsigned size) {
+    size_t at = map64_find(&heap->held, held_key(address, size));
+    if (map64_has(&heap->held, at)) map64_remove_at(&heap->held, at);
+}
+
+static void each_unit(struct heap_model *heap, uint64_t at, uint64_t end,
+                      void (*visit)(struct heap_model *heap, uint64_t address, unsigned size)) {
+    while (at < end) {
+        unsigned size = HELD_SIZES - 1;
+        while (size &&
+               (at & ((UINT64_C(1) << held_shift[size]) - 1) || end - at < UINT64_C(1) << held_shift[size]))
+            size--;
+        visit(heap, at, size);
+        at += UINT64_C(1) << held_shift[size];
+    }
+}
+
+static const uint64_t held_unit = UINT64_C(1) << HEAP_HELD_SHIFT;
+
+void heap_model_hold_more(struct heap_model *heap, uint64_t address, uint64_t bytes) {
+    uint64_t end = address + (bytes ? bytes : 1), first = address & -held_unit, last = (end - 1) & -held_unit;
+    if (bytes > HELD_BYTES_MAX || end < address) return;
+    hold_unit(heap, first, 0);
+    if (last != first) hold_unit(heap, last, 0);
+    if (last > first) each_unit(heap, first + held_unit, last, hold_unit);
+    uint64_t place = last >> HEAP_HELD_SHIFT;
+    heap->last_held[place % HEAP_LAST_HELD] = place;
+}
+
+void heap_model_hold_no_more(struct heap_model *heap, uint64_t address, uint64_t bytes) {
+    uint64_t end = address + bytes, first = address & -held_unit, last = (end - 1) & -held_unit;
+    if (!heap->holds_addresses || bytes < MAPPED_BYTES_MIN || bytes > HELD_BYTES_MAX || end < address ||
+        address % MAPPED_PAGE_BYTES != MAPPED_OFFSET)
+        return;
+    each_unit(heap, first + held_unit, last, drop_unit);
+    memset(heap->last_held, 0, sizeof heap->last_held);
+}
+
+static unsigned held_size_at(const struct heap_model *heap, uint64_t address) {
+    unsigned size = HELD_SIZES;
+    while (size-- > 0)
+        if (map64_has(&heap->held, map64_find(&heap->held, held_key(address, size)))) return size;
+    return HELD_SIZES;
+}
+
+// The same without the gaps, of a range with more units than there are entries.
+static uint64_t sum_held(const struct heap_model *heap, uint64_t start, uint64_t end) {
+    const struct map64 *held = &heap->held;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < (size_t)1 << held->bits; i++) {
+        if (!map64_has(held, i)) continue;
+        unsigned shift = held_shift[held->entry[i].key % 4];
+        uint64_t from = (held->entry[i].key & ~(UINT64_C(1) << 63)) >> 2 << shift,
+                 until = from + (UINT64_C(1) << shift);
+        if (from < start) from = start;
+        if (until > end) until = end;
+        if (from < until) bytes += until - from;
+    }
+    return bytes;
+}
+
+uint64_t heap_model_held_bytes(const struct heap_model *heap, uint64_t start, uint64_t end) {
+    uint64_t bytes = 0, held_end = 0;
+    if ((end - start) >> HEAP_HELD_SHIFT > (uint64_t)1 << heap->held.bits) return sum_held(heap, start, end);
+    for (uint64_t at = start & -held_unit; at < end;) {
+        unsigned size = held_size_at(heap, at);
+        uint64_t step = UINT64_C(1) << held_shift[size < HELD_SIZES ? size : 0], next = (at & -step) + step;
+        if (size < HELD_SIZES) {
+            uint64_t from = at > start ? at : start, until = next < end ? next : end;
+            if (held_end && from - held_end <= HELD_GAP_BYTES) from = held_end;
+            bytes += until - from;
+            held_end = until;
+        }
+        at = next;
+    }
+    return bytes;
+}
+
+// What is resident of a piece is the heap's as far as blocks lie there.
+void heap_pieces_take(struct heap_pieces *pieces, const struct heap_model *heap,
+                      const struct ht_raw_record *record, uint64_t page_bytes) {
+    uint64_t start = record->word[0], bytes = (record->word[1] >> 32) * page_bytes,
+             resident = (record->word[1] & UINT32_MAX) * page_bytes;
+    if (pieces->stamp != record->stamp) *pieces = (struct heap_pieces){.stamp = record->stamp};
+    if (start == HT_PIECES_MAPPED) {
+        pieces->mapped_bytes = record->word[1] < UINT64_MAX ? record->word[1] + 1 : 0;
+        return;
+    }
+    if (!start) {
+        pieces->whole = (record->word[1] & ~HT_PIECES_LATE) == pieces->count;
+        pieces->late = record->word[1] & HT_PIECES_LATE;
+    }
+    if (!start || start + bytes < start) return;
+    uint64_t held = heap_model_held_bytes(heap, start, start + bytes);
+    if (held > resident) held = resident;
+    pieces->heap_bytes += held;
+    pieces->rest_bytes += resident - held;
+    pieces->count++;
 }
 
 uint32_t heap_model_pages(uint64_t page_bytes, uint64_t address, uint64_t bytes, uint64_t pages_it_lies_in) {

@@ -9,6 +9,9 @@
 #include "site_collector.h"
 #include "slots.h"
 
+// The finest resolution of where blocks lie.
+enum { HEAP_HELD_SHIFT = 16, HEAP_LAST_HELD = 256 };
+
 struct heap_model {
     struct ht_trace_writer *writer;  // NULL: nothing is written
     bool keeps_order;                // of births: so it is where nothing is written
@@ -20,6 +23,9 @@ struct heap_model {
     struct map64 left;  // the same slot, if some was given back -> how many pages are resident since
     struct map64 seen;  // the same slot -> when that was, and pages that are known to be resident
     struct slots slots;
+    struct map64 held;  // where blocks lie or lay, if the addresses are the program's own (holds_addresses)
+    bool holds_addresses;
+    uint64_t last_held[HEAP_LAST_HELD];  // what was noted there last
     uint64_t live_bytes;
     uint64_t last_time_ns;
     struct ht_thread *threads;
@@ -99,6 +105,31 @@ static inline void heap_model_count_live(struct heap_model *heap, uint64_t bytes
     if (heap->live_bytes > heap->totals.peak_live_bytes) heap->totals.peak_live_bytes = heap->live_bytes;
 }
 
+// Memory of the allocator's is where blocks lie or once lay: it may keep what is freed. What was certainly unmapped with
+// its block is forgotten. Called for a block that there is from now on, and for one that ends.
+void heap_model_hold_more(struct heap_model *heap, uint64_t address, uint64_t bytes);
+void heap_model_hold_no_more(struct heap_model *heap, uint64_t address, uint64_t bytes);
+// How much of a range that is, gaps between blocks included.
+uint64_t heap_model_held_bytes(const struct heap_model *heap, uint64_t start, uint64_t end);
+
+// The sum of what was told before a sample of where memory lies that is not known as the program's own.
+struct heap_pieces {
+    uint64_t stamp, count;
+    uint64_t heap_bytes, rest_bytes;  // resident where blocks lie, and elsewhere
+    uint64_t mapped_bytes;            // by the program for itself at most, plus one; 0: not told
+    bool whole, late;                 // late: blocks that nobody knows may lie there
+};
+// A record of one, or of their end.
+void heap_pieces_take(struct heap_pieces *pieces, const struct heap_model *heap,
+                      const struct ht_raw_record *record, uint64_t page_bytes);
+
+static inline void heap_model_hold(struct heap_model *heap, uint64_t address, uint64_t bytes) {
+    uint64_t place = address >> HEAP_HELD_SHIFT;
+    bool is_known = heap->last_held[place % HEAP_LAST_HELD] == place &&
+                    (address + bytes - (bytes != 0)) >> HEAP_HELD_SHIFT == place;
+    if (__builtin_expect(!is_known && heap->holds_addresses, 0)) heap_model_hold_more(heap, address, bytes);
+}
+
 // The same as heap_model_make, at the place that heap_model_find gave after map64_reserve.
 static inline uint32_t heap_model_make_at(struct heap_model *heap, size_t place, uint64_t address,
                                           uint64_t bytes, uint32_t thread) {
@@ -106,6 +137,7 @@ static inline uint32_t heap_model_make_at(struct heap_model *heap, size_t place,
     if (!slot) return 0;
     map64_add_at(&heap->addresses, place, address, slot);
     heap_model_count_live(heap, bytes);
+    heap_model_hold(heap, address, bytes);
     return slot;
 }
 

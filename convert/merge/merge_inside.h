@@ -56,6 +56,7 @@ struct merge {
     unsigned ns_per_stamp_bits;
     uint64_t wait_limit_stamps, early_limit_stamps, fork_slack_stamps;
     uint64_t last_sample_ns;
+    struct heap_pieces pieces;
     struct sample_line samples;
     uint64_t horizon;         // no record beyond it is read; UINT64_MAX except in a growing log
     uint64_t late_records;    // of a growing log: those that came when the others were beyond them

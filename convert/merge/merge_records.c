@@ -189,6 +189,7 @@ static enum merge_applied apply_free(struct merge *m, uint32_t number, const str
         if (record->resident_after) end_large(m, input, slot, record);
         else heap_model_drop_birth(&m->heap, slot);
     }
+    heap_model_hold_no_more(&m->heap, record->address, m->heap.slots.state[slot].size);
     heap_model_forget_at(&m->heap, place);
     emit(m, input, record->stamp, function, HT_PLAIN, slot, record->size, extra);
     heap_model_end(&m->heap, slot, input->thread);
@@ -249,6 +250,7 @@ static enum merge_applied apply_realloc_begin(struct merge *m, uint32_t number,
                                            .count = record->count};
     if (slot) {
         if (record->resident_after) end_large(m, input, slot, record);
+        heap_model_hold_no_more(&m->heap, record->address, m->heap.slots.state[slot].size);
         heap_model_forget_at(&m->heap, place);
         overtaken_frees_note(&m->overtaken, record->address, record->stamp, input->thread);
         merge_wake_inputs(m, record->address);
@@ -266,8 +268,9 @@ static enum merge_applied end_failed_realloc(struct merge *m, struct input *inpu
     if (released) {
         heap_model_drop_birth(&m->heap, old->slot);
         heap_model_end(&m->heap, old->slot, input->thread);
-    } else if (old->slot && !map64_put(&m->heap.addresses, old->address, old->slot)) {
-        return NO_MEMORY;
+    } else if (old->slot) {
+        heap_model_hold(&m->heap, old->address, m->heap.slots.state[old->slot].size);
+        if (!map64_put(&m->heap.addresses, old->address, old->slot)) return NO_MEMORY;
     }
     return APPLIED;
 }
@@ -312,10 +315,17 @@ static void apply_sample(struct merge *m, const struct ht_raw_record *record) {
                                .own_rss_bytes = record->word[1],
                                .cpu_ns = record->word[2],
                                .own_fresh = record->word[3] != 0};
+    bool told = m->pieces.stamp == record->stamp, looked = told && m->pieces.whole;
     m->samples.many_threads = m->heap.threads_count > 1;
     sample_line_put(&m->samples, &(struct line_sample){.sample = sample,
                                                        .live_bytes = m->heap.live_bytes,
-                                                       .allocated_bytes = m->heap.totals.allocated_bytes});
+                                                       .allocated_bytes = m->heap.totals.allocated_bytes,
+                                                       .heap_bytes = looked ? m->pieces.heap_bytes : 0,
+                                                       .rest_bytes = looked ? m->pieces.rest_bytes : 0,
+                                                       .mapped_bytes = told ? m->pieces.mapped_bytes : 0,
+                                                       .looked = looked,
+                                                       .late = looked && m->pieces.late});
+    m->pieces = (struct heap_pieces){0};
 }
 
 // What the recorder saw of a live large block.
@@ -387,6 +397,8 @@ static enum merge_applied apply_advise(struct merge *m, struct input *input,
 static void apply_long(struct merge *m, struct input *input, const struct ht_raw_record *record) {
     if (record->long_kind == HT_LONG_SAMPLE && record->long_words >= 4) {
         apply_sample(m, record);
+    } else if (record->long_kind == HT_LONG_HEAP_PIECE && record->long_words >= 2 && m->heap.writer) {
+        heap_pieces_take(&m->pieces, &m->heap, record, m->log->header.page_bytes);
     } else if (record->long_kind == HT_LONG_THREAD_END && record->long_words >= 2 &&
                input->thread != NO_THREAD) {
         struct ht_thread *thread = &m->heap.threads[input->thread];

@@ -22,6 +22,7 @@ struct merge_totals {
     uint64_t repairs, anomalies, foreign_frees, foreign_queries, unfinished, failed_calls;
     uint64_t duration_ns;
     uint64_t rss_peak_bytes, own_peak_bytes, heap_rss_peak_bytes, cpu_ns;
+    uint64_t heap_rss_low_bytes, heap_rss_high_bytes;  // what that peak can have been
     // Of all blocks, inherited ones too; and RssAnon less the program's own at the first sample, where the
     // program may have had it from malloc before the recording began: else 0.
     uint64_t allocated_bytes, samples, heap_rss_first_bytes;
@@ -30,11 +31,18 @@ struct merge_totals {
     struct ht_control_counts controls;
 };
 
+static inline bool merge_heap_is_unknown(const struct merge_totals *totals) {
+    return ht_heap_is_unknown(totals->heap_rss_low_bytes, totals->heap_rss_high_bytes);
+}
+
+// An unknown heap explains what it can have been at most.
 static inline struct ht_heap_share merge_heap_share(const struct merge_totals *totals) {
     return (struct ht_heap_share){.anon_bytes = totals->rss_peak_bytes,
-                                  .explained_bytes =
-                                      ht_heap_explained(totals->heap_rss_first_bytes,
-                                                        totals->heap_rss_peak_bytes, totals->allocated_bytes),
+                                  .explained_bytes = ht_heap_explained(totals->heap_rss_first_bytes,
+                                                                       merge_heap_is_unknown(totals)
+                                                                           ? totals->heap_rss_high_bytes
+                                                                           : totals->heap_rss_peak_bytes,
+                                                                       totals->allocated_bytes),
                                   .own_bytes = totals->own_peak_bytes};
 }
 

@@ -18,10 +18,24 @@ void sample_line_count(struct merge_totals *totals, const struct ht_sample *samp
     totals->cpu_ns = larger(totals->cpu_ns, sample->cpu_ns);
 }
 
-static void write_sample(struct sample_line *line, struct ht_sample sample) {
+void sample_line_count_bounds(struct merge_totals *totals, uint64_t low_bytes, uint64_t high_bytes) {
+    totals->heap_rss_low_bytes = larger(totals->heap_rss_low_bytes, low_bytes);
+    totals->heap_rss_high_bytes = larger(totals->heap_rss_high_bytes, high_bytes);
+}
+
+static uint64_t heap_of(const struct ht_sample *sample) {
+    uint64_t rss = sample->rss_anon_bytes, own = sample->own_rss_bytes;
+    return rss > own ? rss - own : 0;
+}
+
+// other_bytes: what the heap was by another way to tell.
+static void write_sample(struct sample_line *line, struct ht_sample sample, uint64_t other_bytes) {
     if (sample.own_rss_bytes > sample.rss_anon_bytes) sample.own_rss_bytes = sample.rss_anon_bytes;
+    uint64_t heap = heap_of(&sample);
     if (line->writer) ht_trace_put_sample(line->writer, &sample);
     sample_line_count(line->totals, &sample);
+    uint64_t low = heap < other_bytes ? heap : other_bytes, unplaced = line->unplaced_bytes;
+    sample_line_count_bounds(line->totals, low > unplaced ? low - unplaced : 0, larger(heap, other_bytes));
 }
 
 // How far from the last measurement to this one a sample between them is. What moved RssAnon mostly moved the
@@ -90,39 +104,155 @@ static void keep_within(struct ht_sample *sample, double own, struct bounds heap
     sample->own_rss_bytes = own > 0 ? (uint64_t)own : 0;
 }
 
-static void write_held(struct sample_line *line) {
-    for (size_t i = 0; i < line->held_count; i++) write_sample(line, line->held[i].sample);
+// Beyond its blocks the heap holds what was freed and not given back, and what allocators add; less, where blocks are not
+// filled.
+static double slack_of(const struct line_sample *at) {
+    return heap_bytes(&at->sample) - (double)at->live_bytes;
+}
+
+// The heap, if that went in a straight line over time.
+static double heap_by_blocks(const struct line_sample *from, const struct line_sample *to,
+                             const struct line_sample *at) {
+    uint64_t span_ns = to->sample.time_ns - from->sample.time_ns;
+    double share = span_ns ? (double)(at->sample.time_ns - from->sample.time_ns) / (double)span_ns : 0;
+    return (double)at->live_bytes + slack_of(from) + share * (slack_of(to) - slack_of(from));
+}
+
+// No more was added to what it was at both ends than blocks were live beyond what was live then.
+static double heap_at_most(const struct line_sample *from, const struct line_sample *to,
+                           uint64_t live_bytes) {
+    enum { ADDED_SHARE = 100, ADDED_BYTES = 64 << 10 };
+    double a = heap_bytes(&from->sample), b = heap_bytes(&to->sample);
+    uint64_t live_then = larger(from->live_bytes, to->live_bytes);
+    double heap = (a > b ? a : b) + (double)(live_bytes > live_then ? live_bytes - live_then : 0);
+    return heap + heap / ADDED_SHARE + ADDED_BYTES;
+}
+
+static double larger_of(double a, double b) { return a > b ? a : b; }
+
+// Own memory grew by no more than what the program had mapped for itself.
+static double own_at_most(const struct line_sample *from, const struct line_sample *to,
+                          const struct line_sample *at) {
+    double own = larger_of((double)from->sample.own_rss_bytes, (double)to->sample.own_rss_bytes);
+    return at->mapped_bytes ? own + (double)(at->mapped_bytes - 1) : (double)at->sample.rss_anon_bytes;
+}
+
+static uint64_t within(double bytes, double most) {
+    return bytes > 0 ? (uint64_t)(bytes < most ? bytes : most) : 0;
+}
+
+static void settle_one(struct sample_line *line, const struct line_sample *from, const struct line_sample *to,
+                       struct line_sample *held, uint64_t live_bytes) {
+    const struct ht_sample *a = &from->sample, *b = &to->sample;
+    double own = (double)a->own_rss_bytes, rss = (double)held->sample.rss_anon_bytes;
+    if (b->time_ns > a->time_ns) {
+        own += progress(a, b, &held->sample) * ((double)b->own_rss_bytes - (double)a->own_rss_bytes);
+        own += beyond(a, b, &held->sample, line->many_threads);
+    }
+    struct bounds heap = bounds_between(from, to, held);
+    double most = larger_of(heap_at_most(from, to, live_bytes), rss - own_at_most(from, to, held));
+    if (heap.high > most) heap.high = most;
+    if (heap.low > heap.high) heap.low = heap.high;
+    keep_within(&held->sample, own, heap);
+    write_sample(line, held->sample, within(heap_by_blocks(from, to, held), most < rss ? most : rss));
+}
+
+// Those before `until`, which are between two that are known.
+static void settle_between(struct sample_line *line, const struct line_sample *from,
+                           const struct line_sample *to, size_t first, size_t until) {
+    uint64_t live_bytes = larger(from->live_bytes, to->live_bytes);
+    for (size_t i = first; i < until; i++) {
+        live_bytes = larger(live_bytes, line->held[i].live_bytes);
+        settle_one(line, from, to, &line->held[i], live_bytes);
+    }
+}
+
+static bool is_same(int64_t a, int64_t b, uint64_t heap_bytes) {
+    enum { SAME_SHARE = 100, SAME_BYTES = 256 << 10 };
+    uint64_t apart = a > b ? (uint64_t)a - (uint64_t)b : (uint64_t)b - (uint64_t)a;
+    return apart <= SAME_BYTES + heap_bytes / SAME_SHARE;
+}
+
+// What was counted, with what that misses.
+static void add_missed(struct ht_sample *sample, int64_t missed_bytes) {
+    uint64_t own = sample->own_rss_bytes;
+    if (missed_bytes < 0)
+        sample->own_rss_bytes = own > (uint64_t)-missed_bytes ? own - (uint64_t)-missed_bytes : 0;
+    else sample->own_rss_bytes = own + (uint64_t)missed_bytes;
+}
+
+// Up to a sample that is known. `counted`: those in between that were counted are so, too.
+static void settle(struct sample_line *line, const struct line_sample *to, bool counted) {
+    struct line_sample from = line->last_fresh;
+    size_t first = 0;
+    for (size_t i = 0; i < line->held_count; i++) {
+        struct line_sample *held = &line->held[i];
+        held->sample.own_fresh &= counted;
+        if (!held->sample.own_fresh) continue;
+        add_missed(&held->sample, line->missed_bytes);
+        settle_between(line, &from, held, first, i);
+        write_sample(line, held->sample, heap_of(&held->sample));
+        from = *held;
+        first = i + 1;
+    }
+    settle_between(line, &from, to, first, line->held_count);
     line->held_count = 0;
 }
 
+// No measurement follows.
 void sample_line_end(struct sample_line *line) {
-    for (size_t i = 0; i < line->held_count && line->any_fresh; i++) {
+    for (size_t i = 0; i < line->held_count; i++) {
         struct line_sample *held = &line->held[i];
-        keep_within(&held->sample, (double)held->sample.own_rss_bytes, bounds_since(&line->last_fresh, held));
+        add_missed(&held->sample, line->missed_bytes);
+        if (line->any_fresh && !held->sample.own_fresh)
+            keep_within(&held->sample, (double)held->sample.own_rss_bytes,
+                        bounds_since(&line->last_fresh, held));
+        bool known = held->sample.own_fresh || !line->any_fresh;
+        double blocks = heap_by_blocks(&line->last_fresh, &line->last_fresh, held);
+        write_sample(line, held->sample,
+                     known ? heap_of(&held->sample) : within(blocks, (double)held->sample.rss_anon_bytes));
     }
-    write_held(line);
+    line->held_count = 0;
 }
 
-void sample_line_put(struct sample_line *line, const struct line_sample *put) {
-    const struct ht_sample *sample = &put->sample, *last = &line->last_fresh.sample;
+// Blocks of a process that began before its recording may lie where none is known to.
+static bool is_late(const struct merge_totals *totals) {
+    return totals->began_late || totals->inherited_objects;
+}
+
+// A look. What was missed until now is in *missed_bytes.
+static void take_look(struct line_sample *put, int64_t *missed_bytes) {
+    struct ht_sample *sample = &put->sample;
+    uint64_t rss = sample->rss_anon_bytes, own = rss > put->heap_bytes ? rss - put->heap_bytes : 0;
+    *missed_bytes = (int64_t)own - (int64_t)sample->own_rss_bytes;
+    sample->own_rss_bytes = own;
+    sample->own_fresh = true;
+}
+
+void sample_line_put(struct sample_line *line, const struct line_sample *given) {
+    struct line_sample put = *given;
+    struct ht_sample *sample = &put.sample;
     uint64_t filled_bytes = line->allocated_bytes;
-    line->allocated_bytes = put->allocated_bytes;
-    if (!sample->own_fresh) {
+    int64_t missed_bytes = line->missed_bytes;
+    line->allocated_bytes = put.allocated_bytes;
+    bool look = put.looked && !put.late && !is_late(line->totals);
+    if (look) take_look(&put, &missed_bytes);
+    if (!(line->any_look || look ? look : sample->own_fresh)) {
         if (line->held_count == SAMPLES_HELD_MAX) sample_line_end(line);
-        line->held[line->held_count++] = *put;
+        line->held[line->held_count++] = put;
         return;
     }
-    double rise = (double)sample->own_rss_bytes - (double)last->own_rss_bytes;
-    bool between = line->any_fresh && sample->time_ns > last->time_ns;
-    for (size_t i = 0; i < line->held_count && between; i++) {
-        struct line_sample *held = &line->held[i];
-        double own = (double)last->own_rss_bytes + progress(last, sample, &held->sample) * rise;
-        own += beyond(last, sample, &held->sample, line->many_threads);
-        keep_within(&held->sample, own, bounds_between(&line->last_fresh, put, held));
+    bool same = is_same(missed_bytes, line->missed_bytes, put.heap_bytes);
+    if (line->any_fresh) settle(line, &put, line->any_look && same);
+    else sample_line_end(line);
+    if (put.looked && !look) {
+        uint64_t heap = heap_of(sample);
+        line->unplaced_bytes = heap > put.heap_bytes ? heap - put.heap_bytes : 0;
     }
-    write_held(line);
-    write_sample(line, *sample);
-    line->last_fresh = *put;
+    write_sample(line, *sample, heap_of(sample));
+    line->missed_bytes = missed_bytes;
+    line->any_look |= look;
+    line->last_fresh = put;
     line->last_fresh.filled_bytes = filled_bytes;
     line->any_fresh = true;
 }

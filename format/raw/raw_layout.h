@@ -95,8 +95,14 @@ enum ht_raw_long {
     HT_LONG_SITE = 8,
     HT_LONG_SITE_LIKE = 9,  // a site with frames of one before
     HT_LONG_CONTROL = 10,   // of an allocator (control_calls.h)
-    HT_LONG_ADVISE = 11     // madvise
+    HT_LONG_ADVISE = 11,    // madvise
+    HT_LONG_HEAP_PIECE = 12
 };
+
+// With the number of pieces, in the record behind them: blocks from before the recording may lie in them.
+#define HT_PIECES_LATE (UINT64_C(1) << 63)
+// In place of an address: no pieces follow.
+#define HT_PIECES_MAPPED UINT64_C(1)
 
 // Which frames of HT_LONG_SITE_LIKE are those of another site: `count` of them, that one's from `from` on, from `at` on.
 struct ht_site_like {

@@ -85,6 +85,19 @@ static void take_samples(const struct ht_trace_facts *facts, struct ht_recorded_
                                             .inside = program->inside};
 }
 
+// The samples of an unknown heap are guesses.
+static void take_range(const json_t *totals, struct ht_recorded_program *program) {
+    uint64_t low_bytes, high_bytes;
+    const json_t *explained = json_object_get(totals, "recorded_explained_bytes");
+    if (!trace_json_heap_range(totals, &low_bytes, &high_bytes)) return;
+    program->heap_peak_bytes = NAN;
+    program->heap_low_bytes = (double)low_bytes;
+    program->heap_high_bytes = (double)high_bytes;
+    program->share.own_bytes = 0;
+    program->share.explained_bytes =
+        json_is_integer(explained) ? (uint64_t)json_integer_value(explained) : high_bytes;
+}
+
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 // What the recording missed, and the last that is known of the program, be it a call, a sample of its memory
@@ -114,6 +127,7 @@ static int take_totals(struct ht_trace_reader *reader, const json_t *context,
         (uint64_t)json_integer_value(explained) < program->share.explained_bytes) {
         program->share.explained_bytes = (uint64_t)json_integer_value(explained);
     }
+    take_range(totals, program);
     json_int_t warm = json_integer_value(json_object_get(totals, "freed_warm"));
     program->freed_warm_share = probed > 0 && warm >= 0 && warm <= probed ? (double)warm / (double)probed : 1;
     json_decref(totals);
@@ -164,13 +178,18 @@ static void take_extended(const json_t *context, struct ht_extended_part *extend
 
 static void forget_memory(struct ht_recorded_program *program) {
     program->rss_peak_bytes = program->heap_peak_bytes = NAN;
+    program->heap_low_bytes = program->heap_high_bytes = NAN;
     program->share = (struct ht_heap_share){0};
     ht_own_memory_free(&program->own);
 }
 
 int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_program *program,
                              struct ht_error *error) {
-    *program = (struct ht_recorded_program){.rss_peak_bytes = NAN, .heap_peak_bytes = NAN, .cpu_ns = NAN};
+    *program = (struct ht_recorded_program){.rss_peak_bytes = NAN,
+                                            .heap_peak_bytes = NAN,
+                                            .heap_low_bytes = NAN,
+                                            .heap_high_bytes = NAN,
+                                            .cpu_ns = NAN};
     char thp[64];
     struct coarsening coarsening;
     json_t *context = trace_json_read_context(reader, error);
@@ -198,7 +217,7 @@ int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_
     if (program->extended.to_ns) program->extended.thread_lives_ns = median_life_ns(&facts);
     int failed = take_totals(reader, context, &facts, program, error);
     json_decref(context);
-    if (!failed && !ht_own_memory_take(&facts, &program->own)) {
+    if (!failed && isnan(program->heap_high_bytes) && !ht_own_memory_take(&facts, &program->own)) {
         errno = ENOMEM;
         failed = ht_error_system(error, "trace", "samples of memory");
     }
@@ -212,6 +231,7 @@ int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_
 
 void ht_recorded_program_elsewhere(struct ht_recorded_program *program) {
     program->rss_peak_bytes = program->heap_peak_bytes = program->cpu_ns = NAN;
+    program->heap_low_bytes = program->heap_high_bytes = NAN;
 }
 
 void ht_recorded_program_other(struct ht_recorded_program *program) {

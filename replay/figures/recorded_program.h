@@ -35,9 +35,10 @@ struct ht_recorded_program {
     bool forked;          // it shares pages with its parent and other children, which no figure counts
     uint64_t end_ns;      // when it ended, in trace time: not before its last call
     // NaN where the trace does not know.
-    bool has_samples;        // of its memory, as an imported trace has not
-    double rss_peak_bytes;   // RssAnon
-    double heap_peak_bytes;  // of it, without the program's own data and bss
+    bool has_samples;                        // of its memory, as an imported trace has not
+    double rss_peak_bytes;                   // RssAnon
+    double heap_peak_bytes;                  // of it, without the program's own data and bss
+    double heap_low_bytes, heap_high_bytes;  // where it is not known, what it can have been; else NaN
     double cpu_ns;
     // Of the blocks that it freed, the share that it had just used: 1 where the trace does not know, because
     // that is what nearly all programs come close to.

@@ -316,6 +316,11 @@ static void print_recorded(FILE *out, const struct ht_comparison *c, const struc
         bool unseen = ht_heap_share_is_small(&program->share);
         double heap = unseen ? (double)program->share.explained_bytes : program->heap_peak_bytes;
         if (!isnan(heap)) ht_print(out, ", %.1f MB of it in the heap", heap / 1e6);
+        else if (!isnan(program->heap_high_bytes))
+            ht_print(
+                out,
+                ", how much of it in the heap is unknown (%.1f to %.1f MB): no replay is held against it",
+                program->heap_low_bytes / 1e6, program->heap_high_bytes / 1e6);
         if (!unseen && !isnan(replayed) && !isnan(program->heap_peak_bytes)) {
             ht_print(out, "; replayed under %s: %.1f MB (%+.1f %%)", program->allocator, replayed / 1e6,
                      100 * (replayed / program->heap_peak_bytes - 1));

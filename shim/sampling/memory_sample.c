@@ -7,6 +7,7 @@
 #include "apart.h"
 #include "append_cost.h"
 #include "faults.h"
+#include "heap_pieces.h"
 #include "memory_sample.h"
 #include "own_memory.h"
 #include "process_memory.h"
@@ -91,38 +92,46 @@ static struct reading read_anonymous(void) {
     return reading;
 }
 
-// The program's own part of it, counted after it. Where other threads have changed RssAnon meanwhile, the count is of another
-// moment, mostly because this one lost the processor: it is taken once more, and else is not fresh.
-static uint64_t read_own(const struct sampling *of, struct reading *reading, bool *fresh) {
+// The program's own part of it, counted after it. Where other threads have changed RssAnon meanwhile, though not the program's
+// own, the count is of another moment, mostly because this one lost the processor: it is taken once more, and else is not
+// fresh. Where the program's own is not known, the pieces of the rest are.
+static struct own_answer read_own(const struct sampling *of, struct reading *reading) {
     struct recording *recording = of->t->recording;
-    uint64_t own_rss = 0;
+    struct own_answer answer = {0};
     for (unsigned tries = 0; tries < 2; tries++) {
         struct own_question question = {.stamp = of->stamp,
                                         .anonymous_bytes = reading->anon,
                                         .is_peak = reading->anon > recording->sample_peak_bytes,
                                         .final = of->final};
-        own_rss = own_bytes(&question, fresh);
-        if (!*fresh || apart_is_alone()) return own_rss;
+        answer = own_bytes(&question);
+        if (!answer.fresh || apart_is_alone()) return answer;
         struct reading after = read_anonymous();
         uint64_t low = after.anon < reading->anon ? after.anon : reading->anon;
-        if (after.anon + reading->anon - 2 * low <= MOVED_BYTES_MIN + low / SAMPLE_SHARE) return own_rss;
+        if (after.anon + reading->anon - 2 * low <= MOVED_BYTES_MIN + low / SAMPLE_SHARE) return answer;
+        if (answer.pieces) own_pieces_done();
+        answer.pieces = answer.fresh = false;
         *reading = after;
     }
-    *fresh = false;
-    return own_rss;
+    return answer;
 }
 
 static void put_sample(const struct sampling *of, struct reading reading) {
     struct thread_state *t = of->t;
     struct recording *recording = t->recording;
-    bool fresh;
     clock_note_pair(recording->header, &recording->pair_taken);
     // Without /proc there is no sample; 0 would be a wrong one.
     if (reading.anon) {
         learn_fault_bytes(recording, of->faults, reading.anon);
-        uint64_t own_rss = read_own(of, &reading, &fresh), ours = recorder_memory_bytes();
-        uint64_t word[5] = {reading.stamp, reading.anon > ours ? reading.anon - ours : 0, own_rss, of->cpu_ns,
-                            fresh};
+        struct own_answer own = read_own(of, &reading);
+        uint64_t ours = recorder_memory_bytes();
+        uint64_t word[5] = {reading.stamp, reading.anon > ours ? reading.anon - ours : 0, own.bytes,
+                            of->cpu_ns, own.fresh};
+        if (own.pieces) {
+            heap_pieces_put(t, reading.stamp);
+            own_pieces_done();
+        } else if (!own.fresh) {
+            heap_pieces_put_bound(t, reading.stamp, own_mapped_bytes());
+        }
         if (room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_SAMPLE, word, 5);
     }
     t->sample_budget_bytes = next_step(recording, reading.anon);

@@ -5,6 +5,7 @@
 #include <link.h>
 #include <string.h>
 
+#include "heap_pieces.h"
 #include "process_memory.h"
 #include "recorder_memory.h"
 #include "settings.h"
@@ -55,7 +56,10 @@ static struct {
     uint64_t last_bytes, last_anonymous_bytes, last_stamp, asked_stamp;
     uint64_t last_elsewhere_bytes;  // of last_bytes: what a count of what moves does not see
     bool elsewhere_is_still;        // it did not change between the last two whole counts
-    int64_t credit_stamps, moving_credit_stamps;
+    int64_t credit_stamps, moving_credit_stamps, pieces_credit_stamps;
+    bool wants_pieces;           // this count looks at what is not own, too
+    uint64_t pieces_counts;      // what that took
+    bool has_pieces;             // since the last sample began
     int64_t moving_cost_stamps;  // of the last count of what moves
     bool any;                    // that has been counted
 } measured = {.taken = ATOMIC_FLAG_INIT, .maps = {.fd = -1}, .pages = {.fd = -1}};
@@ -71,10 +75,18 @@ void own_after_fork(void) {
 // ---- what is resident ----
 
 static void count(uintptr_t start, uintptr_t end, bool of_file) {
-    if (start >= end) return;
+    if (start >= end || measured.pages.fd < 0) return;
     measured.counted_bytes += end - start;
     if (!measured.pages.searches && measured.counted_bytes > ONE_BY_ONE_MAX) return;
     measured.bytes += pages_anonymous_bytes(&measured.pages, start, end, of_file);
+}
+
+// None of it is known as the program's own.
+static void look_at_rest(uintptr_t start, uintptr_t end) {
+    if (!measured.wants_pieces || start >= end) return;
+    uint64_t before = clock_counter();
+    heap_pieces_add(&measured.pages, start, end);
+    measured.pieces_counts += clock_counter() - before;
 }
 
 // An object may go at any moment.
@@ -151,15 +163,22 @@ static void count_anonymous(const struct mapping *mapping, const struct mapping 
     if (at > mapping->end) at = mapping->end;
     count(counted_to, at, false);
     // Where the kernel does not search, counting reserved address space would take too long.
-    bool is_useful = mapping->readable || mapping->writable || measured.pages.searches;
+    bool is_useful =
+        mapping->readable || mapping->writable || (measured.pages.searches && measured.pages.fd >= 0);
     uint64_t bytes_before = measured.bytes;
+    uintptr_t rest = at;
     for (; measured.next_range < measured.own.mapped.count; measured.next_range++) {
         struct range range = measured.own.mapped.range[measured.next_range];
         if (range.start >= mapping->end) break;
         uintptr_t start = range.start > at ? range.start : at;
-        if (is_useful) count(start, range.end < mapping->end ? range.end : mapping->end, false);
+        if (is_useful) {
+            count(start, range.end < mapping->end ? range.end : mapping->end, false);
+            look_at_rest(rest, start);
+        }
+        if (range.end > rest) rest = range.end;
         if (range.end > mapping->end) break;
     }
+    if (is_useful) look_at_rest(rest, mapping->end);
     measured.moving_bytes += measured.bytes - bytes_before;
 }
 
@@ -176,16 +195,18 @@ static void count_mapping(const struct mapping *mapping, const struct mapping *b
     }
     if (mapping->shared) return;
     if (mapping->kind == MAPPING_ANONYMOUS) count_anonymous(mapping, before);
+    else if (mapping->kind == MAPPING_BREAK) look_at_rest(mapping->start, mapping->end);
     else if (mapping->kind == MAPPING_STACK) count(mapping->start, mapping->end, false);
     else if (mapping->kind == MAPPING_OF_FILE && mapping->writable) count(mapping->start, mapping->end, true);
 }
 
 static bool copy_tables(void) {
-    if (!own_copy(&measured.own, &measured.moves)) return false;
+    bool known = own_copy(&measured.own, &measured.moves);
+    if (!known) measured.own.mapped.count = measured.own.stacks = 0;
     measured.next_range = measured.next_stack = 0;
     measured.bytes = measured.counted_bytes = measured.moving_bytes = 0;
     measured.object_start = measured.object_inode = measured.data_end = 0;
-    return true;
+    return known;
 }
 
 // Of what other threads are about to unmap or to move the kernel may have taken the addresses already, and not yet the
@@ -206,13 +227,20 @@ static void look_for_leaving(void) {
 
 static bool nothing_moves(void) { return !measured.moves.unknown && !own_has_moved(&measured.moves); }
 
-// False if that is unknown.
+// False if that is unknown. Where the hooks could not follow, or the process may not read its page tables, the rest can be
+// looked at all the same.
 static bool measure(void) {
     struct mapping mapping, before = {0};
-    if (!copy_tables() || !pages_open(&measured.pages)) return false;
+    bool known = copy_tables();
+    if (!pages_open(&measured.pages)) known = false;
+    if (!known && !measured.wants_pieces) {
+        pages_close(&measured.pages);
+        return false;
+    }
     measured.found_stacks = 0;
     measured.stacks_then = measured.own.stacks;
     if (!maps_open(&measured.maps)) {
+        measured.wants_pieces = false;
         pages_close(&measured.pages);
         return false;
     }
@@ -222,10 +250,12 @@ static bool measure(void) {
         before = mapping;
     }
     maps_close(&measured.maps);
-    look_for_leaving();
-    recorder_memory_count(&measured.pages);
+    if (known) {
+        look_for_leaving();
+        recorder_memory_count(&measured.pages);
+    }
     pages_close(&measured.pages);
-    return !recorder_sealed && (measured.pages.searches || measured.counted_bytes <= ONE_BY_ONE_MAX);
+    return known && !recorder_sealed && (measured.pages.searches || measured.counted_bytes <= ONE_BY_ONE_MAX);
 }
 
 static uint64_t ranges_bytes(void) {
@@ -286,6 +316,8 @@ static void earn_credit(uint64_t stamp) {
     bool is_still = measured.elsewhere_is_still && own_stacks() == measured.stacks_then;
     measured.credit_stamps += passed / (is_still ? STILL_COST_SHARE : OWN_COST_SHARE);
     measured.moving_credit_stamps += passed / OWN_COST_SHARE;
+    measured.pieces_credit_stamps += passed / OWN_COST_SHARE;
+    if (measured.pieces_credit_stamps > most) measured.pieces_credit_stamps = most;
     if (measured.credit_stamps > most) measured.credit_stamps = most;
     if (measured.moving_credit_stamps > most) measured.moving_credit_stamps = most;
 }
@@ -295,9 +327,22 @@ static int64_t stamps_since(uint64_t started_ns) {
     return (int64_t)((clock_thread_cpu_ns() - started_ns) * (STAMPS_PER_S / 1000000) / 1000);
 }
 
-static bool measure_all(uint64_t stamp, uint64_t anonymous_bytes) {
+// Sees to it that the rest is known as well, if that is paid for. Its cost is not that of the count.
+static int64_t take_pieces(void) {
+    if (!measured.wants_pieces) return 0;
+    int64_t stamps = (int64_t)(measured.pieces_counts >> CLOCK_SHIFT);
+    measured.pieces_credit_stamps -= stamps;
+    measured.has_pieces = heap_pieces_are_known();
+    return stamps;
+}
+
+static bool measure_all(uint64_t stamp, uint64_t anonymous_bytes, bool final) {
     uint64_t started_ns = clock_thread_cpu_ns();
+    measured.wants_pieces = final || measured.pieces_credit_stamps > 0;
+    measured.pieces_counts = 0;
+    heap_pieces_begin();
     bool fresh = measure();
+    int64_t pieces_stamps = take_pieces();
     if (fresh) {
         uint64_t elsewhere = measured.static_bytes + measured.bytes - measured.moving_bytes;
         uint64_t change = difference(elsewhere, measured.last_elsewhere_bytes);
@@ -311,7 +356,9 @@ static bool measure_all(uint64_t stamp, uint64_t anonymous_bytes) {
     }
     measured.last_anonymous_bytes = anonymous_bytes;
     measured.last_stamp = stamp;
-    measured.credit_stamps -= stamps_since(started_ns);
+    int64_t stamps = stamps_since(started_ns) - pieces_stamps;
+    measured.credit_stamps -= stamps > 0 ? stamps : 0;
+    measured.wants_pieces = false;
     return fresh;
 }
 
@@ -329,15 +376,18 @@ static bool measure_in_between(bool is_peak) {
     return known && measured.own.stacks == measured.stacks_then;
 }
 
-uint64_t own_bytes(const struct own_question *question, bool *fresh) {
-    *fresh = false;
-    if (!own_is_known() || atomic_flag_test_and_set(&measured.taken))  // another thread is at it
-        return measured.last_bytes;
+struct own_answer own_bytes(const struct own_question *question) {
+    struct own_answer answer = {.bytes = measured.last_bytes};
+    if (atomic_flag_test_and_set(&measured.taken)) return answer;  // another thread is at it
     earn_credit(question->stamp);
+    measured.has_pieces = false;
     if (question->final || is_time(question->stamp, question->anonymous_bytes))
-        *fresh = measure_all(question->stamp, question->anonymous_bytes);
-    if (!*fresh) *fresh = measure_in_between(question->is_peak);
-    uint64_t bytes = measured.last_bytes;
-    atomic_flag_clear(&measured.taken);
-    return bytes;
+        answer.fresh = measure_all(question->stamp, question->anonymous_bytes, question->final);
+    if (!answer.fresh) answer.fresh = measure_in_between(question->is_peak);
+    answer.bytes = measured.last_bytes;
+    answer.pieces = measured.has_pieces;
+    if (!answer.pieces) atomic_flag_clear(&measured.taken);
+    return answer;
 }
+
+void own_pieces_done(void) { atomic_flag_clear(&measured.taken); }

@@ -15,8 +15,12 @@ struct own_question {
     uint64_t stamp, anonymous_bytes;
     bool is_peak, final;
 };
-// Bytes of it that are resident then. Counting them takes a while: `fresh` is whether it was done, or an older figure
-// is used.
-HIDDEN uint64_t own_bytes(const struct own_question *question, bool *fresh);
+struct own_answer {
+    uint64_t bytes;  // of the program's own that are resident then
+    bool fresh;      // they were counted now, which takes a while; else they are an older figure
+    bool pieces;     // heap_pieces.h has the rest. Until own_pieces_done nobody else can ask
+};
+HIDDEN struct own_answer own_bytes(const struct own_question *question);
+HIDDEN void own_pieces_done(void);
 
 #endif

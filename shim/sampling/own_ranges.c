@@ -284,8 +284,18 @@ bool own_copy(struct own_ranges *to, struct own_moves *moves) {
 
 bool own_has_moved(const struct own_moves *moves) { return own.changes != moves->changes; }
 
-bool own_is_known(void) { return !own.overflowed; }
 size_t own_stacks(void) { return own.known.stacks; }
+
+uint64_t own_mapped_bytes(void) {
+    uint64_t bytes = 0;
+    if (!lock()) return UINT64_MAX;
+    for (size_t i = 0; i < own.known.mapped.count; i++)
+        bytes += own.known.mapped.range[i].end - own.known.mapped.range[i].start;
+    for (size_t i = 0; i < own.leaving_count; i++)
+        bytes += own.leaving[i].range.end - own.leaving[i].range.start;
+    unlock();
+    return own.untold ? UINT64_MAX : bytes;
+}
 
 // The thread that unmapped is the parent's.
 void own_ranges_after_fork(void) {

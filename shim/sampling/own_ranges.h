@@ -73,8 +73,9 @@ HIDDEN void own_note_stack(void);
 HIDDEN bool own_copy(struct own_ranges *to, struct own_moves *moves);
 // Has anything begun or ended to move since?
 HIDDEN bool own_has_moved(const struct own_moves *moves);
-HIDDEN bool own_is_known(void);
 HIDDEN size_t own_stacks(void);
+// Of all known mappings together, resident or not, with those that are on their way; UINT64_MAX: unknown.
+HIDDEN uint64_t own_mapped_bytes(void);
 HIDDEN void own_ranges_after_fork(void);
 
 #endif

@@ -76,15 +76,17 @@ static uint64_t take_number(struct maps_file *maps, unsigned base) {
 
 // The name at the end of the line.
 static enum mapping_kind take_kind(struct maps_file *maps, uint64_t inode) {
-    static const char stack[] = "[stack]", named[] = "[anon:";
-    size_t length = 0, as_stack = 0, as_named = 0;
+    static const char stack[] = "[stack]", heap[] = "[heap]", named[] = "[anon:";
+    size_t length = 0, as_stack = 0, as_heap = 0, as_named = 0;
     while (peek(maps) == ' ') take(maps);
     for (char c = take(maps); c && c != '\n'; c = take(maps), length++) {
         as_stack += length == as_stack && length < sizeof stack - 1 && c == stack[length];
+        as_heap += length == as_heap && length < sizeof heap - 1 && c == heap[length];
         as_named += length == as_named && length < sizeof named - 1 && c == named[length];
     }
     if (inode) return MAPPING_OF_FILE;
     if (!length || as_named == sizeof named - 1) return MAPPING_ANONYMOUS;
+    if (as_heap == sizeof heap - 1 && length == as_heap) return MAPPING_BREAK;
     return as_stack == sizeof stack - 1 && length == as_stack ? MAPPING_STACK : MAPPING_OTHER;
 }
 
@@ -134,9 +136,14 @@ void pages_close(struct page_counter *counter) {
     counter->fd = -1;
 }
 
+struct visitor {
+    pages_visit *visit;
+    void *context;
+};
+
 // False where the kernel cannot.
 static bool search(struct page_counter *counter, uintptr_t start, uintptr_t end, bool of_file,
-                   uint64_t *bytes) {
+                   const struct visitor *to) {
     // Whether a page is a file's takes ten times as long to find out as the rest.
     uint64_t none_of = SEARCH_ZERO | (of_file ? SEARCH_OF_FILE : 0);
     while (start < end && !recorder_sealed) {
@@ -150,47 +157,61 @@ static bool search(struct page_counter *counter, uintptr_t start, uintptr_t end,
                                   .reported = SEARCH_PRESENT};
         long found = raw_syscall(SYS_ioctl, counter->fd, (long)PAGEMAP_SEARCH, (long)&ask, 0, 0, 0);
         if (found < 0) return false;
-        for (long i = 0; i < found; i++) *bytes += counter->region[i].end - counter->region[i].start;
+        for (long i = 0; i < found; i++)
+            to->visit(to->context, counter->region[i].start, counter->region[i].end);
         if (ask.walk_end <= start) return false;
         start = ask.walk_end;
     }
     return true;
 }
 
-static uint64_t count_one_by_one(struct page_counter *counter, uintptr_t start, uintptr_t end) {
+static void visit_page(const struct visitor *to, uintptr_t at) {
+    to->visit(to->context, at, at + settings.page_bytes);
+}
+
+static void look_one_by_one(struct page_counter *counter, uintptr_t start, uintptr_t end,
+                            const struct visitor *to) {
     enum { PAGES_AT_ONCE = sizeof counter->entry / sizeof *counter->entry };
     const uint64_t present = UINT64_C(1) << 63, of_file = UINT64_C(1) << 61;
-    uint64_t pages = 0, page = settings.page_bytes;
+    uint64_t page = settings.page_bytes;
     for (uintptr_t at = start; at < end && !recorder_sealed; at += PAGES_AT_ONCE * page) {
         uint64_t left = (end - at) / page, wanted = left < PAGES_AT_ONCE ? left : PAGES_AT_ONCE;
         long got = sys_pread(counter->fd, counter->entry, wanted * sizeof *counter->entry,
                              at / page * sizeof *counter->entry);
         for (long k = 0; k < got / (long)sizeof *counter->entry; k++)
-            pages += (counter->entry[k] & (present | of_file)) == present;
+            if ((counter->entry[k] & (present | of_file)) == present) visit_page(to, at + (uint64_t)k * page);
     }
-    return pages * page;
 }
 
 // Of memory that is no file's: what is there is anonymous, or the page of zeros.
-static uint64_t count_present(uintptr_t start, uintptr_t end) {
+static void look_for_present(uintptr_t start, uintptr_t end, const struct visitor *to) {
     enum { PAGES_AT_ONCE = 1024 };
     unsigned char present[PAGES_AT_ONCE];
-    uint64_t pages = 0, page = settings.page_bytes;
+    uint64_t page = settings.page_bytes;
     for (uintptr_t at = start; at < end && !recorder_sealed; at += PAGES_AT_ONCE * page) {
         uint64_t left = (end - at) / page, count = left < PAGES_AT_ONCE ? left : PAGES_AT_ONCE;
         if (sys_mincore(at, count * page, present)) continue;  // a part of it is not mapped any more
-        for (uint64_t i = 0; i < count; i++) pages += present[i] & 1;
+        for (uint64_t i = 0; i < count; i++)
+            if (present[i] & 1) visit_page(to, at + i * page);
     }
-    return pages * page;
 }
+
+void pages_each(struct page_counter *counter, uintptr_t start, uintptr_t end, bool of_file,
+                pages_visit *visit, void *context) {
+    const struct visitor to = {visit, context};
+    if (start >= end) return;
+    if (counter->fd < 0) {
+        if (!of_file) look_for_present(start, end, &to);
+    } else if (!counter->searches || !search(counter, start, end, of_file, &to)) {
+        counter->searches = false;
+        look_one_by_one(counter, start, end, &to);
+    }
+}
+
+static void add_bytes(void *sum, uintptr_t start, uintptr_t end) { *(uint64_t *)sum += end - start; }
 
 uint64_t pages_anonymous_bytes(struct page_counter *counter, uintptr_t start, uintptr_t end, bool of_file) {
     uint64_t bytes = 0;
-    if (start >= end) return 0;
-    if (counter->fd < 0) return of_file ? 0 : count_present(start, end);
-    if (counter->searches) {
-        if (search(counter, start, end, of_file, &bytes)) return bytes;
-        counter->searches = false;
-    }
-    return count_one_by_one(counter, start, end);
+    pages_each(counter, start, end, of_file, add_bytes, &bytes);
+    return bytes;
 }

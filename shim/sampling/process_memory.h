@@ -18,7 +18,8 @@ enum mapping_kind {
     MAPPING_ANONYMOUS,  // without a name
     MAPPING_OF_FILE,
     MAPPING_STACK,  // the main thread's
-    MAPPING_OTHER   // the program break, and what the kernel shares with every process
+    MAPPING_BREAK,  // below the program break
+    MAPPING_OTHER   // what the kernel shares with every process
 };
 
 struct mapping {
@@ -52,6 +53,9 @@ struct page_counter {
     };
 };
 
+// Called with each range that is resident, in order; two of them may be next to each other.
+typedef void pages_visit(void *context, uintptr_t start, uintptr_t end);
+
 // False: it is not to be had, as for a process that has changed its user. Then files' pages cannot be counted, and others in
 // more time.
 HIDDEN bool pages_open(struct page_counter *counter);
@@ -59,6 +63,9 @@ HIDDEN bool pages_open(struct page_counter *counter);
 // `of_file`: they are mapped from one.
 HIDDEN uint64_t pages_anonymous_bytes(struct page_counter *counter, uintptr_t start, uintptr_t end,
                                       bool of_file);
+// The ranges of those.
+HIDDEN void pages_each(struct page_counter *counter, uintptr_t start, uintptr_t end, bool of_file,
+                       pages_visit *visit, void *context);
 HIDDEN void pages_close(struct page_counter *counter);
 
 #endif

@@ -30,6 +30,12 @@ KINDS = {
     "thread_maps": OWN_BYTES,
     "main_stack": 2 << 20,
     "first_thread_ends": OWN_BYTES,
+    "bare_call": OWN_BYTES,
+    "program_break": OWN_BYTES,
+    "written_file": OWN_BYTES,
+    "many_ranges": OWN_BYTES,
+    "silent_stacks": OWN_BYTES,
+    "undumpable": OWN_BYTES,
 }
 # Where the kernel reports each page by itself, these kinds cannot be distinguished.
 KINDS_BY_SEARCH = {"scattered": OWN_BYTES, "only_read": 0, "comes_and_goes": OWN_BYTES, "between_calls": OWN_BYTES}

@@ -201,6 +201,73 @@ static void between_calls(char *unused) {
     come_and_go(false);
 }
 
+// As Go does it, and whoever has no libc.
+static void bare_call(char *unused) {
+    (void)unused;
+    long at =
+        syscall(SYS_mmap, NULL, (long)OWN_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
+    if (at == -1) target_fail("cannot map");
+    memset((char *)at, 1, OWN_BYTES);
+}
+
+// Below the heap's memory and above it at the same time.
+static void program_break(char *unused) {
+    char *at = sbrk(OWN_BYTES);
+    (void)unused;
+    if (at == (void *)-1) target_fail("cannot move the break");
+    memset(at, 1, OWN_BYTES);
+}
+
+// A private file's pages are the process's own once they are written, also when they cannot be written any more.
+static void written_file(char *unused) {
+    char name[] = "/tmp/own_kinds_XXXXXX";
+    int fd = mkstemp(name);
+    (void)unused;
+    if (fd < 0 || unlink(name) || ftruncate(fd, OWN_BYTES)) target_fail("no file");
+    char *at = mmap(NULL, OWN_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+    if (at == MAP_FAILED) target_fail("cannot map it");
+    for (size_t i = 0; i < OWN_BYTES; i += 4096) at[i] = 1;
+    if (mprotect(at, OWN_BYTES, PROT_READ)) target_fail("cannot close it");
+}
+
+// More than the hooks follow.
+static void many_ranges(char *unused) {
+    enum { RANGES = 6000, RANGE_BYTES = OWN_BYTES / RANGES / 4096 * 4096 + 4096, APART_BYTES = 64 << 10 };
+    char *from = mmap(NULL, (size_t)RANGES * APART_BYTES, PROT_NONE,
+                      MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    (void)unused;
+    if (from == MAP_FAILED) target_fail("cannot reserve");
+    for (size_t i = 0; i < RANGES; i++) {
+        char *at = mmap(from + i * APART_BYTES, RANGE_BYTES, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        if (at == MAP_FAILED) target_fail("cannot map one of them");
+        memset(at, 1, RANGE_BYTES);
+    }
+}
+
+static void *fill_and_wait(void *unused) {
+    use_stack();
+    pthread_barrier_wait(&filled);
+    pthread_barrier_wait(&over);
+    return unused;
+}
+
+// Of threads that never call malloc.
+static void silent_stacks(char *unused) {
+    pthread_t thread;
+    pthread_barrier_init(&filled, NULL, THREADS + 1);
+    pthread_barrier_init(&over, NULL, THREADS + 1);
+    for (int i = 0; i < THREADS; i++)
+        if (pthread_create(&thread, NULL, fill_and_wait, unused)) target_fail("no thread");
+    pthread_barrier_wait(&filled);
+}
+
+// The kernel shows the process its page tables no more.
+static void undumpable(char *unused) {
+    if (prctl(PR_SET_DUMPABLE, 0)) target_fail("cannot hide");
+    scattered(unused);
+}
+
 static int run_filtered(char **command, const struct sock_fprog *program) {
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program))
         target_fail("cannot install the filter");
@@ -248,6 +315,12 @@ int main(int argc, char **argv) {
                  {"late_block", late_block},
                  {"unused_blocks", unused_blocks},
                  {"first_thread_ends", first_thread_ends},
+                 {"bare_call", bare_call},
+                 {"program_break", program_break},
+                 {"written_file", written_file},
+                 {"many_ranges", many_ranges},
+                 {"silent_stacks", silent_stacks},
+                 {"undumpable", undumpable},
                  {"comes_and_goes", comes_and_goes},
                  {"between_calls", between_calls}};
     if (argc > 2 && !strcmp(argv[1], "without_search")) return without_search(argv + 2);
