@@ -87,6 +87,7 @@ enum { HELD_SIZES = sizeof held_shift / sizeof *held_shift };
 static const uint64_t HELD_BYTES_MAX = UINT64_C(1) << 47;  // more is of a damaged log
 // Between blocks lie an allocator's tables.
 static const uint64_t HELD_GAP_BYTES = 256 << 10;
+static const uint64_t HELD_UNITS_MIN = 1 << 16;  // are quickly looked through
 // Such a block is a mapping of its own in glibc, behind 16 bytes of it.
 enum { MAPPED_BYTES_MIN = 128 << 10, MAPPED_PAGE_BYTES = 4096, MAPPED_OFFSET = 16 };
 
@@ -161,7 +162,8 @@ static uint64_t sum_held(const struct heap_model *heap, uint64_t start, uint64_t
 
 uint64_t heap_model_held_bytes(const struct heap_model *heap, uint64_t start, uint64_t end) {
     uint64_t bytes = 0, held_end = 0;
-    if ((end - start) >> HEAP_HELD_SHIFT > (uint64_t)1 << heap->held.bits) return sum_held(heap, start, end);
+    if ((end - start) >> HEAP_HELD_SHIFT > HELD_UNITS_MIN + (UINT64_C(1) << heap->held.bits))
+        return sum_held(heap, start, end);
     for (uint64_t at = start & -held_unit; at < end;) {
         unsigned size = held_size_at(heap, at);
         uint64_t step = UINT64_C(1) << held_shift[size < HELD_SIZES ? size : 0], next = (at & -step) + step;

@@ -141,12 +141,97 @@ static void what_stays_in_the_heap_was_it_before(void **state) {
     assert_int_equal(own_written[3], 500);
 }
 
+enum { MB = 1000000 };
+
+// Of a heap of 10 MB with 10 MB of blocks, while own memory comes and goes.
+struct put_sample {
+    uint64_t rss_mb, own_mb, heap_mb, mapped_mb;
+    bool fresh, looked, late;
+};
+
+static struct merge_totals put_looks(const struct put_sample *samples, size_t count) {
+    static struct merge_totals totals;
+    struct sample_line *line = calloc(1, sizeof *line);
+    void *nobody = &no_writer;
+    totals = (struct merge_totals){0};
+    line->totals = &totals;
+    line->writer = nobody;
+    line->many_threads = true;
+    written = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct put_sample *put = &samples[i];
+        const struct ht_sample sample = {.time_ns = 10 * i,
+                                         .event = 1000 * i,
+                                         .rss_anon_bytes = put->rss_mb * MB,
+                                         .own_rss_bytes = put->own_mb * MB,
+                                         .own_fresh = put->fresh};
+        sample_line_put(line, &(struct line_sample){.sample = sample,
+                                                    .live_bytes = 10 * MB,
+                                                    .allocated_bytes = i * 1000 * MB,
+                                                    .heap_bytes = put->heap_mb * MB,
+                                                    .rest_bytes = (put->rss_mb - put->heap_mb) * MB,
+                                                    .mapped_bytes = put->mapped_mb * MB,
+                                                    .looked = put->looked,
+                                                    .late = put->late});
+    }
+    sample_line_end(line);
+    assert_int_equal(written, count);
+    free(line);
+    return totals;
+}
+
+static void what_is_not_around_blocks_is_own(void **state) {
+    (void)state;
+    const struct put_sample samples[] = {{12, 2, 10, 0, true, true, false},
+                                         // Counted, but by the next look the hooks have missed 300 MB.
+                                         {312, 2, 0, 0, true, false, false},
+                                         {312, 2, 10, 0, true, true, false},
+                                         // At both looks they have missed the same.
+                                         {322, 12, 0, 0, true, false, false},
+                                         {312, 2, 10, 0, true, true, false}};
+    struct merge_totals totals = put_looks(samples, 5);
+    assert_int_equal(own_written[1], 302 * MB);
+    assert_int_equal(own_written[2], 302 * MB);
+    assert_int_equal(own_written[3], 312 * MB);
+    assert_in_range(totals.heap_rss_peak_bytes, 10 * MB, 10.2 * MB);
+    assert_false(merge_heap_is_unknown(&totals));
+}
+
+static void own_memory_that_moves_between_looks_is_no_heap(void **state) {
+    (void)state;
+    struct put_sample samples[] = {{12, 2, 10, 0, true, true, false},
+                                   {412, 2, 0, 401, false, false, false},
+                                   {12, 2, 10, 0, true, true, false}};
+    struct merge_totals totals = put_looks(samples, 3);
+    assert_in_range(totals.heap_rss_peak_bytes, 10 * MB, 10.2 * MB);
+    assert_false(merge_heap_is_unknown(&totals));
+    // The program has nothing mapped that this can be: it is the heap, or stacks.
+    samples[1].mapped_mb = 1;
+    totals = put_looks(samples, 3);
+    assert_in_range(totals.heap_rss_high_bytes, 400 * MB, 412 * MB);
+    assert_true(merge_heap_is_unknown(&totals));
+}
+
+static void blocks_from_before_may_lie_anywhere(void **state) {
+    (void)state;
+    const struct put_sample samples[] = {{112, 2, 10, 0, true, true, true},
+                                         {112, 2, 10, 0, true, true, true}};
+    struct merge_totals totals = put_looks(samples, 2);
+    assert_int_equal(own_written[1], 2 * MB);
+    assert_int_equal(totals.heap_rss_low_bytes, 10 * MB);
+    assert_int_equal(totals.heap_rss_high_bytes, 110 * MB);
+    assert_true(merge_heap_is_unknown(&totals));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(moves_with_rss),
                                        cmocka_unit_test(moves_with_time),
                                        cmocka_unit_test(peaks_between_calls_are_own),
                                        cmocka_unit_test(where_a_free_may_be_under_way_a_peak_is_not_own),
                                        cmocka_unit_test(what_calls_cannot_explain_is_own),
-                                       cmocka_unit_test(what_stays_in_the_heap_was_it_before)};
+                                       cmocka_unit_test(what_stays_in_the_heap_was_it_before),
+                                       cmocka_unit_test(what_is_not_around_blocks_is_own),
+                                       cmocka_unit_test(own_memory_that_moves_between_looks_is_no_heap),
+                                       cmocka_unit_test(blocks_from_before_may_lie_anywhere)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
