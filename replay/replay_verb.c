@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <malloc.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -432,10 +433,22 @@ static void say_idle_ends(const struct ht_plan *plan, const struct loaded_trace 
 
 // At once, and not only after a minute: what comes is about little of the program.
 static void caution(struct ht_experiment *x) {
-    char words[HT_HEAP_SHARE_TEXT_BYTES];
-    if (!ht_heap_share_is_small(&x->program->share)) return;
-    ht_warn(&x->warnings, HT_WARNING_MOSTLY_UNSEEN, "the comparison is of malloc's part only", "%s",
-            ht_heap_share_words(words, &x->program->share));
+    char words[HT_HEAP_SHARE_TEXT_BYTES], swollen[HT_HEAP_SWOLLEN_TEXT_BYTES];
+    const struct ht_recorded_program *program = x->program;
+    bool is_small = ht_heap_share_is_small(&program->share);
+    bool is_swollen = !is_small && program->heap_peak_bytes > 0 && program->live_peak_bytes &&
+                      ht_heap_is_swollen((uint64_t)program->heap_peak_bytes, program->live_peak_bytes);
+    if (is_small)
+        ht_warn(&x->warnings, HT_WARNING_MOSTLY_UNSEEN, "the comparison is of malloc's part only", "%s",
+                ht_heap_share_words(words, &program->share));
+    if (is_swollen)
+        ht_warn(&x->warnings, HT_WARNING_SWOLLEN_HEAP,
+                "hold the replay under the recorded allocator against it", "%s",
+                ht_heap_swollen_words(swollen, (uint64_t)program->heap_peak_bytes, program->live_peak_bytes));
+    if (!isnan(program->heap_high_bytes))
+        ht_warn(&x->warnings, HT_WARNING_UNKNOWN_HEAP, "no replay is held against the recorded program",
+                "how much of the recorded program's memory was in its heap is unknown: %.1f to %.1f MB",
+                program->heap_low_bytes / 1e6, program->heap_high_bytes / 1e6);
     ht_warnings_print(stderr, &x->warnings, 0);
 }
 

@@ -127,6 +127,8 @@ static int take_totals(struct ht_trace_reader *reader, const json_t *context,
         (uint64_t)json_integer_value(explained) < program->share.explained_bytes) {
         program->share.explained_bytes = (uint64_t)json_integer_value(explained);
     }
+    json_int_t live = json_integer_value(json_object_get(totals, "peak_live_bytes"));
+    program->live_peak_bytes = live > 0 ? (uint64_t)live : 0;
     take_range(totals, program);
     json_int_t warm = json_integer_value(json_object_get(totals, "freed_warm"));
     program->freed_warm_share = probed > 0 && warm >= 0 && warm <= probed ? (double)warm / (double)probed : 1;

@@ -38,6 +38,7 @@ struct ht_recorded_program {
     bool has_samples;                        // of its memory, as an imported trace has not
     double rss_peak_bytes;                   // RssAnon
     double heap_peak_bytes;                  // of it, without the program's own data and bss
+    uint64_t live_peak_bytes;                // of its blocks; 0: not known
     double heap_low_bytes, heap_high_bytes;  // where it is not known, what it can have been; else NaN
     double cpu_ns;
     // Of the blocks that it freed, the share that it had just used: 1 where the trace does not know, because

@@ -10,7 +10,7 @@ const char *const ht_warning_names[HT_WARNINGS] = {
     "thp",           "few_events",      "short_run",      "lossy_trace",   "dropped",          "harness",
     "few_rounds",    "control",         "budget",         "cycle_counter", "no_repeats",       "known_fault",
     "mostly_unseen", "skipped_queries", "no_cxx_library", "fresh_heap",    "zeroed_by_calloc", "settings",
-    "unwatched",     "copying",         "unmeasured"};
+    "unwatched",     "copying",         "unmeasured",     "unknown_heap",  "swollen_heap"};
 
 void ht_warn(struct ht_warnings *warnings, enum ht_warning_kind kind, const char *remedy, const char *format,
              ...) {

@@ -35,6 +35,8 @@ enum ht_warning_kind {
     HT_WARNING_UNWATCHED,        // peaks of RSS within calls were not seen
     HT_WARNING_COPYING,          // such a peak hangs on how long copying takes, which is no trace time
     HT_WARNING_UNMEASURED,       // how much of large blocks was touched is taken from others
+    HT_WARNING_UNKNOWN_HEAP,     // how much of the recorded program's memory is its heap
+    HT_WARNING_SWOLLEN_HEAP,     // it held many times its blocks
     HT_WARNINGS
 };
 extern const char *const ht_warning_names[HT_WARNINGS];

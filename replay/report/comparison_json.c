@@ -138,12 +138,13 @@ static json_t *recorded_json(const struct ht_comparison *c) {
     int served = ht_comparison_recorded(c);
     double malloc_ns = served >= 0 ? c->allocators[served].time_ns.median : NAN;
     return json_pack(
-        "{s:o, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "command", json_text(c->program->command),
-        "forked", c->program->forked, "linked", c->program->linked, "allocator",
-        json_text(c->program->allocator), "allocator_version", json_text(c->program->allocator_version),
-        "rss_peak_bytes", json_figure(c->program->rss_peak_bytes), "heap_peak_bytes",
-        json_figure(c->program->heap_peak_bytes), "explained_bytes",
-        json_count(share->anon_bytes ? share->explained_bytes : UINT64_MAX), "cpu_ns",
+        "{s:o, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "command",
+        json_text(c->program->command), "forked", c->program->forked, "linked", c->program->linked,
+        "allocator", json_text(c->program->allocator), "allocator_version",
+        json_text(c->program->allocator_version), "rss_peak_bytes", json_figure(c->program->rss_peak_bytes),
+        "heap_peak_bytes", json_figure(c->program->heap_peak_bytes), "heap_low_bytes",
+        json_figure(c->program->heap_low_bytes), "heap_high_bytes", json_figure(c->program->heap_high_bytes),
+        "explained_bytes", json_count(share->anon_bytes ? share->explained_bytes : UINT64_MAX), "cpu_ns",
         json_figure(c->program->cpu_ns), "malloc_share", json_figure(malloc_ns / c->program->cpu_ns));
 }
 

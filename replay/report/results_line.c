@@ -53,7 +53,10 @@ static json_t *trace_json(const struct ht_run_result *line) {
     const struct ht_heap_share *share = &line->program->share;
     json_set_whole(trace, "rss_peak_bytes", share->anon_bytes ? (double)share->anon_bytes : NAN);
     json_set_whole(trace, "explained_bytes", share->anon_bytes ? (double)share->explained_bytes : NAN);
-    json_set_whole(trace, "own_bytes", share->anon_bytes ? (double)share->own_bytes : NAN);
+    bool is_known = share->anon_bytes && isnan(line->program->heap_high_bytes);
+    json_set_whole(trace, "own_bytes", is_known ? (double)share->own_bytes : NAN);
+    json_set_whole(trace, "heap_low_bytes", line->program->heap_low_bytes);
+    json_set_whole(trace, "heap_high_bytes", line->program->heap_high_bytes);
     json_set_whole(trace, "touched_bytes", (double)built->touched_peak_bytes / copies);
     json_set_whole(trace, "zeroed_bytes", (double)built->zeroed_peak_bytes / copies);
     json_set_whole(trace, "unmeasured_bytes", (double)built->unmeasured_peak_bytes / copies);

@@ -11,7 +11,7 @@ import pytest
 import results_factory
 from heaptape import read_results, write_report
 from heaptape.__main__ import main
-from heaptape.results.caution import HeapShare, baseline_caution, caution, heap_share, zeroed_line
+from heaptape.results.caution import HeapShare, baseline_caution, caution, heap_caution, heap_share, zeroed_line
 
 SEEN = {"rss_peak_bytes": 84_100_000, "explained_bytes": 84_000_000, "own_bytes": 100_000}
 UNSEEN = {"rss_peak_bytes": 84_100_000, "explained_bytes": 12_000, "own_bytes": 83_200_000}
@@ -92,3 +92,21 @@ def test_the_check_of_the_middle_run_is_taken() -> None:
     assert baseline_caution(frame) == "Caution: middle."
     assert baseline_caution(frame.iloc[[0, 1, 2, 5]]) == ""
     assert baseline_caution(frame.iloc[:1]) == baseline_caution(pd.DataFrame({"pass": ["time"]})) == ""
+
+
+def test_what_is_not_known_of_the_heap() -> None:
+    runs = pd.DataFrame({"allocator": ["glibc"]})
+    totals = {"recorded_heap_rss_peak_bytes": None, "recorded_heap_rss_low_bytes": 10_500_000,
+              "recorded_heap_rss_high_bytes": 487_000_000, "peak_live_bytes": 1}
+    words = "Caution: how much of the recorded program's memory was in its heap is unknown: 10.5 to 487.0 MB."
+    assert heap_caution(runs, totals) == words
+    assert heap_caution(runs.assign(trace_heap_low_bytes=10_500_000.0, trace_heap_high_bytes=487_000_000.0)) == words
+    assert heap_caution(runs.assign(trace_heap_low_bytes=None, trace_heap_high_bytes=None), {}) == ""
+
+
+def test_a_heap_of_many_times_its_blocks() -> None:
+    runs = pd.DataFrame({"allocator": ["glibc"]})
+    swollen = {"recorded_heap_rss_peak_bytes": 320_000_000, "peak_live_bytes": 5_200_000}
+    assert "held 320.0 MB at its peak, and its blocks never more than 5.2 MB" in heap_caution(runs, swollen)
+    assert heap_caution(runs, swollen | {"peak_live_bytes": 100_000_000}) == ""
+    assert heap_caution(runs, swollen | {"peak_live_bytes": None}) == ""

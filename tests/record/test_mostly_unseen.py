@@ -81,8 +81,16 @@ def test_replay_for_machines(tools: Tools, tmp_path: Path) -> None:
 
 
 def test_memory_of_before_the_recording_is_no_stranger(tools: Tools, tmp_path: Path) -> None:
-    """What the program got from malloc before its recording began is not called another's."""
+    """What the program got from malloc before its recording began is not called another's, and the heap is unknown."""
     script = "import time; a = [bytes(1000) for _ in range(50000)]; time.sleep(1.5); b = [bytes(700) for _ in range(1000)]"
     done = run([tools.heaptape, "record", "-o", tmp_path, "--start", "1", "--", "/usr/bin/python3", "-c", script])
     assert done.returncode == 0, done.stderr
     assert WORDS not in done.stderr.decode()
+    trace = tools.convert(next(tmp_path.glob("*.mraw")), tmp_path / "t.bin")
+    info = json.loads(tools.succeed([tools.heaptape, "info", "--json", trace]).stdout)
+    assert info["recorded_heap_rss_peak_bytes"] is None and info["recorded_own_peak_bytes"] is None
+    assert info["recorded_heap_rss_low_bytes"] < 10 << 20 and info["recorded_heap_rss_high_bytes"] > 50_000_000
+    assert b"in the heap            unknown: " in tools.succeed([tools.heaptape, "info", trace]).stdout
+    found = json.loads(tools.succeed([tools.replay_program, "--json", "--alloc", "glibc", "--pass", "memory", "--rounds", "1", trace]).stdout)
+    assert found["warnings"][0]["kind"] == "unknown_heap" and found["baseline_check"] is None
+    assert found["recorded"]["heap_peak_bytes"] is None and found["recorded"]["heap_high_bytes"] > 50_000_000

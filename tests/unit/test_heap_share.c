@@ -53,9 +53,28 @@ static void test_words(void **state) {
     assert_true(strlen(ht_heap_share_words(text, &share)) < sizeof text - 1);
 }
 
+static void a_heap_of_many_times_its_blocks(void **state) {
+    char text[HT_HEAP_SWOLLEN_TEXT_BYTES];
+    (void)state;
+    assert_false(ht_heap_is_swollen(40 * MIB, 10 * MIB));
+    assert_true(ht_heap_is_swollen(41 * MIB, 10 * MIB));
+    assert_false(ht_heap_is_swollen(8 * MIB, MIB));  // of small ones nothing follows
+    assert_non_null(strstr(ht_heap_swollen_words(text, 320000000, 5200000), "320.0 MB"));
+    assert_non_null(strstr(text, "more than 5.2 MB"));
+}
+
+static void a_heap_that_may_be_more(void **state) {
+    (void)state;
+    assert_false(ht_heap_is_unknown(100 * MIB, 104 * MIB));
+    assert_true(ht_heap_is_unknown(100 * MIB, 106 * MIB));
+    assert_false(ht_heap_is_unknown(MIB, 2 * MIB));
+    assert_false(ht_heap_is_unknown(0, 0));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_calls_can_have_taken),
-                                       cmocka_unit_test(test_which_share_is_small),
-                                       cmocka_unit_test(test_words)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_calls_can_have_taken), cmocka_unit_test(test_which_share_is_small),
+        cmocka_unit_test(test_words), cmocka_unit_test(a_heap_of_many_times_its_blocks),
+        cmocka_unit_test(a_heap_that_may_be_more)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

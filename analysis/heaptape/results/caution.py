@@ -12,8 +12,9 @@ import pandas as pd
 from ..base.units import byte_count, known, nanoseconds
 
 SMALL_SHARE = 5
+SWOLLEN_TIMES = 4
 UNEXPLAINED_MIN_BYTES = 8 << 20
-"""Both as in format/heap_share.c, which says why."""
+"""All as in format/heap_share.c, which says why."""
 NOT_HELD_AGAINST = "The program's memory is not in the trace: no replay is held against it."
 ZEROED_SHARE_MAX = 0.05
 """As in replay/experiment/experiment_warnings.c."""
@@ -66,7 +67,21 @@ def _is_figure(value: Any) -> TypeGuard[float]:
 def caution(runs: pd.DataFrame, totals: Mapping[str, Any] | None = None) -> str:
     """One sentence where most of the program's memory is not from malloc, else ""."""
     share = heap_share(runs, totals)
-    return share.sentence() if share and share.is_small else ""
+    return share.sentence() if share and share.is_small else heap_caution(runs, totals)
+
+
+def heap_caution(runs: pd.DataFrame, totals: Mapping[str, Any] | None = None) -> str:
+    """One sentence where the recorded heap's peak is unknown, or many times its blocks, as `replay` says it."""
+    found = totals or {}
+    low, high = (found.get(f"recorded_heap_rss_{end}_bytes", _first(runs, f"trace_heap_{end}_bytes")) for end in ("low", "high"))
+    if _is_figure(low) and _is_figure(high):
+        return ("Caution: how much of the recorded program's memory was in its heap is unknown: "
+                f"{low / 1e6:.1f} to {high / 1e6:.1f} MB.")
+    heap, live = found.get("recorded_heap_rss_peak_bytes"), found.get("peak_live_bytes")
+    if _is_figure(heap) and _is_figure(live) and 0 < live < heap // SWOLLEN_TIMES and heap - live >= UNEXPLAINED_MIN_BYTES:
+        return (f"Caution: the recorded heap held {heap / 1e6:.1f} MB at its peak, and its blocks never more than {live / 1e6:.1f} MB: "
+                "it is very fragmented, or holds memory that does not come from malloc.")
+    return ""
 
 
 def baseline_caution(runs: pd.DataFrame) -> str:

@@ -86,15 +86,14 @@ def timeline(frame: pd.DataFrame, allocators: Sequence[str] | None = None) -> pd
 
 def recorded_curves(trace: Trace) -> dict[str, pd.DataFrame]:
     """The recorded program: "recorded heap" (what malloc held) and "recorded whole" (all anonymous memory). Columns as in
-    `replayed_curve`. Empty for a trace without samples, or with sizes that were rounded."""
+    `replayed_curve`. Empty for a trace without samples, or with sizes that were rounded; without the former where it is not known."""
     samples = trace.samples
     if samples.empty or trace.context.get("shared", {}).get("size_bits"):
         return {}
     base = {"time_ns": samples["time_ns"], "event": samples["event"], "live_bytes": np.nan}
-    return {
-        "recorded heap": pd.DataFrame(base | {"rss_bytes": samples["heap_rss_bytes"]}).astype(float),
-        "recorded whole": pd.DataFrame(base | {"rss_bytes": samples["rss_anon_bytes"]}).astype(float),
-    }
+    columns = {"recorded heap": "heap_rss_bytes"} if trace.heap_is_known else {}
+    columns["recorded whole"] = "rss_anon_bytes"
+    return {name: pd.DataFrame(base | {"rss_bytes": samples[column]}).astype(float) for name, column in columns.items()}
 
 
 def thin(time: NDArray[np.float64], value: NDArray[np.float64], buckets: int) -> NDArray[np.int64]:

@@ -140,12 +140,12 @@ class MemoryShare:
 
 
 def memory_share(runs: pd.DataFrame, trace: Trace, comparison: pd.DataFrame, seed: int = SEED) -> MemoryShare | None:
-    """None where the recording has no samples of the program's memory, or the memory pass was not run. Savings are the
+    """None where the recording has no samples of the program's memory, or its heap is unknown, or the memory pass was not run. Savings are the
     ratios that replay shows, of what malloc held in the recording."""
     samples, measure, baseline = trace.samples, MEASURES["rss_peak"], str(comparison["baseline"].iloc[0])
     live = int((trace.totals or {}).get("peak_live_bytes") or 0)
     medians = round_table(runs, measure).median().dropna()
-    if samples.empty or live <= 0 or medians.empty:
+    if samples.empty or live <= 0 or medians.empty or not trace.heap_is_known:
         return None
     at_peak = samples.iloc[int(samples["rss_anon_bytes"].to_numpy().argmax())]
     whole, heap = int(at_peak["rss_anon_bytes"]), int(at_peak["heap_rss_bytes"])
