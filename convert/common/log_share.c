@@ -112,6 +112,7 @@ static struct ht_heap_share sum_up(struct survey *survey, const struct ht_raw_lo
     struct sample_line *line = calloc(1, sizeof *line);
     if (!line) return (struct ht_heap_share){0};
     line->totals = &totals;
+    line->has_tables = sample_line_has_tables(log);
     if (survey->pieces) qsort(survey->piece, survey->pieces, sizeof *survey->piece, by_stamp);
     if (survey->samples) qsort(survey->sample, survey->samples, sizeof *survey->sample, by_time);
     for (size_t i = 0; i < survey->samples; i++) {

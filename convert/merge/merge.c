@@ -172,6 +172,7 @@ static int set_up(struct merge *m, struct ht_trace_writer *writer, struct ht_err
     m->horizon = m->bytes_limit = UINT64_MAX;
     m->samples.writer = writer;
     m->samples.totals = &m->heap.totals;
+    m->samples.has_tables = sample_line_has_tables(m->log);
     if (!heap_model_init(&m->heap, writer) || !map64_init(&m->waiters)) return no_memory(m, error);
     m->heap.holds_addresses = writer != NULL;
     m->heap.totals.began_late = m->log->header.sequence != 0;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sample_line.h"
 
+#include <string.h>
+
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 // A program that has used more CPU time than this before its first call, and has not run on many threads
@@ -220,11 +222,32 @@ static bool is_late(const struct merge_totals *totals) {
     return totals->began_late || totals->inherited_objects;
 }
 
+bool sample_line_has_tables(const struct ht_raw_log *log) {
+    static const char glibc[] = "allocator_name=glibc", linked[] = "linked_allocator=";
+    const char *at = log->context, *end = at + log->header.context_bytes;
+    bool is_glibc = false;
+    for (; at < end && *at; at += strlen(at) + 1) {
+        is_glibc |= !strcmp(at, glibc);
+        if (!strncmp(at, linked, sizeof linked - 1)) return true;
+    }
+    return !is_glibc;
+}
+
+// What the hooks have missed: no more than such tables take?
+static bool may_be_tables(int64_t missed_bytes, uint64_t heap_bytes) {
+    enum { TABLES_SHARE = 16, TABLES_BYTES = 4 << 20 };
+    return missed_bytes > 0 && (uint64_t)missed_bytes <= heap_bytes / TABLES_SHARE + TABLES_BYTES;
+}
+
 // A look. What was missed until now is in *missed_bytes.
-static void take_look(struct line_sample *put, int64_t *missed_bytes) {
+static void take_look(bool has_tables, struct line_sample *put, int64_t *missed_bytes) {
     struct ht_sample *sample = &put->sample;
     uint64_t rss = sample->rss_anon_bytes, own = rss > put->heap_bytes ? rss - put->heap_bytes : 0;
     *missed_bytes = (int64_t)own - (int64_t)sample->own_rss_bytes;
+    if (has_tables && sample->own_fresh && may_be_tables(*missed_bytes, put->heap_bytes)) {
+        own = sample->own_rss_bytes;
+        *missed_bytes = 0;
+    }
     sample->own_rss_bytes = own;
     sample->own_fresh = true;
 }
@@ -236,7 +259,7 @@ void sample_line_put(struct sample_line *line, const struct line_sample *given) 
     int64_t missed_bytes = line->missed_bytes;
     line->allocated_bytes = put.allocated_bytes;
     bool look = put.looked && !put.late && !is_late(line->totals);
-    if (look) take_look(&put, &missed_bytes);
+    if (look) take_look(line->has_tables, &put, &missed_bytes);
     if (!(line->any_look || look ? look : sample->own_fresh)) {
         if (line->held_count == SAMPLES_HELD_MAX) sample_line_end(line);
         line->held[line->held_count++] = put;

@@ -29,6 +29,7 @@ struct sample_line {
     struct merge_totals *totals;
     struct line_sample last_fresh;  // the last look, if there was any
     bool any_fresh, any_look, many_threads;
+    bool has_tables;       // of an allocator's own, of the log that sample_line_has_tables was asked about
     int64_t missed_bytes;  // of own memory, by what the hooks knew at the last look
     uint64_t
         unplaced_bytes;  // of the heap, as far as it may be own memory, or of blocks from before the recording
@@ -36,6 +37,9 @@ struct sample_line {
     size_t held_count;
     struct line_sample held[SAMPLES_HELD_MAX];  // since the last measurement
 };
+
+// Whether the recorded allocator keeps tables in mappings where no block lies. glibc does not.
+bool sample_line_has_tables(const struct ht_raw_log *log);
 
 void sample_line_put(struct sample_line *line, const struct line_sample *sample);
 // Takes a sample that is written into the peaks of the totals.
