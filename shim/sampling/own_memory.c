@@ -59,6 +59,7 @@ static struct {
     int64_t credit_stamps, moving_credit_stamps, pieces_credit_stamps;
     bool wants_pieces;           // this count looks at what is not own, too
     uint64_t pieces_counts;      // what that took
+    bool only_pieces;            // what is own cannot be counted
     bool has_pieces;             // since the last sample began
     int64_t moving_cost_stamps;  // of the last count of what moves
     bool any;                    // that has been counted
@@ -75,7 +76,7 @@ void own_after_fork(void) {
 // ---- what is resident ----
 
 static void count(uintptr_t start, uintptr_t end, bool of_file) {
-    if (start >= end || measured.pages.fd < 0) return;
+    if (start >= end || measured.only_pieces) return;
     measured.counted_bytes += end - start;
     if (!measured.pages.searches && measured.counted_bytes > ONE_BY_ONE_MAX) return;
     measured.bytes += pages_anonymous_bytes(&measured.pages, start, end, of_file);
@@ -148,7 +149,7 @@ static uintptr_t count_stack(uintptr_t start, uintptr_t end) {
     uint64_t bytes_before = measured.bytes;
     count(start, end, false);
     measured.moving_bytes += measured.bytes - bytes_before;
-    measured.stack[measured.found_stacks++] = (struct range){start, end};
+    if (!measured.only_pieces) measured.stack[measured.found_stacks++] = (struct range){start, end};
     return end;
 }
 
@@ -237,10 +238,11 @@ static bool measure(void) {
         pages_close(&measured.pages);
         return false;
     }
-    measured.found_stacks = 0;
-    measured.stacks_then = measured.own.stacks;
+    measured.only_pieces = !known;
+    if (known) measured.stacks_then = measured.own.stacks;
+    if (known) measured.found_stacks = 0;
     if (!maps_open(&measured.maps)) {
-        measured.wants_pieces = false;
+        measured.wants_pieces = measured.only_pieces = false;
         pages_close(&measured.pages);
         return false;
     }
@@ -250,6 +252,7 @@ static bool measure(void) {
         before = mapping;
     }
     maps_close(&measured.maps);
+    measured.only_pieces = false;
     if (known) {
         look_for_leaving();
         recorder_memory_count(&measured.pages);
