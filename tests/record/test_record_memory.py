@@ -185,7 +185,7 @@ def test_own_memory_of_a_process_that_changes_its_user(tools: Tools, tmp_path: P
         pytest.skip("only root becomes another user")
     folder = tmp_path / "logs"
     folder.mkdir()
-    for above in (folder, *tmp_path.parents[: len(tmp_path.parents) - 2]):
+    for above in (folder, tmp_path, *tmp_path.parents[: len(tmp_path.parents) - 2]):
         above.chmod(above.stat().st_mode | 0o011)
     folder.chmod(0o777)
     done = run([tools.heaptape, "record", "-q", "-o", folder, "--", tools.target("changes_user"), *words])
