@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "grow.h"
 
@@ -134,7 +133,9 @@ void heap_model_hold_no_more(struct heap_model *heap, uint64_t address, uint64_t
         address % MAPPED_PAGE_BYTES != MAPPED_OFFSET)
         return;
     each_unit(heap, first + held_unit, last, drop_unit);
-    memset(heap->last_held, 0, sizeof heap->last_held);
+    uint64_t place = (first >> HEAP_HELD_SHIFT) + 1, until = last >> HEAP_HELD_SHIFT;
+    for (unsigned i = 0; i < HEAP_LAST_HELD && place < until; i++)
+        heap->last_held[place++ % HEAP_LAST_HELD] = 0;
 }
 
 static unsigned held_size_at(const struct heap_model *heap, uint64_t address) {

@@ -10,7 +10,7 @@
 #include "slots.h"
 
 // The finest resolution of where blocks lie.
-enum { HEAP_HELD_SHIFT = 16, HEAP_LAST_HELD = 256 };
+enum { HEAP_HELD_SHIFT = 16, HEAP_LAST_HELD = 4096 };
 
 struct heap_model {
     struct ht_trace_writer *writer;  // NULL: nothing is written
