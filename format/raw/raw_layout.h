@@ -40,7 +40,8 @@ enum ht_stop_reason {
     HT_STOP_SANDBOX = 3,
     HT_STOP_CONTROL = 4,
     HT_STOP_FOLDER = 5,
-    HT_STOP_MEMORY = 6
+    HT_STOP_MEMORY = 6,
+    HT_STOP_EXIT = 7
 };
 enum ht_raw_feature {
     HT_RAW_FEATURE_CONSUMED = 1,

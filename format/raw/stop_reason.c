@@ -28,6 +28,14 @@ const char *ht_stop_words(const struct ht_raw_header *header, char text[HT_STOP_
             text, HT_STOP_TEXT_BYTES,
             "its folder is in memory, and the program needs the remaining memory; choose a folder on a disk");
         break;
+    case HT_STOP_EXIT: {
+        const char *why = strerrordesc_np((int)header->stop_errno);
+        snprintf(
+            text, HT_STOP_TEXT_BYTES,
+            "the program made more calls after its exit than the log had room for, and it could not grow%s%s",
+            why ? ": " : "", why ? why : "");
+        break;
+    }
     case HT_STOP_CONTROL: snprintf(text, HT_STOP_TEXT_BYTES, "ended by heaptape ctl"); break;
     default: snprintf(text, HT_STOP_TEXT_BYTES, "unknown reason %u", header->stop_reason);
     }

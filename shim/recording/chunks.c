@@ -46,14 +46,24 @@ bool room_for_free_slowly(struct thread_state *t, const void *block) {
     return room_for_record(t);
 }
 
-// A chunk's place in the file: bytes cut down to what the reservation has left, 0 if that is nothing.
-static uint64_t room_for_chunk(struct recording *recording, uint64_t *bytes, bool may_call) {
-    uint64_t offset = __atomic_fetch_add(&recording->header->chunks_end, *bytes, __ATOMIC_SEQ_CST);
+// A chunk's place in the file: bytes cut down to what the reservation has left, 0 if that is nothing and the file cannot
+// grow, for which `failed` is the errno.
+static uint64_t room_for_chunk(struct recording *recording, uint64_t *bytes, bool may_call, int *failed) {
+    uint64_t wanted = *bytes;
+    uint64_t offset = __atomic_fetch_add(&recording->header->chunks_end, wanted, __ATOMIC_SEQ_CST);
     // Read only now: a thread that lowers the reservation either sees our place or is seen here.
     uint64_t end = atomic_load(&recording->reserve_bytes), real = atomic_load(&recording->real_bytes);
     if (!may_call && real < end) end = real;
-    if (offset + *bytes > end) *bytes = offset < end ? (end - offset) & ~(uint64_t)(HT_CHUNK_ALIGN - 1) : 0;
-    return *bytes ? offset : 0;
+    if (offset + wanted > end) *bytes = offset < end ? (end - offset) & ~(uint64_t)(HT_CHUNK_ALIGN - 1) : 0;
+    if (*bytes) return offset;
+    *failed = may_call ? log_grow_after_exit(recording, offset, wanted) : EFBIG;
+    *bytes = wanted;
+    return *failed ? 0 : offset;
+}
+
+static enum ht_stop_reason why_no_place(bool may_call, int failed) {
+    if (!may_call) return HT_STOP_SANDBOX;
+    return failed == EFBIG ? HT_STOP_SIZE_LIMIT : failed == ENOSPC ? HT_STOP_NO_SPACE : HT_STOP_EXIT;
 }
 
 static bool place_chunk(struct thread_state *t, bool may_call) {
@@ -61,16 +71,19 @@ static bool place_chunk(struct thread_state *t, bool may_call) {
     struct ht_raw_chunk *old = t->chunk;
     uint32_t index = old ? old->index + 1 : 0;
     uint64_t bytes = index < DOUBLINGS ? (uint64_t)CHUNK_BYTES_FIRST << index : CHUNK_BYTES_LAST;
-    uint64_t offset = room_for_chunk(recording, &bytes, may_call);
+    int failed = 0;
+    uint64_t offset = room_for_chunk(recording, &bytes, may_call, &failed);
     if (!offset) {
-        recorder_end_log(recording, may_call ? HT_STOP_SIZE_LIMIT : HT_STOP_SANDBOX, 0, EPOCH_OFF);
+        enum ht_stop_reason why = why_no_place(may_call, failed);
+        recorder_end_log(recording, why, why == HT_STOP_EXIT || why == HT_STOP_NO_SPACE ? failed : 0,
+                         EPOCH_OFF);
         return false;
     }
     if (may_call && !log_has_room_in_memory(recording, offset + bytes)) {
         recorder_end_log(recording, HT_STOP_MEMORY, 0, EPOCH_OFF);
         return false;
     }
-    int failed = may_call ? log_make_real(recording, offset, bytes) : 0;
+    failed = may_call ? log_make_real(recording, offset, bytes) : 0;
     if (failed) {
         recorder_end_log(recording, HT_STOP_NO_SPACE, failed, EPOCH_OFF);
         return false;

@@ -400,6 +400,26 @@ void log_shorten(struct recording *recording, uint64_t room) {
         recording->header->reserve_bytes = work.bytes;
 }
 
+void log_shorten_at_exit(struct recording *recording, uint64_t room) {
+    uint64_t old, end;
+    if (!lower_reserve(recording, room & ~UINT64_C(4095), &old, &end)) return;
+    recording->grows_to_bytes = old;
+    struct file_work work = {.recording = recording, .bytes = end};
+    if (run_apart(truncate_apart, &work, sizeof work) && !work.failed) recording->header->reserve_bytes = end;
+    else atomic_compare_exchange_strong(&recording->reserve_bytes, &end, old);
+}
+
+// Blocks behind the file's end make it longer, whatever other threads give it meanwhile.
+int log_grow_after_exit(struct recording *recording, uint64_t offset, uint64_t bytes) {
+    uint64_t end = offset + bytes, now = recording->reserve_bytes;
+    if (end > recording->grows_to_bytes || end > sys_limit(RLIMIT_FSIZE)) return EFBIG;
+    int failed = give_blocks(recording, offset, bytes);
+    if (failed) return failed;
+    while (now < end && !atomic_compare_exchange_weak(&recording->reserve_bytes, &now, end)) continue;
+    recording->header->reserve_bytes = recording->reserve_bytes;
+    return 0;
+}
+
 void log_replace_in_child(struct recording *recording, void *start, void *end) {
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, access = PROT_READ | PROT_WRITE;
     sys_mmap(recording->header, HT_RAW_HEADER_BYTES, access, flags, -1);

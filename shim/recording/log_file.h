@@ -39,6 +39,11 @@ HIDDEN void log_stays_closed(bool is_asked);
 // Cuts the sparse file, and its mapping, `room` bytes behind the last chunk. Only at an orderly end.
 HIDDEN void log_shorten(struct recording *recording, uint64_t room);
 
+// Cuts the file alone: destructors and other threads may have more calls to make than there is room for.
+HIDDEN void log_shorten_at_exit(struct recording *recording, uint64_t room);
+// For those the file grows again, by a chunk that ends there. 0, or the errno of the reason why not: EFBIG of a limit.
+HIDDEN int log_grow_after_exit(struct recording *recording, uint64_t offset, uint64_t bytes);
+
 // Gives up the address space beyond `room` bytes behind the last chunk, or beyond what is real.
 HIDDEN void log_shrink_mapping(struct recording *recording, uint64_t room);
 HIDDEN void log_shrink_to_real(struct recording *recording);

@@ -700,7 +700,7 @@ __attribute__((destructor)) static void at_exit(void) {
     }
     if (header->state == HT_RAW_RECORDING) header->state = HT_RAW_EXITED;
     if (recorder_may_call()) {
-        log_shorten(t->recording, EXIT_TAIL_BYTES);
+        log_shorten_at_exit(t->recording, EXIT_TAIL_BYTES);
         recorder_has_called();
     }
     upkeep_took(header, before);

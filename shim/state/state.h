@@ -75,6 +75,7 @@ struct recording {
     _Atomic uint64_t log_faults;        // that made pages of the log real
     _Atomic bool faults_are_huge;       // memory grows by more than a page a fault
     bool refused, in_memory;
+    uint64_t grows_to_bytes;      // cut at the exit: how far it may grow again; 0: it was not cut
     uint64_t bytes_before_seal;   // what was reserved then
     _Atomic uint64_t memory_end;  // of a log in memory: how far it may grow before memory is asked for
     _Atomic bool pair_taken;      // a thread writes a clock pair into the header

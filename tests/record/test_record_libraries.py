@@ -79,6 +79,34 @@ def test_what_the_loader_frees_for_the_recorder_is_known(tools: Tools, tmp_path:
     assert tools.info(tools.convert(log, tmp_path / "t.bin"))["anomalies"] == 0
 
 
+LIBRARY_THAT_ENDS_LATE = r"""
+#include <pthread.h>
+#include <stdlib.h>
+void linked(void) {}
+static void *work(void *unused) {
+    for (int i = 0; i < CALLS; i++) free(aligned_alloc(64, 7777));
+    return unused;
+}
+__attribute__((destructor)) static void end(void) {
+    pthread_t worker;
+    if (pthread_create(&worker, NULL, work, NULL) || pthread_join(worker, NULL)) _Exit(1);
+}
+"""
+
+
+@pytest.mark.parametrize("calls", quick([1_200_000], [1_000, 1_200_000]))
+def test_calls_of_a_pool_that_ends_behind_the_recorder(tools: Tools, tmp_path: Path, calls: int) -> None:
+    """A library's destructor waits for its worker, whose calls the recorder sees after its own end: more than it keeps room for."""
+    late = compile_c(tmp_path, LIBRARY_THAT_ENDS_LATE, "-shared", "-fPIC", "-pthread", f"-DCALLS={calls}", name="liblate.so")
+    program = compile_c(tmp_path, "void linked(void); int main(void) { linked(); return 0; }",
+                        f"-L{tmp_path}", "-llate", f"-Wl,-rpath,{tmp_path}")
+    recording = tools.record([program], tmp_path / "logs")
+    assert recording.outcome.status == 0 and b"warning" not in recording.outcome.stderr
+    [log] = recording.logs
+    assert tools.convert_clean(log, tmp_path / "t.bin")["events"] >= 2 * calls
+    assert calls < 1_000_000 or log.stat().st_size > 17 << 20
+
+
 def test_deepbind_goes_past_the_recorder(tools: Tools, tmp_path: Path) -> None:
     """A library opened with RTLD_DEEPBIND calls libc itself. Its calls are not seen; blocks that
     cross the border are foreign where they are freed, and never an anomaly."""

@@ -32,6 +32,7 @@ def with_state(repository: Path, folder: Path, state: int, reason: int, errno: i
     (1, 28, "no space: No space left on device"),
     (2, 0, "size limit"),
     (3, 0, "the program forbade system calls (seccomp)"),
+    (7, 2, "the program made more calls after its exit than the log had room for, and it could not grow: No such file or directory"),
     (77, 0, "unknown reason 77"),
 ])
 def test_ended_early(tools: Tools, repository: Path, tmp_path: Path, reason: int, errno: int,
