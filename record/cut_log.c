@@ -30,15 +30,10 @@ bool log_has_name(const char *name) {
     return !strncmp(name, start, sizeof start - 1);
 }
 
-void log_cut_if_ended(const char *path, const char *id) {
+void log_cut_if_ended(const struct ht_raw_log *log) {
     enum { WORTH_IT_BYTES = 64 << 10 };
-    struct ht_raw_log log;
-    struct ht_error error;
     struct stat status;
-    const char *slash = strrchr(path, '/');
-    if (!log_has_name(slash ? slash + 1 : path) || ht_raw_open(&log, path, &error)) return;
-    if (log_is_of_run(&log, id) && !fstat(log.fd, &status) &&
-        (uint64_t)status.st_blocks * 512 > log.header.chunks_end + WORTH_IT_BYTES)
-        log_cut(&log);
-    ht_raw_close(&log);
+    if (!fstat(log->fd, &status) &&
+        (uint64_t)status.st_blocks * 512 > log->header.chunks_end + WORTH_IT_BYTES)
+        log_cut(log);
 }

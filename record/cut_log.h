@@ -12,7 +12,7 @@ bool log_has_name(const char *name);
 bool log_is_of_run(const struct ht_raw_log *log, const char *id);
 // Cuts it, if its process has ended.
 void log_cut(const struct ht_raw_log *log);
-// The same of a file that may be a log of the run, if it has much room there.
-void log_cut_if_ended(const char *path, const char *id);
+// The same, if it has much room there.
+void log_cut_if_ended(const struct ht_raw_log *log);
 
 #endif

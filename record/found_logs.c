@@ -90,6 +90,9 @@ static void count(struct found_logs *found, struct found_log *entry, const struc
         ht_complain("heaptape record", &error);
     if (!fstat(log->fd, &status)) entry->bytes = (uint64_t)status.st_blocks * 512;
     entry->bypassed_by = copy_of(log, "bypassed_by");
+    entry->own_malloc = copy_of(log, "own_malloc");
+    entry->namespaces = copy_of(log, "other_namespaces");
+    entry->restricted = copy_of(log, "out_of_reach");
     entry->executable = copy_of(log, "executable");
     entry->hooks = copy_of(log, "linked_hooks");
     entry->no_sites = copy_of(log, "no_call_sites");
@@ -176,6 +179,9 @@ void found_logs_free(struct found_logs *found) {
     for (size_t i = 0; i < found->count; i++) {
         free(found->log[i].path);
         free(found->log[i].bypassed_by);
+        free(found->log[i].own_malloc);
+        free(found->log[i].namespaces);
+        free(found->log[i].restricted);
         free(found->log[i].inside);
         free(found->log[i].executable);
         free(found->log[i].hooks);

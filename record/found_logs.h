@@ -18,6 +18,9 @@ struct found_log {
     const char *shell;  // the shell that it is of, or NULL
     char *inside;       // the words about libraries with an allocator of their own, or NULL
     char *bypassed_by;  // objects that go past the recorder, or NULL
+    char *own_malloc;   // libraries with a malloc of their own, or NULL
+    char *namespaces;   // libraries that were opened by dlmopen, or NULL
+    char *restricted;   // what has put the log out of the process's reach, or NULL
     char *executable;   // NULL: unknown
     char *no_sites;     // why it has no call sites though they were asked for, or NULL
     char *hooks;        // what it says of the hooks of a linked-in allocator, NULL: nothing

@@ -65,6 +65,35 @@ static void warn_about_bypass(const struct found_logs *found) {
     }
 }
 
+// Calls that never come to the recorder.
+static void warn_about_elsewhere(const struct found_logs *found) {
+    bool own = false, namespaces = false, restricted = false;
+    for (size_t i = 0; i < found->count; i++) {
+        const struct found_log *log = &found->log[i];
+        if (log->own_malloc && !own)
+            ht_print(
+                stderr,
+                "heaptape record: warning: %s: calls of a malloc that the program finds by a library's handle "
+                "(dlsym) are not recorded: %s\n",
+                log->path, log->own_malloc);
+        if (log->namespaces && !namespaces)
+            ht_print(
+                stderr,
+                "heaptape record: warning: %s: libraries opened by dlmopen have a malloc of their own, whose "
+                "calls are not recorded: %s\n",
+                log->path, log->namespaces);
+        if (log->restricted && !restricted)
+            ht_print(
+                stderr,
+                "heaptape record: warning: %s: the process has forbidden itself this folder (%s): processes "
+                "that it started after that are not recorded\n",
+                log->path, log->restricted);
+        own |= log->own_malloc != NULL;
+        namespaces |= log->namespaces != NULL;
+        restricted |= log->restricted != NULL;
+    }
+}
+
 static void warn_about_sites(const struct found_logs *found) {
     for (size_t i = 0; i < found->count; i++) {
         if (!found->log[i].no_sites) continue;
@@ -177,6 +206,7 @@ void record_say_logs(const struct record_talk *talk, const struct found_logs *fo
     warn_about_early_ends(found);
     warn_about_program(talk, found, ending);
     warn_about_bypass(found);
+    warn_about_elsewhere(found);
     warn_about_sites(found);
     const char *path = found->log[0].path, *name = strrchr(path, '/') + 1;
     if (!talk->quiet)

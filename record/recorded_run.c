@@ -149,25 +149,34 @@ static void look_at_memory(const struct recorded_run *run, struct ending *ending
     ending->too_long = watch.too_long;
 }
 
-bool recorded_run(const struct recorded_run *run, struct ending *ending) {
-    double began_s = ht_now_s();
+// Where its memory is to be looked at: returns once it has executed the program.
+static bool start_watched(const struct recorded_run *run, struct ending *ending) {
     int executed[2] = {-1, -1};
     if (run->peak_for_s > 0 && pipe2(executed, O_CLOEXEC)) return false;
     bool started = start(run, ending);
     if (executed[1] >= 0) close(executed[1]);
     if (started && executed[0] >= 0) await_exec(executed[0]);
     if (executed[0] >= 0) close(executed[0]);
-    if (!started) return false;
+    return started;
+}
+
+bool recorded_run(const struct recorded_run *run, struct ending *ending) {
+    double began_s = ht_now_s();
+    struct ended_logs ended;
+    ended_logs_begin(&ended, run->directory, run->id, run->cuts_logs);
+    if (!start_watched(run, ending)) {
+        ended_logs_leave(&ended);
+        return false;
+    }
     if (run->says_how_to_resume)
         ht_print(stderr, "heaptape record: paused; begin the recording by heaptape ctl %d resume\n",
                  (int)ending->pid);
-    struct ended_logs ended;
-    if (run->cuts_logs) ended_logs_watch(&ended, run->directory, run->id);
+    if (ended.watches) ended_logs_watch(&ended);
     struct rusage used;
     if (run->peak_for_s > 0) look_at_memory(run, ending);
     bool known = wait_for_end(ending, &used);
     ending->took_s = ht_now_s() - began_s;
-    if (run->cuts_logs) ended_logs_leave(&ended);
+    ended_logs_leave(&ended);
     if (!known) return false;
     ending->cpu_ns = ns_of(used.ru_utime) + ns_of(used.ru_stime);
     child_pid = 0;

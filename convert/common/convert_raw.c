@@ -77,9 +77,12 @@ static bool put_sites(const struct convert_request *request, const struct ht_raw
 static void warn_of_damage(const struct ht_raw_log *log, const json_t *totals,
                            const struct ht_raw_damage *damage) {
     const char *lost = damage->lost_calls || damage->end_lost ? "; blocks whose free is lost stay live" : "";
+    const char *why = ht_raw_context(log, "switched_stacks")
+                          ? "; the program switches from stack to stack in signal handlers, also within calls"
+                          : "";
     char words[TRACE_DAMAGE_BYTES];
     if (trace_json_damage(totals, words))
-        ht_print(stderr, "heaptape convert: warning: %s: damaged: %s%s\n", log->path, words, lost);
+        ht_print(stderr, "heaptape convert: warning: %s: damaged: %s%s%s\n", log->path, words, lost, why);
 }
 
 int convert_finish(const struct convert_request *request, const struct ht_raw_log *log,

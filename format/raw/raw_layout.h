@@ -53,6 +53,16 @@ enum ht_raw_feature {
 // What heaptape ctl asks of a live recording.
 enum ht_control { HT_CONTROL_NONE = 0, HT_CONTROL_RUN = 1, HT_CONTROL_PAUSE = 2, HT_CONTROL_STOP = 3 };
 
+// Has a filter of system calls come that the recorder could not see? It asks heaptape record.
+enum ht_filter_answer {
+    HT_FILTER_UNASKED = 0,
+    HT_FILTER_FORESEEN = 1,  // one may come
+    HT_FILTER_WATCHED = 2,   // record knows
+    HT_FILTER_ASKED = 3,
+    HT_FILTER_NONE = 4,
+    HT_FILTER_CAME = 5
+};
+
 enum ht_raw_op {
     HT_RAW_END = 0,
     HT_RAW_FREE = 1,
@@ -145,8 +155,9 @@ struct ht_raw_header {
     uint64_t tick_ns;
     uint64_t ended_calls;    // of the streams whose thread has ended, and of the one that ended the process
     uint64_t unsited_calls;  // allocations whose stack was not known, and not walked: that had taken too much
+    uint32_t filter_answer, filters_before;
 };
-static_assert(sizeof(struct ht_raw_header) == 472, "raw header");
+static_assert(sizeof(struct ht_raw_header) == 480, "raw header");
 static_assert(__builtin_offsetof(struct ht_raw_header, chunks_end) == 112, "raw header");
 static_assert(__builtin_offsetof(struct ht_raw_header, context_bytes) == 160, "raw header");
 

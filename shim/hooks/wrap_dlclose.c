@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bypass.h"
+#include "elsewhere_note.h"
 #include "settings.h"
 #include "sites.h"
 #include "wrap.h"
@@ -12,6 +13,7 @@ EXPORT int dlclose(void *library) {
         // The loader may allocate while it lists its objects: that is not the program's.
         close_gate(t, GATE_BUSY_SETUP, stack_pointer());
         bypass_note(t->recording->header);
+        elsewhere_note(t->recording->header);
         open_gate(t);
     }
     wrap_before_unload();

@@ -42,7 +42,7 @@ struct hold {
 };
 
 static bool hold(struct hold *held) {
-    if (!recorder_may_call()) return false;
+    if (self.gate == GATE_SHARED || !recorder_may_call()) return false;
     held->signals = sys_block_signals();
     held->gate = self.gate;
     self.stack = stack_pointer();

@@ -2,7 +2,7 @@
 // prctl and syscall, watched for the moment at which the program forbids itself system calls (seccomp), or has them handed to
 // a handler of its own (user dispatch, as Wine does). From then on any call of ours may be its end, or be taken for one of the
 // program's, so the recorder makes none: it goes on in room prepared just before, without samples, and stops when that is
-// used up. Where the cycle counter is forbidden it stops at once. By syscall() a program may also fork and limit itself past
+// used up (seal.c). Where the cycle counter is forbidden it stops at once. By syscall() a program may also fork and limit itself past
 // the functions that are watched for that.
 #include <errno.h>
 #include <sched.h>
@@ -17,6 +17,7 @@
 enum {
     SET_SECCOMP = 22,
     SECCOMP_STRICT = 1,
+    NO_NEW_PRIVILEGES = 38,
     SET_TSC = 26,
     TSC_SIGSEGV = 2,
     SET_DISPATCH = 59,
@@ -25,26 +26,20 @@ enum {
 };
 enum { SET_MODE_STRICT = 0, SET_MODE_FILTER = 1 };
 
-// What holds the seal: a call under way that may forbid, a filter, which stays for ever, a thread whose system calls are
-// dispatched, until it turns that off.
-static _Atomic uint32_t holders;
 static __thread bool dispatched __attribute__((tls_model("initial-exec")));
 
 // Not for a child of vfork, which forbids them to itself.
 static bool hold(uint64_t bytes_min) {
     int saved = errno;
     bool holds = !recorder_is_borrowed();
-    if (holds) {
-        atomic_fetch_add(&holders, 1);
-        recorder_seal(bytes_min);
-    }
+    if (holds) recorder_seal(bytes_min);
     errno = saved;
     return holds;
 }
 
 static void let_go(void) {
     int saved = errno;
-    if (atomic_fetch_sub(&holders, 1) == 1) recorder_unseal();
+    recorder_unseal();
     errno = saved;
 }
 
@@ -68,15 +63,23 @@ static long set_dispatch(long a, long b, long c, long d) {
     return result;
 }
 
-// Is this one of the options that forbid?
+// Is this one of the options that forbid, or a sign that one is to come?
 static bool is_forbidding(long option) {
-    return option == SET_SECCOMP || option == SET_TSC || option == SET_DISPATCH;
+    return option == SET_SECCOMP || option == SET_TSC || option == SET_DISPATCH ||
+           option == NO_NEW_PRIVILEGES;
+}
+
+static void foresee(void) {
+    int saved = errno;
+    recorder_foresees_filter();
+    errno = saved;
 }
 
 // Variadic both of them; in the calling conventions of x86_64 and aarch64 that makes no difference.
 EXPORT int wrap_prctl(int option, long a, long b, long c, long d) __asm__("prctl");
 int wrap_prctl(int option, long a, long b, long c, long d) {
     if (option == SET_DISPATCH) return (int)set_dispatch(a, b, c, d);
+    if (option == NO_NEW_PRIVILEGES && a == 1) foresee();
     bool forbids_counter =
         (option == SET_SECCOMP && a == SECCOMP_STRICT) || (option == SET_TSC && a == TSC_SIGSEGV);
     bool held = (option == SET_SECCOMP || forbids_counter) && prepare(forbids_counter);
@@ -115,6 +118,24 @@ static long fork_noticed(long number, long a, long b, long c, long d, long e) {
     return result;
 }
 
+#ifndef SYS_landlock_restrict_self
+#define SYS_landlock_restrict_self 446
+#endif
+
+// Files are out of reach from then on, for children too. libc has no function for it.
+static long restrict_files(long ruleset, long flags) {
+    long result = call_by_number(SYS_landlock_restrict_self, ruleset, flags, 0, 0, 0, 0);
+    int saved = errno;
+    struct recording *recording = recorder_current();
+    if (!result && recording && !recorder_is_borrowed() && epoch_now() == recording->epoch &&
+        (recorder_may_call() || (recorder_rules_filter_out_at_once() && recorder_may_call()))) {
+        log_note_if_out_of_reach(recording, "landlock");
+        recorder_has_called();
+    }
+    errno = saved;
+    return result;
+}
+
 EXPORT long wrap_syscall(long number, long a, long b, long c, long d, long e, long f) __asm__("syscall");
 long wrap_syscall(long number, long a, long b, long c, long d, long e, long f) {
     // Libraries ask what the kernel can do by calls that must fail: those forbid nothing.
@@ -123,12 +144,15 @@ long wrap_syscall(long number, long a, long b, long c, long d, long e, long f) {
     find_libcs_for_clone(number);
     uint64_t clone_by = clone_flags(number, a, b);
     if (unlikely(clone_by & CLONE_FILES)) apart_shares_descriptors();
+    if (unlikely(number == SYS_clone && (clone_by & (CLONE_VM | CLONE_VFORK | CLONE_SETTLS)) == CLONE_VM))
+        recorder_shares_storage();
     // A fork without libc's: its handlers do not run.
     if (unlikely(!(clone_by & CLONE_VM))) return fork_noticed(number, a, b, c, d, e);
     if (unlikely(wrap_is_limit(number))) return wrap_limit_by_number(number, a, b, c, d);
     if (unlikely(number == SYS_mq_notify && b)) wrap_before_notification();
     if (unlikely(wrap_is_watch(number))) log_stays_closed(number == SYS_fanotify_init);
     if (unlikely(number == SYS_prctl && is_forbidding((int)a))) return wrap_prctl((int)a, b, c, d, e);
+    if (unlikely(number == SYS_landlock_restrict_self)) return restrict_files(a, b);
     if (likely(!strict && !filter)) return call_by_number(number, a, b, c, d, e, f);
     bool held = prepare(strict);
     long result = call_by_number(number, a, b, c, d, e, f);

@@ -107,6 +107,8 @@ HIDDEN size_t boot_size(const void *block);
 // symbols.c: NULL if no loaded object defines the symbol, or another thread holds the lock of the loader's list.
 HIDDEN void *symbol_behind_us(const char *name);
 HIDDEN void *symbol_anywhere(const char *name);
+struct dl_phdr_info;
+HIDDEN void *symbol_of(struct dl_phdr_info *object, const char *name);
 HIDDEN void *symbol_inside(const void *object, const char *name);  // in the one that lies at the address
 
 // A variable of the environment. The program may have replaced getenv (bash does). NULL where the program has other rights than

@@ -100,17 +100,21 @@ static bool contains(const struct dl_phdr_info *info, const void *address) {
     return false;
 }
 
+void *symbol_of(struct dl_phdr_info *object, const char *name) {
+    struct table table;
+    if (!read_tables(object, &table)) return NULL;
+    return table.gnu_hash ? look_up_gnu(&table, name) : look_up_sysv(&table, name);
+}
+
 static int visit(struct dl_phdr_info *info, size_t size, void *context) {
     (void)size;
     struct search *search = context;
-    struct table table;
     if (search->behind_us && !search->found_us) {
         search->found_us = contains(info, &real);
         return 0;
     }
     if (search->inside && !contains(info, search->inside)) return 0;
-    if (!read_tables(info, &table)) return 0;
-    search->found = table.gnu_hash ? look_up_gnu(&table, search->name) : look_up_sysv(&table, search->name);
+    search->found = symbol_of(info, search->name);
     return search->found != NULL;
 }
 

@@ -66,6 +66,10 @@ static enum ht_stop_reason why_no_place(bool may_call, int failed) {
     return failed == EFBIG ? HT_STOP_SIZE_LIMIT : failed == ENOSPC ? HT_STOP_NO_SPACE : HT_STOP_EXIT;
 }
 
+static bool is_out_of_prepared_room(const struct recording *recording) {
+    return __atomic_load_n(&recording->header->chunks_end, __ATOMIC_RELAXED) >= recording->real_bytes;
+}
+
 static bool place_chunk(struct thread_state *t, bool may_call) {
     struct recording *recording = t->recording;
     struct ht_raw_chunk *old = t->chunk;
@@ -139,7 +143,8 @@ bool recorder_next_chunk(struct thread_state *t) {
     struct recording *recording = t->recording;
     if (stamp > t->cursor.last_stamp) t->cursor.last_stamp = stamp;
     // A handler that jumps away must not leave a chunk behind that is half ours.
-    bool calls = recorder_may_call();
+    bool calls = recorder_may_call() || (is_out_of_prepared_room(recording) &&
+                                         recorder_rules_filter_out_at_once() && recorder_may_call());
     if (calls) signals = sys_block_signals();
     // Stopped meanwhile by another thread: the mapping's end may be full or gone.
     bool done = epoch_now() == t->epoch && place_chunk(t, calls);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "apart.h"
+#include "context.h"
 #include "faults.h"
 #include "file_systems.h"
 #include "log_folder.h"
@@ -383,6 +384,24 @@ void log_end_preparation(struct recording *recording, uint64_t bytes, uint64_t r
         sys_madvise((char *)recording->header + end, prepared - end, MADV_REMOVE);
     atomic_store(&recording->reserve_bytes, bytes);
     atomic_store(&recording->real_bytes, bytes);
+}
+
+static void reopen_apart(void *argument) {
+    struct file_work *work = argument;
+    int fd = reopen(work->recording);
+    work->failed = fd < 0 ? fd : 0;
+    if (fd >= 0) sys_close(fd);
+}
+
+void log_note_if_out_of_reach(struct recording *recording, const char *by) {
+    struct file_work work = {.recording = recording};
+    struct text text;
+    if (!run_apart(reopen_apart, &work, sizeof work) || work.failed != -EACCES ||
+        !context_begin_string(recording->header, &text))
+        return;
+    text_string(&text, "out_of_reach=");
+    text_string(&text, by);
+    context_end_string(recording->header, &text, true);
 }
 
 static void truncate_apart(void *argument) {

@@ -7,7 +7,11 @@
 
 #include "state.h"
 
-enum { LOG_WRITABLE_STEP_BYTES = 4 << 20 };
+enum {
+    LOG_WRITABLE_STEP_BYTES = 4 << 20,
+    // Room left in the file for the calls of threads that are about to notice a pause, or that a seal is off.
+    LOG_PHASE_TAIL_BYTES = 256 << 10
+};
 
 // Creates and maps a new log of the process in the folder; NULL if that cannot be. Its header is not written
 // yet. Nothing is ever overwritten: an exec in the same pid, or an old pid, gets the next free sequence
@@ -35,6 +39,10 @@ HIDDEN void log_release_pages(struct ht_raw_chunk *chunk);
 // The log's file is not opened any more by its name, only by what is mapped of it: the program watches files, in its folder
 // too perhaps, and would be told of it. Where it would even be asked, and waited for, no other log begins.
 HIDDEN void log_stays_closed(bool is_asked);
+
+// Says in the log's context, as `out_of_reach`, what has put its file out of the process's reach, if it is: then processes that
+// it starts can have no logs.
+HIDDEN void log_note_if_out_of_reach(struct recording *recording, const char *by);
 
 // Cuts the sparse file, and its mapping, `room` bytes behind the last chunk. Only at an orderly end.
 HIDDEN void log_shorten(struct recording *recording, uint64_t room);

@@ -6,12 +6,14 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/prctl.h>
 
 #include "apart.h"
 #include "append_cost.h"
 #include "bypass.h"
 #include "context.h"
+#include "elsewhere_note.h"
 #include "freed_probe.h"
 #include "inner_allocators_note.h"
 #include "large_blocks.h"
@@ -23,19 +25,14 @@
 #include "real.h"
 #include "residency.h"
 #include "settings.h"
+#include "shared_storage.h"
 #include "sites.h"
 #include "sparse_stamps.h"
 #include "sys.h"
 
 enum {
-    // Under a seal the recording goes on in room that was made real before: this many times what the process has logged until
-    // then, so that a short process takes little of the disk; at most ten million calls.
-    SEALED_AHEAD_TIMES = 16,
-    SEALED_AHEAD_BYTES_MAX = 64 << 20,
     NESTED_DEPTH_MAX = 32,
-    // Room left in the file: for the calls of threads that are about to notice a pause, or that a seal is off, and for those
-    // made after our destructor.
-    PHASE_TAIL_BYTES = 256 << 10,
+    // Room left in the file for calls made after our destructor.
     EXIT_TAIL_BYTES = 16 << 20,
     START_TRIES_MAX = 1 << 14
 };
@@ -44,10 +41,8 @@ enum {
 // calling thread, the log, and how far the start has come.
 _Alignas(4096) struct epoch_page epoch_page;
 __thread struct thread_state self __attribute__((tls_model("initial-exec")));
-_Atomic bool recorder_sealed;
 static struct recording *_Atomic current;
-static _Atomic uint32_t epochs;   // how many recordings this process and those it was forked from have begun
-static _Atomic uint32_t callers;  // threads within system calls of ours
+static _Atomic uint32_t epochs;  // how many recordings this process and those it was forked from have begun
 static atomic_flag changing = ATOMIC_FLAG_INIT;
 static enum { UNDECIDED, STARTING, RECORDS, NEVER } _Atomic disposition;
 static _Atomic bool paused;  // what a forked child goes by
@@ -209,7 +204,7 @@ bool recorder_is_borrowed(void) {
     const struct recording *recording = recorder_current();
     uint32_t epoch = epoch_now();
     // A forked child's page reads EPOCH_NONE.
-    return recording && (epoch == recording->epoch || epoch == EPOCH_PAUSED) && !recorder_sealed &&
+    return recording && (epoch == recording->epoch || epoch == EPOCH_PAUSED) && !recorder_is_forbidden() &&
            recording->pid != sys_getpid();
 }
 
@@ -220,7 +215,7 @@ void recorder_heed_control(struct recording *recording) {
     if (wanted == HT_CONTROL_STOP) recorder_give_up(HT_STOP_CONTROL);
     else recorder_end_log(recording, HT_STOP_CONTROL, 0, EPOCH_PAUSED);
     if (recorder_may_call()) {
-        log_shorten(recording, PHASE_TAIL_BYTES);
+        log_shorten(recording, LOG_PHASE_TAIL_BYTES);
         recorder_has_called();
     }
     errno = saved;
@@ -256,61 +251,13 @@ static void act_while_paused(void) {
     else resume();
 }
 
-bool recorder_may_call(void) {
-    atomic_fetch_add(&callers, 1);
-    if (likely(!recorder_sealed)) return true;
-    recorder_has_called();
-    return false;
-}
-
-void recorder_has_called(void) { atomic_fetch_sub(&callers, 1); }
-
-static uint64_t room_under_seal(const struct recording *recording, uint64_t bytes_min) {
-    uint64_t logged = __atomic_load_n(&recording->header->chunks_end, __ATOMIC_RELAXED);
-    if (logged > SEALED_AHEAD_BYTES_MAX / SEALED_AHEAD_TIMES) return SEALED_AHEAD_BYTES_MAX;
-    return logged * SEALED_AHEAD_TIMES > bytes_min ? logged * SEALED_AHEAD_TIMES : bytes_min;
-}
-
-// Nothing more can be given up once system calls are forbidden. While nothing is recorded, nothing will be any more.
-static void reserve_for_seal(struct recording *recording, uint64_t bytes_min) {
-    bool records = epoch_now() == recording->epoch;
-    if (records) log_prepare_ahead(recording, room_under_seal(recording, bytes_min));
-    recording->bytes_before_seal = recording->reserve_bytes;
-    if (records) log_shrink_to_real(recording);
-    else log_shrink_mapping(recording, 0);
-}
-
-void recorder_seal(uint64_t bytes_min) {
-    if (recorder_sealed) return;
-    // What a start needs, in a forked child too, will be forbidden.
-    if (epoch_now() == EPOCH_NONE) free(malloc(1));
-    struct recording *recording = recorder_current();
-    if (recorder_is_borrowed()) return;
-    uint32_t gate = self.gate;
-    close_gate(&self, GATE_BUSY_SETUP, stack_pointer());
-    if (recording && epoch_page.maps_log) reserve_for_seal(recording, bytes_min);
-    // Also where nothing is recorded any more: a forked child must not begin.
-    atomic_store(&recorder_sealed, true);
-    // The filter may fall on other threads as well, and kills for what they are about to call. A call of ours
-    // that a handler of this thread interrupted does not end before the wait does.
-    for (unsigned step = 0; step < SYS_WAIT_STEPS && callers; step++) sys_wait_step(step);
-    set_gate(&self, gate);
-}
-
-void recorder_unseal(void) {
-    if (!recorder_sealed) return;
-    struct recording *recording = recorder_current();
-    if (recording && epoch_page.maps_log && epoch_now() != EPOCH_OFF)
-        log_end_preparation(recording, recording->bytes_before_seal, PHASE_TAIL_BYTES);
-    atomic_store(&recorder_sealed, false);
-}
-
 // ---- the start, and forks ----
 
 static bool forks_beside_threads;
 
 void recorder_before_fork(void) {
     // Before the first call that is not known, and the child has all functions to look up yet.
+    recorder_rules_filter_out_at_once();
     forks_beside_threads = disposition != UNDECIDED && !apart_is_alone();
     struct thread_state *t = recorder_idle_thread();
     // Where the counter may be forbidden, or in a child that has made no call yet: what its own child
@@ -340,7 +287,7 @@ void recorder_in_forked_child(void) {
     // Kernels that cannot wipe a page on fork leave the parent's epoch in it. Where another handler has
     // allocated before this one, the child has its log already.
     struct recording *recording = recorder_current();
-    atomic_store(&callers, 0);  // they were the parent's threads
+    recorder_seal_after_fork();
     if (recorder_sealed) {
         atomic_store(&epoch_page.maps_log, 0);
         set_epoch(EPOCH_OFF);
@@ -389,6 +336,8 @@ static void start(void) {
     // Our own programs, run from a shell that has LD_PRELOAD set, are not what the user wants to record.
     if (!symbol_anywhere("heaptape_is_itself") && counter_is_allowed())
         recording = open_ready((struct opening){.first = true});
+    recorder_ask_for_filters();
+    elsewhere_begin();
     if (disposition != RECORDS) {
         disposition = NEVER;
         set_epoch(EPOCH_OFF);
@@ -500,6 +449,29 @@ static struct thread_state *nested_state(struct thread_state *t) {
     return fresh;
 }
 
+// Is that on the thread's own stack? Only there do addresses tell who has called whom: coroutines, which a handler may switch
+// in the midst of a hook, have others.
+static bool is_on_own_stack(bool is_main, uintptr_t at) {
+    enum {
+        MAIN_BYTES = 128 << 20,
+        THREAD_BYTES = 8 << 20
+    };  // the kernel maps nothing else there; the usual size
+    uintptr_t top = is_main ? getauxval(AT_EXECFN) : (uintptr_t)__builtin_thread_pointer();
+    return top - at < (is_main ? MAIN_BYTES : THREAD_BYTES);
+}
+
+// Then a switch between two instructions that belong together may spoil a chunk, which a reader should have a reason for.
+static void note_switched_stacks(struct recording *recording) {
+    static struct recording *_Atomic noted;
+    struct text text;
+    if (!recording || noted == recording || !epoch_page.maps_log || epoch_now() != recording->epoch ||
+        !context_begin_string(recording->header, &text))
+        return;
+    noted = recording;
+    text_string(&text, "switched_stacks=1");
+    context_end_string(recording->header, &text, true);
+}
+
 // Has the hook at work in this state been left by a jump out of a signal handler? Then we are no deeper in
 // the stack than it was: unless this is another stack. A handler's own stack may be disarmed while it runs
 // (SS_AUTODISARM) and appear as none; then only what is near passes for the same.
@@ -508,9 +480,13 @@ static bool is_abandoned(const struct thread_state *t, uintptr_t stack) {
     stack_t other;
     if (likely(stack < t->stack) || !recorder_may_call()) return false;
     bool known = !raw_syscall(SYS_sigaltstack, 0, (long)&other, 0, 0, 0, 0);
+    bool is_main = sys_gettid() == sys_getpid();
     recorder_has_called();
     if (!known || (other.ss_flags & SS_ONSTACK)) return false;
-    return !(other.ss_flags & SS_DISABLE) || stack - t->stack < NEAR_BYTES;
+    if (stack - t->stack < NEAR_BYTES) return true;
+    bool own = is_on_own_stack(is_main, stack);
+    if (!own) note_switched_stacks(recorder_current());
+    return own && !(other.ss_flags & SS_DISABLE) && is_on_own_stack(is_main, t->stack);
 }
 
 // The state is as good as new, except the chunk, whose last record may be half written.
@@ -544,7 +520,7 @@ static bool is_allocators_own(const struct thread_state *t, const void *caller, 
 // closing of its gate leaves its own stack there, by which the hook would appear abandoned to the calls
 // within it.
 static struct thread_state *idle_state(const void *caller, uintptr_t stack, struct thread_state **outer) {
-    struct thread_state *t = &self;
+    struct thread_state *t = unlikely(self.gate == GATE_SHARED) ? shared_storage_state() : &self;
     *outer = NULL;
     for (unsigned depth = 0; t && is_busy(t->gate); depth++) {
         struct thread_state *inner = t->nested;
@@ -696,6 +672,7 @@ __attribute__((destructor)) static void at_exit(void) {
     // A wait for the lock of the loader's list takes system calls.
     if (!recorder_sealed || apart_is_alone()) {
         bypass_note(header);
+        elsewhere_note(header);
         inner_allocators_note(header);
     }
     if (header->state == HT_RAW_RECORDING) header->state = HT_RAW_EXITED;

@@ -211,7 +211,7 @@ void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
     if (grown) t->sample_budget_bytes = SAMPLE_STEP_BYTES_MIN;
     recorder_heed_control(recording);
     if (!final && !((by_time || grown) && may_ask(t, stamp, last, grown))) return;
-    if (!recorder_may_call()) {
+    if (!recorder_may_call() && !(recorder_rules_filter_out() && recorder_may_call())) {
         t->sample_budget_bytes = INT64_MAX;
         return;
     }

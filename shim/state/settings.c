@@ -144,6 +144,7 @@ bool settings_read(void) {
              site_frames = number_in("MALLOC_WRAP_SITES", 0),
              delay_ns = starts_by_hand ? 0 : number_in("MALLOC_WRAP_START", 9);
     settings.any_folder = any_folder == 1;
+    settings.is_of_run = environment("MALLOC_WRAP_RUN") != NULL;
     if (any_folder > 1) ignore("MALLOC_WRAP_ANY_FOLDER");
     settings.site_frames = site_frames < HT_SITE_FRAMES_MAX ? (uint32_t)site_frames : HT_SITE_FRAMES_MAX;
     settings.log_bytes_max = number_in("MALLOC_WRAP_MAX_BYTES", 0);

@@ -10,6 +10,7 @@ struct settings {
     char directory[3072];            // $MALLOC_WRAP_OUT, absolute, or the default
     uint64_t log_bytes_max;          // $MALLOC_WRAP_MAX_BYTES
     bool any_folder;                 // $MALLOC_WRAP_ANY_FOLDER is 1
+    bool is_of_run;                  // $MALLOC_WRAP_RUN: heaptape record has started it, and may be there
     bool starts_paused;              // $MALLOC_WRAP_START is "paused" or a number of seconds
     _Atomic uint64_t start_mono_ns;  // then recording begins by itself; 0: not by itself
     uint32_t page_bytes;

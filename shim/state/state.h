@@ -23,6 +23,7 @@
 //   n + 1: idle in n   starts, joins    RECORDED           passes / resumes (a)  passes
 //   m + 1: idle in m   starts, joins    joins              passes / resumes (a)  passes
 //   GATE_FRESH         starts, joins    joins              passes / resumes (a)  passes
+//   GATE_SHARED        the row of the task's state
 //   GATE_BUSY_OWN      a signal handler's call: the row of the thread's nested state (b, c)
 //   GATE_BUSY_REAL     from the allocator's own code: passes; else as GATE_BUSY_OWN
 //   GATE_BUSY_LINKED   of a hook: passes, unless a jump has left the call; handed over: as GATE_BUSY_OWN
@@ -40,6 +41,7 @@
 // never matches a page.
 enum gate {
     GATE_FRESH = 0,                  // not seen yet
+    GATE_SHARED = 0xfffffffbu,       // for good: states are found by the task's number (shared_storage.h)
     GATE_BUSY_LINKED = 0xfffffffcu,  // in a linked-in allocator, whose calls of hooks are its own
     GATE_BUSY_OWN = 0xfffffffdu,     // in a hook's own work, which calls nothing hooked
     GATE_BUSY_REAL = 0xfffffffeu,    // in the allocator, which may call public functions again
@@ -194,14 +196,27 @@ HIDDEN bool recorder_is_borrowed(void);
 
 // True once the program has forbidden itself system calls, which then would end it: no more of them.
 extern HIDDEN _Atomic bool recorder_sealed;
-// The recording then goes on in room that is prepared now, at least so many bytes.
+// The recording then goes on in room that is prepared now, at least so many bytes. Each seal is one that a later call takes
+// off, or none.
 HIDDEN void recorder_seal(uint64_t bytes_min);
 HIDDEN void recorder_unseal(void);
+HIDDEN void recorder_seal_after_fork(void);
+// The same, asked of the kernel too, where that can be.
+HIDDEN bool recorder_is_forbidden(void);
+HIDDEN void recorder_ask_for_filters(void);
+// The program gives up privileges for good, as before a filter: sealed, until that is ruled out. True where it is, now; at
+// once: waits for the answer, where a child that is not recorded or the end of the recording would be next.
+HIDDEN void recorder_foresees_filter(void);
+HIDDEN bool recorder_rules_filter_out(void);
+HIDDEN bool recorder_rules_filter_out_at_once(void);
 // No recording any more in this process and its children.
 HIDDEN void recorder_give_up(enum ht_stop_reason reason);
 // To be held around system calls: false if there must be none. The sealing thread waits for the others.
 HIDDEN bool recorder_may_call(void);
 HIDDEN void recorder_has_called(void);
+
+// Before a clone of a process that will run on the calling thread's storage, at the same time.
+HIDDEN void recorder_shares_storage(void);
 
 HIDDEN void recorder_before_fork(void);
 // The process is about to end without destructors.

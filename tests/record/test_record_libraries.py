@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -97,7 +98,7 @@ __attribute__((destructor)) static void end(void) {
 @pytest.mark.parametrize("calls", quick([1_200_000], [1_000, 1_200_000]))
 def test_calls_of_a_pool_that_ends_behind_the_recorder(tools: Tools, tmp_path: Path, calls: int) -> None:
     """A library's destructor waits for its worker, whose calls the recorder sees after its own end: more than it keeps room for."""
-    late = compile_c(tmp_path, LIBRARY_THAT_ENDS_LATE, "-shared", "-fPIC", "-pthread", f"-DCALLS={calls}", name="liblate.so")
+    compile_c(tmp_path, LIBRARY_THAT_ENDS_LATE, "-shared", "-fPIC", "-pthread", f"-DCALLS={calls}", name="liblate.so")
     program = compile_c(tmp_path, "void linked(void); int main(void) { linked(); return 0; }",
                         f"-L{tmp_path}", "-llate", f"-Wl,-rpath,{tmp_path}")
     recording = tools.record([program], tmp_path / "logs")
@@ -124,6 +125,37 @@ def test_deepbind_goes_past_the_recorder(tools: Tools, tmp_path: Path) -> None:
     recording = tools.record(command(tmp_path / "counts"), tmp_path / "logs")
     [said] = [line for line in recording.outcome.stderr.splitlines() if b"DEEPBIND" in line]
     assert said.endswith(b"deepbind_plugin.so") and b"libc" not in said
+
+
+OPENS_AND_RUNS = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+int main(int argc, char **argv) {
+    free(malloc(10));
+    void *plugin = argc > 2 ? dlmopen(LM_ID_NEWLM, argv[1], RTLD_NOW) : dlopen(argv[1], RTLD_NOW);
+    void *(*run)(unsigned long) = plugin ? dlsym(plugin, argc > 2 ? "run" : "malloc") : NULL;
+    if (!run || !run(100)) return 1;
+    return argc > 3 ? dlclose(plugin) : 0;
+}
+"""
+RUNS = "#include <stdlib.h>\nvoid *run(unsigned long n) { return malloc(n); }"
+HAS_MALLOC = "static char arena[1 << 16];\nvoid *malloc(unsigned long n) { return n < sizeof arena ? arena : 0; }"
+
+
+@pytest.mark.parametrize("source,words,said", [
+    (HAS_MALLOC, [], b"by a library's handle"), (RUNS, ["namespace"], b"by dlmopen"),
+    (RUNS, ["namespace", "close"], b"by dlmopen")])
+def test_malloc_of_another_library_or_namespace(tools: Tools, tmp_path: Path, source: str, words: list[str],
+                                                said: bytes) -> None:
+    """Its calls never come to the recorder, and `record` says so."""
+    plugin = compile_c(tmp_path, source, "-shared", "-fPIC", "-fno-builtin", name="libplugin.so")
+    program = compile_c(tmp_path, OPENS_AND_RUNS, "-ldl")
+    recording = tools.record([program, plugin, *words], tmp_path / "logs")
+    warnings = [line for line in recording.outcome.stderr.splitlines() if b"warning" in line]
+    if words and tuple(map(int, platform.libc_ver()[1].split("."))) < (2, 35):
+        pytest.skip("this C library does not list its namespaces")
+    assert len(warnings) == 1 and said in warnings[0] and warnings[0].endswith(b"libplugin.so"), warnings
 
 
 @pytest.mark.thorough

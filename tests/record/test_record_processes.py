@@ -101,3 +101,10 @@ def test_what_the_kernel_refuses(tools: Tools, tmp_path: Path) -> None:
     assert len(logs) == (2 if b"clone3: 7" in alone.stdout else 1)
     states = {ending_of(log).state for log in logs}
     assert states == ({RECORDING, EXITED} if len(logs) == 2 else {EXITED})
+
+
+def test_process_on_its_parents_memory(tools: Tools, tmp_path: Path) -> None:
+    """It runs beside its parent, on the storage of its parent's thread: each is a thread of the one log."""
+    compared = compare_mode(tools, tmp_path, "shared_states", "clone_vm", status=123, same_counts=False)
+    compared.assert_whole(processes=1)
+    assert tools.info(tmp_path / f"{compared.recording.logs[0].stem}.bin")["threads"] == 2

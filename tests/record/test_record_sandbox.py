@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from quick_tier import quick
-from safety_checks import STOPPED, compare_mode, disk_bytes, ending_of, must_work, need_root, recorded_tallies
-from tool_runner import Outcome, Tools, is_forked, logs_in, outcome_of, run
+from safety_checks import SANDBOX, STOPPED, compare_mode, disk_bytes, ending_of, must_work, need_root, recorded_tallies
+from test_record_reach import compile_c
+from tool_runner import Outcome, Tools, is_forked, logs_in, outcome_of, read_tallies, run
 
 # targets/sandbox_kinds.c
 SIZE_BEFORE, SIZE_AFTER, SIZE_CHILD, SIZE_THREAD = range(7840, 7844)
 # targets/seal_early.c
-SHORT_BEFORE, SHORT_AFTER = 7960, 7961
+SHORT_BEFORE, SHORT_AFTER = SIGN_BEFORE, SIGN_AFTER = 7960, 7961
 # targets/seccomp_kinds.c
 CALLS_BEFORE = 5000
 
@@ -123,6 +124,33 @@ def test_filter_on_a_thread_without_a_processor(tools: Tools, tmp_path: Path) ->
             process.wait(60)
 
 
+@pytest.mark.parametrize("unseen", [[], ["unseen"]], ids=["foreseen", "unseen"])
+def test_filter_by_a_bare_system_call(tools: Tools, tmp_path: Path, unseen: list[str]) -> None:
+    """No hook sees it. A strict one is foreseen, for PR_SET_NO_NEW_PRIVS comes before it by the C library, and `record` looks whether it
+    has come; any that allows the question is found by asking the kernel, also without `record`."""
+    command = [tools.target("seal_early"), tmp_path / "counts", "bare", *unseen]
+    start = tools.preload if unseen else tools.record
+    recording = start(command, tmp_path / "logs")
+    assert recording.outcome.status == 121, recording.outcome
+    [log] = recording.logs
+    counted = read_tallies(tmp_path / "counts")
+    recorded = recorded_tallies(tools, [log], tmp_path, unseen_max=1)
+    assert recorded[SIGN_BEFORE] == counted[SIGN_BEFORE]
+    assert 100 < recorded[SIGN_AFTER] <= counted[SIGN_AFTER]
+    assert ending_of(log).state == STOPPED and ending_of(log).reason == SANDBOX
+    assert b"stopped early: the program forbade system calls" in recording.outcome.stderr or unseen
+
+
+@pytest.mark.parametrize("child", [[], ["child"]], ids=["alone", "child"])
+def test_sign_of_a_filter_that_does_not_come(tools: Tools, tmp_path: Path, child: list[str]) -> None:
+    """PR_SET_NO_NEW_PRIVS alone forbids nothing: whole, with samples, and a child that is forked at once has its log."""
+    recording = tools.record([tools.target("seal_early"), tmp_path / "counts", "sign_alone", *child], tmp_path / "logs")
+    assert recording.outcome.status == 122 and b"warning" not in recording.outcome.stderr, recording.outcome
+    assert recorded_tallies(tools, recording.logs, tmp_path) == read_tallies(tmp_path / "counts")
+    [log] = [log for log in recording.logs if not is_forked(log)]
+    assert tools.info(tmp_path / f"{log.stem}.bin")["recorded_rss_peak_bytes"] > 64 << 20
+
+
 @pytest.mark.parametrize("mode,status,processes", [("before_the_first", 112, 1),
                                                    ("in_a_child", 113, 2)])
 def test_filter_before_the_first_call(tools: Tools, tmp_path: Path, mode: str, status: int,
@@ -221,3 +249,35 @@ def test_limit_that_the_program_sets_itself(tools: Tools, tmp_path: Path, by: li
     reserved address space is given back."""
     compared = compare_mode(tools, tmp_path, "seal_early", "limits_itself", *by, status=115)
     compared.assert_whole(processes=1)
+
+
+FORBIDS_ITSELF_FILES = r"""
+#include <linux/landlock.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(void) {
+    struct landlock_ruleset_attr rules = {LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_MAKE_REG};
+    free(malloc(10));
+    int set = (int)syscall(SYS_landlock_create_ruleset, &rules, sizeof rules, 0);
+    if (set < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || syscall(SYS_landlock_restrict_self, set, 0)) return 77;
+    pid_t child = fork();
+    for (int i = 0; i < 100000; i++) free(malloc(100));
+    if (!child) _exit(0);
+    return wait(NULL) != child;
+}
+"""
+
+
+def test_process_that_forbids_itself_files(tools: Tools, tmp_path: Path) -> None:
+    """Its own recording goes on in what is mapped; that a child has none is said."""
+    program = compile_c(tmp_path, FORBIDS_ITSELF_FILES)
+    if run([program]).returncode == 77:
+        pytest.skip("the kernel has no landlock")
+    recording = tools.record([program], tmp_path / "logs")
+    assert recording.outcome.status == 0 and len(recording.logs) == 1
+    assert tools.convert_clean(recording.logs[0], tmp_path / "t.bin")["events"] > 200_000
+    [said] = [line for line in recording.outcome.stderr.splitlines() if b"warning" in line]
+    assert b"has forbidden itself this folder (landlock)" in said

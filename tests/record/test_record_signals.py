@@ -10,9 +10,10 @@ import pytest
 
 from quick_tier import quick
 from safety_checks import compare, compare_mode
-from tool_runner import Tools
+from tool_runner import Tools, outcome_of, read_tallies, run
 
 SIZE_MAIN, SIZE_AFTER = 7720, 7723  # tests/targets/signal_inside.c
+SIZE_SWITCHED = 7972  # tests/targets/shared_states.c
 
 
 @pytest.mark.parametrize("signals", quick([1000], [1000, 6000]))
@@ -81,3 +82,22 @@ def test_memory_of_interrupted_threads(tools: Tools, tmp_path: Path) -> None:
     thousand threads do not take a kilobyte each."""
     compared = compare_mode(tools, tmp_path, "signal_inside", "threads", status=43)
     compared.assert_whole(processes=1)
+
+
+@pytest.mark.parametrize("stack", quick([["alternate"]], [[], ["alternate"]]), ids=lambda words: "-".join(words) or "plain")
+def test_threads_of_the_programs_own(tools: Tools, tmp_path: Path, stack: list[str]) -> None:
+    """A handler switches to another stack, in the midst of calls too. One that comes between two certain instructions costs a chunk,
+    and `convert` says why."""
+    command = [tools.target("shared_states"), tmp_path / "counts", "switched", *stack]
+    alone = outcome_of(run([*command[:1], tmp_path / "alone", *command[2:]]))
+    recording = tools.preload(command, tmp_path / "logs")
+    assert recording.outcome == alone and alone.status == 124
+    [log] = recording.logs
+    done = tools.succeed([tools.heaptape, "convert", log, "-o", tmp_path / "t.bin"])
+    # The allocator's malloc calls memalign, which after a switch may look like a call of another's.
+    recorded = sum(f" malloc({SIZE_SWITCHED}) " in line for line in tools.dump(tmp_path / "t.bin"))
+    counted = read_tallies(tmp_path / "counts")[SIZE_SWITCHED]
+    # Of each of the four a call may be under way at the end.
+    assert 1000 < recorded <= counted + 4
+    if recorded < counted:
+        assert b"damaged" in done.stderr and b"switches from stack to stack" in done.stderr

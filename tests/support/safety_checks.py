@@ -18,7 +18,7 @@ from tool_runner import (Argument, Recording, Tools, outcome_of, read_tallies, r
 HEADER_BYTES = 16384
 STATE_OFFSET = 128
 RECORDING, STOPPED, EXITED = 1, 2, 3
-NO_SPACE, SIZE_LIMIT, UNFIT_FOLDER, NO_MEMORY = 1, 2, 5, 6
+NO_SPACE, SIZE_LIMIT, SANDBOX, UNFIT_FOLDER, NO_MEMORY = 1, 2, 3, 5, 6
 TIMEOUT_S = 60
 
 

@@ -195,6 +195,36 @@ static int is_refused(char *unused) {
     return 118;
 }
 
+// The filter comes by a bare system call. What precedes it may be seen, or not.
+static int bare(char *unseen) {
+    tally_churn(SIZE_BEFORE, 1000);
+    if (unseen) filter_but_questions(&filter);
+    else filter_strict(&filter);
+    if (unseen ? bare_call(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0) : prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+        target_fail("privileges are kept");
+    filter_install_bare(&filter);
+    for (int i = 0; i < 100; i++) work(SIZE_AFTER);
+    _exit(121);
+}
+
+// No filter comes: as much is recorded as without the sign of one, a child too.
+static int sign_alone(char *child) {
+    enum { BLOCK_BYTES = 64 << 20 };
+    volatile char *block = malloc(BLOCK_BYTES);
+    tally_churn(SIZE_BEFORE, 1000);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) target_fail("privileges are kept");
+    pid_t pid = child ? fork() : 1;
+    if (pid == 0) {
+        tally_churn(SIZE_CHILD, 1000);
+        _exit(7);
+    }
+    if (child && child_status(pid) != 7) return 1;
+    tally_churn(SIZE_AFTER, 200000);
+    for (size_t at = 0; block && at < BLOCK_BYTES; at += 4096) block[at] = 1;
+    tally_churn(SIZE_AFTER, 100000);
+    return 122;
+}
+
 int main(int argc, char **argv) {
     static const struct target_mode modes[] = {{"before_the_first", before_the_first},
                                                {"in_a_child", in_a_child},
@@ -205,6 +235,8 @@ int main(int argc, char **argv) {
                                                {"is_refused", is_refused},
                                                {"dispatches", dispatches},
                                                {"is_short", is_short},
+                                               {"bare", bare},
+                                               {"sign_alone", sign_alone},
                                                {NULL, NULL}};
     return run_target_mode(modes, argc, argv);
 }
