@@ -165,6 +165,7 @@ bool recorded_run(const struct recorded_run *run, struct ending *ending) {
     struct ended_logs ended;
     ended_logs_begin(&ended, run->directory, run->id, run->cuts_logs);
     if (!start_watched(run, ending)) {
+        ended.watches = false;  // there is no thread yet
         ended_logs_leave(&ended);
         return false;
     }

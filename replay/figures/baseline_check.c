@@ -103,7 +103,7 @@ static json_t *reasons_of(const struct ht_recorded_program *program, const struc
              ht_number_of(number, ht_form_fresh_objects(built), "block"),
              program->sliced ? "were live before the slice" : "its parent had allocated");
     if (program->was_checked && run_check_differs(check))
-        give(reasons, "the recorder changed the program: recorded it peaked at %s, alone at %s",
+        give(reasons, "with the recorder it peaked at %s, in a run without it at %s",
              ht_bytes(recorded, (double)check->recorded_rss_peak_bytes),
              ht_bytes(alone, (double)check->alone_rss_peak_bytes));
     ht_settings_text(program->settings.list, program->settings.count, HT_SETTING_LEFT_OUT, left);
