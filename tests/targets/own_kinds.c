@@ -202,7 +202,7 @@ static void between_calls(char *unused) {
 }
 
 // As Go does it, and whoever has no libc.
-static void bare_call(char *unused) {
+static void map_by_bare_call(char *unused) {
     (void)unused;
     long at =
         syscall(SYS_mmap, NULL, (long)OWN_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
@@ -315,7 +315,7 @@ int main(int argc, char **argv) {
                  {"late_block", late_block},
                  {"unused_blocks", unused_blocks},
                  {"first_thread_ends", first_thread_ends},
-                 {"bare_call", bare_call},
+                 {"bare_call", map_by_bare_call},
                  {"program_break", program_break},
                  {"written_file", written_file},
                  {"many_ranges", many_ranges},
