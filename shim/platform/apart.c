@@ -89,6 +89,12 @@ static void give_stack(char *stack) {
 void apart_while_alone(const char *alone) { atomic_store(&process_is_alone, alone ? alone : &several); }
 bool apart_is_alone(void) { return *(const volatile char *)process_is_alone; }
 
+bool apart_must_not_wait(void) {
+    if (apart_is_alone()) return false;
+    long policy = raw_syscall(SYS_sched_getscheduler, 0, 0, 0, 0, 0, 0);
+    return policy > 0 && (policy & SCHED_RESET_ON_FORK);
+}
+
 void apart_shares_descriptors(void) { atomic_store(&shares_descriptors, true); }
 
 void apart_after_fork(void) {

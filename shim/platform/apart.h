@@ -27,6 +27,11 @@ HIDDEN void apart_while_alone(const char *alone);
 // Whether it has one thread only, as far as is known.
 HIDDEN bool apart_is_alone(void);
 
+// Would the calling thread wait for one of lower priority? What the kernel starts for it may be ordinary: it does so for
+// threads that are real-time by another process's leave (SCHED_RESET_ON_FORK, as of sound servers). To be asked before
+// run_apart() by who can do without it.
+HIDDEN bool apart_must_not_wait(void);
+
 // Another process has this one's descriptors too, from here on and for as long as it lives.
 HIDDEN void apart_shares_descriptors(void);
 

@@ -17,7 +17,15 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-enum { SEQUENCE_MAX = 1000000, AT_ONCE_BYTES_MIN = 128 << 10 };
+enum {
+    SEQUENCE_MAX = 1000000,
+    AT_ONCE_BYTES_MIN = 128 << 10,
+    // The same where the thread has to wait for one of ours meanwhile: none does so that makes some ten thousand calls.
+    AT_ONCE_BYTES_MIN_APART = 512 << 10,
+    // Some 10 us of the kernel's work, during which the program's other threads can map and protect nothing: one that
+    // waited for longer would sleep, and a third one begin.
+    POPULATE_BYTES_MAX = 32 << 10
+};
 static const uint64_t RESERVE_BYTES_MAX = UINT64_C(256) << 30, RESERVE_BYTES_MIN = UINT64_C(64) << 10,
                       SCARCE_BYTES_MAX = UINT64_C(1) << 30;
 
@@ -165,7 +173,8 @@ static void write_zeros_apart(void *argument) {
 // The pages of a large chunk, in which nothing is written yet. Where the file cannot be opened once more, the kernel
 // reads ahead instead, from then on: it makes 2 MiB of pages at the first fault.
 static void make_pages_at_once(struct recording *recording, uint64_t offset, uint64_t bytes) {
-    if (bytes < AT_ONCE_BYTES_MIN || recording->reads_ahead) return;
+    uint64_t bytes_min = apart_is_alone() ? AT_ONCE_BYTES_MIN : AT_ONCE_BYTES_MIN_APART;
+    if (bytes < bytes_min || recording->reads_ahead || apart_must_not_wait()) return;
     struct file_work work = {recording, offset, bytes, 0};
     if (run_apart(write_zeros_apart, &work, sizeof work) && !work.failed) return;
     if (atomic_exchange(&recording->reads_ahead, true)) return;
@@ -178,8 +187,11 @@ static int populate(struct recording *recording, uint64_t offset, uint64_t bytes
     int failed = make_writable(recording, offset + bytes);
     if (failed) return failed;
     uint64_t faults = faults_of_thread();
-    do failed = sys_madvise(at, bytes, MADV_POPULATE_WRITE);
-    while (failed == -EINTR || failed == -EAGAIN);
+    for (uint64_t done = 0, piece; done < bytes && !failed; done += piece) {
+        piece = bytes - done < POPULATE_BYTES_MAX ? bytes - done : POPULATE_BYTES_MAX;
+        do failed = sys_madvise(at + done, piece, MADV_POPULATE_WRITE);
+        while (failed == -EINTR || failed == -EAGAIN);
+    }
     uint64_t faults_then = faults_of_thread();
     if (faults != FAULTS_UNKNOWN && faults_then != FAULTS_UNKNOWN)
         atomic_fetch_add(&recording->log_faults, faults_then - faults);
@@ -225,7 +237,7 @@ static uint64_t memory_share(void) {
     static _Atomic uint32_t asks;  // the process of which a thread asks; 0: none does
     uint32_t pid = sys_getpid(), other = asks;
     // Where it is another process, that is the parent of a fork, whose thread is not here.
-    if (other != pid && atomic_compare_exchange_strong(&asks, &other, pid)) {
+    if (other != pid && !apart_must_not_wait() && atomic_compare_exchange_strong(&asks, &other, pid)) {
         uint64_t room = UINT64_MAX;
         if (run_apart(ask_apart, &room, sizeof room)) known = room;
         asks = 0;
@@ -415,7 +427,8 @@ void log_shorten(struct recording *recording, uint64_t room) {
     uint64_t old = recording->reserve_bytes;
     log_shrink_mapping(recording, room);
     struct file_work work = {.recording = recording, .bytes = recording->reserve_bytes};
-    if (work.bytes < old && run_apart(truncate_apart, &work, sizeof work) && !work.failed)
+    if (work.bytes < old && !apart_must_not_wait() && run_apart(truncate_apart, &work, sizeof work) &&
+        !work.failed)
         recording->header->reserve_bytes = work.bytes;
 }
 

@@ -248,7 +248,7 @@ static bool is_due_while_paused(void) {
 static void act_while_paused(void) {
     if (recorder_is_borrowed()) return;
     if (control_word() == HT_CONTROL_STOP) recorder_give_up(HT_STOP_CONTROL);
-    else resume();
+    else if (!apart_must_not_wait()) resume();  // else another thread does
 }
 
 // ---- the start, and forks ----

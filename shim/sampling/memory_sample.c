@@ -34,7 +34,9 @@ enum {
     // lag of the kernel's counters.
     HUGE_PAGES_SHOW_BYTES = 1 << 20,
     // So much more or less of RssAnon, and one part in SAMPLE_SHARE, is the same moment: the kernel's counters may lag by it.
-    MOVED_BYTES_MIN = 256 << 10
+    MOVED_BYTES_MIN = 256 << 10,
+    // Of CPU time: a thread that has not run for longer is young.
+    YOUNG_NS = 50000000
 };
 // A reading takes some 2 us.
 #define READING_STAMPS_MAX (STAMPS_PER_S / 20000)
@@ -201,6 +203,16 @@ static bool may_ask(struct thread_state *t, uint64_t stamp, uint64_t last_sample
     return false;
 }
 
+// Where there are several threads, one that samples waits for ours, and holds up those that map memory: threads begin and
+// end at other times than they would, and get other arenas. So young threads are left alone while others sample.
+static bool may_wait(const struct thread_state *t, uint64_t stamp, bool final) {
+    const struct recording *recording = t->recording;
+    if (apart_must_not_wait()) return false;
+    if (final || apart_is_alone() || t->chunk->tid == recording->pid) return true;
+    uint64_t last = recording->sample_last_stamp, begun = recording->header->first_pair.stamp;
+    return stamp >= (last ? last : begun) + SAMPLE_INTERVAL_STAMPS_MAX || clock_thread_cpu_ns() >= YOUNG_NS;
+}
+
 void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
     struct recording *recording = t->recording;
     uint64_t last = atomic_load_explicit(&recording->sample_last_stamp, memory_order_relaxed);
@@ -213,6 +225,10 @@ void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
     if (!final && !((by_time || grown) && may_ask(t, stamp, last, grown))) return;
     if (!recorder_may_call() && !(recorder_rules_filter_out() && recorder_may_call())) {
         t->sample_budget_bytes = INT64_MAX;
+        return;
+    }
+    if (!may_wait(t, stamp, final)) {
+        recorder_has_called();
         return;
     }
     uint64_t before = clock_counter();
@@ -257,7 +273,8 @@ void memory_sample_before_free(struct thread_state *t, uint64_t touched_bytes) {
         return;
     uint64_t before = clock_counter(), most = most_resident_bytes();
     bool higher = most > recording->most_resident_bytes;
-    if (!recorder_is_borrowed() && (higher || stamp >= last + SAMPLE_INTERVAL_STAMPS_MIN) &&
+    if (!apart_must_not_wait() && !recorder_is_borrowed() &&
+        (higher || stamp >= last + SAMPLE_INTERVAL_STAMPS_MIN) &&
         atomic_compare_exchange_strong(&recording->peak_last_stamp, &last, stamp)) {
         struct sampling of = {
             .t = t, .stamp = stamp, .cpu_ns = clock_process_cpu_ns(), .faults = faults_of_process()};

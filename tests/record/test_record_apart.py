@@ -5,6 +5,7 @@ in a thread of its own, which is invisible afterwards, and may be refused."""
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,33 @@ def test_the_program_is_alone_again_though_it_has_priority(tools: Tools, tmp_pat
     compared = compare_mode(tools, tmp_path, "apart_kinds", "priority", *before, status=83)
     assert compared.recording.outcome.stdout == b"0\n"
     compared.assert_whole(processes=1)
+
+
+@pytest.mark.thorough
+def test_no_thread_waits_for_one_of_lower_priority(tools: Tools, tmp_path: Path) -> None:
+    """What the kernel starts for a real-time thread may be ordinary. All calls are recorded."""
+    alone = run([tools.target("realtime_reset")])
+    if alone.returncode == 3:
+        pytest.skip("no such priority is granted")
+    recording = tools.preload([tools.target("realtime_reset")], tmp_path)
+    assert recording.outcome.status == 0, recording.outcome.stderr
+    [log] = recording.logs
+    tools.convert_clean(log, tmp_path / "trace.bin")
+    assert tools.info(tmp_path / "trace.bin")["events"] >= 4 * 20 * 60
+
+
+@pytest.mark.thorough
+def test_short_threads_wait_for_no_thread(tools: Tools, tmp_path: Path) -> None:
+    """One that has run for less than 50 ms samples only where nobody has for 100 ms."""
+    must_work(["strace", "-o", "/dev/null", "true"], "strace does not work here")
+    begun = time.monotonic()
+    run(["strace", "-f", "--seccomp-bpf", "-e", "trace=clone", "-e", "signal=none", "-o", tmp_path / "calls",
+         "-E", f"LD_PRELOAD={tools.shim}", "-E", f"MALLOC_WRAP_OUT={tmp_path}", tools.target("short_threads")])
+    took_s = time.monotonic() - begun
+    lines = (tmp_path / "calls").read_text().splitlines()
+    main = lines[0].split()[0]
+    waits = [line for line in lines if " clone(" in line and line.split()[0] != main]
+    assert len(waits) <= 10 * took_s + 1, f"{len(waits)} waits in {took_s:.2f} s"
 
 
 @pytest.mark.thorough
