@@ -57,7 +57,8 @@ static bool is_one(const struct ht_operation *op) {
 static unsigned class_of(const struct ht_operation *op) {
     unsigned octave =
         (unsigned)__builtin_clzll(HT_SIMILAR_LEAST_BYTES) - (unsigned)__builtin_clzll(op->bytes);
-    unsigned class = octave * 64 + (unsigned)(op->bytes / ((HT_SIMILAR_LEAST_BYTES / 64) << octave) - 64);
+    unsigned class =
+        octave * 64 + (unsigned)(op->bytes / ((uint64_t)HT_SIMILAR_LEAST_BYTES / 64 << octave) - 64);
     assert(class < HT_SIMILAR_CLASSES);
     return class;
 }
