@@ -88,7 +88,7 @@ def written(rows: list[dict[str, Any]]) -> bytes:
 
 def mask_results(file: Path) -> None:
     lines = file.read_bytes().splitlines()
-    file.write_bytes(b"".join(written([masked_row(json.loads(line))]) if line.startswith(b'{"schema"') else line + b"\n" for line in lines))
+    file.write_bytes(b"".join(written([masked_row(json.loads(line))]) if line.startswith(b'{"schema"') and line.endswith(b"}") else line + b"\n" for line in lines))
 
 
 def set_in(file: Path, place: str, value: str) -> None:

@@ -16,7 +16,7 @@ from naive_writer import Event, TraceSpec, build
 MS, MB = 1_000_000, 1_000_000
 NULL_NS, BASE_NS, PEAK_BYTES, NULL_RSS = 2 * MS, 20 * MS, 24 * MB, MB
 VERSIONS = {"glibc": "2.36", "jemalloc": "5.3.0", "mimalloc": "2.1.2", "tcmalloc": "2.10", "null": ""}
-MALLOC, CALLOC, REALLOC, FREE, ALIGNED_ALLOC, QUERY, INHERIT = 1, 2, 3, 5, 6, 26, 31
+MALLOC, CALLOC, REALLOC, FREE, ALIGNED_ALLOC, QUERY, CONTROL, INHERIT = 1, 2, 3, 5, 7, 26, 29, 31
 Truth = dict[str, tuple[float, float]]
 """Allocator: its time and its peak, of the baseline's."""
 TWO: Truth = {"glibc": (1, 1), "jemalloc": (0.8, 1.2)}
@@ -57,6 +57,9 @@ def made_trace(blocks: int, *, block_bytes: int = 60_000, threads: int = 1, held
             events.append(Event(QUERY, time=i * unit, thread=i % threads, slot=i + 1))
     for i in range(blocks * 3 // 4):
         events.append(Event(FREE, time=(blocks + i) * unit, thread=i % threads, slot=blocks - i))
+    if odd == "controls":  # mallopt(M_TRIM_THRESHOLD, 100000), malloc_trim(0), mi_collect
+        events += [Event(CONTROL, time=events[-1].time + unit, size=(1 << 64) - 255, extra=100_000)]
+        events += [Event(CONTROL, time=events[-1].time, size=call) for call in (2, 7)]
     found, live = [], 0
     for number, event in enumerate(events):
         live += event.size if event.function in (MALLOC, CALLOC, ALIGNED_ALLOC) else -block_bytes if event.function == FREE else 0
@@ -350,7 +353,7 @@ def of_recorded() -> Iterator[Scenario]:
         "extended": trace(c_extended={"from_ns": 1000, "until_ns": 9_000_000, "to_ns": 10_000_000, "grows": True, "live_to_bytes": 9e6, "live_slope_bytes_per_hour": 1e9}),
         "damaged": trace(held=3.0, damage="a chunk is missing"), "zeroed by calloc": trace(odd="zeroed"), "no command": trace(c_command=None, c_allocator_name=None, c_allocator_version=None),
         "a long command": trace(c_command="job " + "é" * 90), "many calls": trace(6000, block_bytes=3000), "a mode of huge pages": trace(c_thp="[always] madvise never"),
-        "used heap": trace(), "functions": trace(odd="functions"), "queries": trace(odd="queries"),
+        "used heap": trace(), "functions": trace(odd="functions"), "queries": trace(odd="queries"), "control calls": trace(odd="controls"),
     }
     for title, file in made.items():
         truth = {"glibc": (1.0, 1.0), "mimalloc": (0.9, 1.1)}
@@ -373,8 +376,8 @@ def of_warnings() -> Iterator[Scenario]:
             line("glibc", "flat", number, cpu_ns=(22 if number % 2 else 30) * MS) for number in range(20)), {"rounds": 7}),
         "a wrapper": (("--wrap", "env"), "", {}), "scale": (("--scale", "3"), "", {}), "processors": (("--cpus", "4"), far("jemalloc", "memory", processors_asked=1), {}),
         "pollution": (("--pollute", "data=64,code=8,tlb=16"), "", {}), "touch none": (("--touch", "none"), "", {}), "one thread": (("--threads", "1"), "", {"made": trace(threads=3)}),
-        "fixed layout": (("--layout", "fixed"), "", {}), "purges": (("--purge", "1ms"), "", {}), "refused calls": ((), far("jemalloc", "describe", refused=1), {"made": trace(odd="functions")}),
-        "refused by the baseline, too": ((), far("glibc", "describe", refused=1), {"made": trace(odd="functions")}), "swapped and lazily freed": (("--pass", "memory", "-v"), far(
+        "fixed layout": (("--layout", "fixed"), "", {}), "purges": (("--purge", "1ms"), "", {}), "refused calls": ((), far("jemalloc", "describe", refused=7), {"made": trace(odd="functions")}),
+        "refused by the baseline, too": ((), far("glibc", "describe", refused=7), {"made": trace(odd="functions")}), "swapped and lazily freed": (("--pass", "memory", "-v"), far(
             "jemalloc", "memory", resident=["2:9000000:1000:2097152:4096"], swap_end=9 * MB, lazyfree_end=3 * MB, huge_end=4 * MB, rss_kernel_end=9 * MB), {}),
         "no usable sizes": ((), far("jemalloc", "account", knows_usable=0), {}), "statistics": (("-v",), far("jemalloc", "account", reported=["allocated", "mapped"], report=[
             "2:9000000:9500000:9600000:12000000", "5:17000000:17500000:18000000:24000000"]), {}), "background threads": ((), far("jemalloc", "*", background_threads=2, background_cpu_ns=4 * MS), {}),
@@ -496,9 +499,19 @@ def of_splices() -> Iterator[Scenario]:
         yield Scenario(f"spliced: {title}", (*commands, *asked), figures(title, THREE, 3), trace(), counts=counted, files={"job.acc": file[:-9] if title == "cut short" else file})
 
 
+def of_files() -> Iterator[Scenario]:
+    """Files that are there before replay."""
+    for title, content in (("half a line", b'{"schema":1,"tr'), ("no results", b"allocator,time\n"), ("nothing", b"")):
+        yield Scenario(f"files: results after {title}", (replay(TWO, "--pass", "memory"), *ASKED[:1]), figures(title, TWO, 9), trace(), files={RESULTS: content})
+    for title, content in (("text", b"x"), ("half", b'{"format": '), ("nothing", b""), ("a list", b"[]")):
+        yield Scenario(f"files: a baseline of {title}", (replay(TWO, "--pass", "memory", "--baseline-file", "b.json", keep=False),), figures(title, TWO, 9), trace(), files={"b.json": content})
+    yield Scenario("files: half a trace", (replay(TWO),), figures("half a trace", TWO, 9), trace()[:-400])
+    yield Scenario("files: no trace", (replay(TWO),), figures("no trace", TWO, 9))
+
+
 FAMILIES: dict[str, Callable[[], Iterator[Scenario]]] = {
     "rounds": of_rounds, "ties": of_ties, "open rounds": of_open_rounds, "conditions": of_conditions, "failures": of_failures, "counts": of_counts,
-    "baseline files": of_baselines, "recorded": of_recorded, "warnings": of_warnings, "other passes": of_other_passes, "changed results": of_changes, "splices": of_splices,
+    "baseline files": of_baselines, "recorded": of_recorded, "warnings": of_warnings, "other passes": of_other_passes, "changed results": of_changes, "splices": of_splices, "files": of_files,
 }
 
 
