@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Does recording change which memory a program with threads holds? Usage: undisturbed.py [--rounds N] [--build DIR] [SHAPE...]
 
-Runs each shape of bench/programs/thread_shapes.c in triples, in random order: alone, alone again, recorded. Prints the median
+Runs each shape of bench/figures/thread_shapes.c in triples, in random order: alone, alone again, recorded. Prints the median
 ratio of the second run alone to the first and of the recorded one to it, with 95 % intervals, of the highest RssAnon that the
 program saw at its marks and of the last one, and how many arenas there were. Needs numpy."""
 
@@ -54,7 +54,7 @@ def main() -> None:
     shim = (options.build / "libmalloc_wrap.so").resolve(strict=True)
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, "thread_shapes")
-        subprocess.run(["cc", "-O1", "-fno-builtin", "-fopenmp", "-pthread", "-o", program, ROOT / "bench/programs/thread_shapes.c"], check=True)
+        subprocess.run(["cc", "-O1", "-fno-builtin", "-fopenmp", "-pthread", "-o", program, ROOT / "bench/figures/thread_shapes.c"], check=True)
         for shape in options.shapes or SHAPES:
             found: dict[str, list[list[int]]] = {run: [] for run in RUNS}
             for _ in range(options.rounds):

@@ -10,9 +10,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "converted.h"
 #include "map64.h"
 #include "raw_reader.h"
-#include "run_converter.h"
 
 enum conversion_state { CONVERSION_WAITS, CONVERSION_IS_FOLLOWED, CONVERSION_IS_DONE };
 

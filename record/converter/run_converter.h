@@ -5,24 +5,9 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <sys/types.h>
 
-#include "heap_share.h"
-
-// What came of one log.
-struct converted {
-    char *raw, *trace;
-    char *executable;  // empty: unknown
-    uint64_t events, file_bytes;
-    struct ht_heap_share share;
-    uint32_t pid;
-    char hooks[64];  // what the log says of the hooks of a linked-in allocator; empty: nothing
-    bool shell;      // it is of one
-    bool complete;   // else the log is still there
-    bool empty;      // there was no call in it
-    bool running;    // its process was, when the program ended
-};
+#include "converted.h"
 
 struct run_converter {
     pid_t pid;

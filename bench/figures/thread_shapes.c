@@ -23,10 +23,15 @@ enum {
 static void *block[WORKERS][BLOCKS];
 static long peak_bytes;
 
+static _Noreturn void fail(void) {
+    fprintf(stderr, "no memory, threads or /proc for it\n");
+    exit(1);
+}
+
 static long rss_anon_bytes(void) {
     long resident = 0, shared = 0;
     FILE *statm = fopen("/proc/self/statm", "r");
-    if (!statm || fscanf(statm, "%*d %ld %ld", &resident, &shared) != 2) abort();
+    if (!statm || fscanf(statm, "%*d %ld %ld", &resident, &shared) != 2) fail();
     fclose(statm);
     return (resident - shared) * sysconf(_SC_PAGESIZE);
 }
@@ -45,14 +50,14 @@ static size_t next_size(uint64_t *state, size_t most) {
 
 static void *filled(size_t bytes) {
     void *made = malloc(bytes);
-    if (!made) abort();
+    if (!made) fail();
     return memset(made, 1, bytes);
 }
 
 static void run_workers(void *(*work)(void *), unsigned count) {
     pthread_t thread[16];
     for (uintptr_t i = 0; i < count; i++)
-        if (pthread_create(&thread[i], NULL, work, (void *)i)) abort();
+        if (pthread_create(&thread[i], NULL, work, (void *)i)) fail();
     for (unsigned i = 0; i < count; i++) pthread_join(thread[i], NULL);
 }
 
@@ -119,7 +124,7 @@ static void *produce(void *number) {
 static void *consume(void *unused) {
     enum { KEPT = 20000 };
     void **kept = calloc(KEPT, sizeof *kept);
-    if (!kept) abort();
+    if (!kept) fail();
     for (unsigned at = 0;; at = (at + 1) % KEPT) {
         pthread_mutex_lock(&queue.lock);
         while (!queue.count && queue.taken < HANDED) pthread_cond_wait(&queue.changed, &queue.lock);
@@ -176,7 +181,7 @@ static void sort_halves(struct part *part) {
     sort_part(&half[1]);
     if (apart) pthread_join(thread, NULL);
     unsigned *merged = malloc(part->count * sizeof *merged), left = 0, right = middle;
-    if (!merged) abort();
+    if (!merged) fail();
     for (unsigned i = 0; i < part->count; i++) {
         bool take_left = right == part->count || (left < middle && part->value[left] <= part->value[right]);
         merged[i] = part->value[take_left ? left++ : right++];
@@ -195,7 +200,7 @@ static void sorts(void) {
     for (unsigned list = 0; list < 12; list++) {
         uint64_t state = list;
         struct part all = {malloc(SORTED * sizeof(unsigned)), SORTED, 0};
-        if (!all.value) abort();
+        if (!all.value) fail();
         for (unsigned i = 0; i < SORTED; i++) all.value[i] = (unsigned)next_size(&state, 1 << 30);
         sort_part(&all);
         mark();
@@ -208,7 +213,7 @@ static void *answer(void *number) {
     uint64_t state = (uintptr_t)number + 99;
     unsigned pieces = 2000 + (unsigned)next_size(&state, 60000);
     void **piece = malloc(pieces * sizeof *piece);
-    if (!piece) abort();
+    if (!piece) fail();
     for (unsigned i = 0; i < pieces; i++) piece[i] = filled(next_size(&state, 400));
     for (unsigned i = 0; i < pieces; i++) free(piece[i]);
     free(piece);
@@ -227,7 +232,7 @@ static unsigned arenas(void) {
     size_t bytes;
     unsigned count = 0;
     FILE *out = open_memstream(&text, &bytes);
-    if (!out || malloc_info(0, out)) abort();
+    if (!out || malloc_info(0, out)) fail();
     fclose(out);
     for (const char *at = text; (at = strstr(at, "<heap nr")); at++) count++;
     free(text);
