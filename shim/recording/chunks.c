@@ -70,13 +70,15 @@ static bool is_out_of_prepared_room(const struct recording *recording) {
     return __atomic_load_n(&recording->header->chunks_end, __ATOMIC_RELAXED) >= recording->real_bytes;
 }
 
-static bool place_chunk(struct thread_state *t, bool may_call) {
+// The log ends where there is no place, if it may.
+static bool place_chunk(struct thread_state *t, bool may_call, bool may_end) {
     struct recording *recording = t->recording;
     struct ht_raw_chunk *old = t->chunk;
     uint32_t index = old ? old->index + 1 : 0;
     uint64_t bytes = index < DOUBLINGS ? (uint64_t)CHUNK_BYTES_FIRST << index : CHUNK_BYTES_LAST;
     int failed = 0;
     uint64_t offset = room_for_chunk(recording, &bytes, may_call, &failed);
+    if (!offset && !may_end) return false;
     if (!offset) {
         enum ht_stop_reason why = why_no_place(may_call, failed);
         recorder_end_log(recording, why, why == HT_STOP_EXIT || why == HT_STOP_NO_SPACE ? failed : 0,
@@ -137,23 +139,45 @@ bool recorder_next_chunk_after_jump(struct thread_state *t) {
     return recorder_next_chunk(t);
 }
 
-bool recorder_next_chunk(struct thread_state *t) {
-    int saved = errno;
-    uint64_t before = clock_counter(), stamp = before >> CLOCK_SHIFT, signals = 0;
-    struct recording *recording = t->recording;
-    if (stamp > t->cursor.last_stamp) t->cursor.last_stamp = stamp;
+// What a chunk's place is to be: made real by system calls, or a piece of what was prepared for a seal.
+enum room_kind { ROOM_NONE, ROOM_MADE, ROOM_PREPARED };
+
+// None where another thread has been taking the seal off for too long.
+static enum room_kind find_room(const struct recording *recording) {
+    for (unsigned tries = 0; tries < 2; tries++) {
+        if (recorder_may_call()) return ROOM_MADE;
+        if (!is_out_of_prepared_room(recording) && recorder_begins_in_prepared_room()) return ROOM_PREPARED;
+        if (recorder_rules_filter_out_at_once() && recorder_may_call()) return ROOM_MADE;
+        if (recorder_begins_in_prepared_room()) return ROOM_PREPARED;
+    }
+    return ROOM_NONE;
+}
+
+static bool place_in_room(struct thread_state *t, enum room_kind room, bool may_end) {
     // A handler that jumps away must not leave a chunk behind that is half ours.
-    bool calls = recorder_may_call() || (is_out_of_prepared_room(recording) &&
-                                         recorder_rules_filter_out_at_once() && recorder_may_call());
-    if (calls) signals = sys_block_signals();
+    uint64_t signals = room == ROOM_MADE ? sys_block_signals() : 0;
     // Stopped meanwhile by another thread: the mapping's end may be full or gone.
-    bool done = epoch_now() == t->epoch && place_chunk(t, calls);
-    if (!done) __atomic_fetch_add(&recording->header->lost_calls, 1, __ATOMIC_RELAXED);
-    upkeep_took(recording->header, before);
-    if (calls) {
+    bool done = room != ROOM_NONE && epoch_now() == t->epoch && place_chunk(t, room == ROOM_MADE, may_end);
+    if (room == ROOM_MADE) {
         sys_restore_signals(signals);
         recorder_has_called();
+    } else if (room == ROOM_PREPARED) {
+        recorder_has_placed();
     }
+    return done;
+}
+
+bool recorder_next_chunk(struct thread_state *t) {
+    int saved = errno;
+    uint64_t before = clock_counter(), stamp = before >> CLOCK_SHIFT;
+    struct recording *recording = t->recording;
+    if (stamp > t->cursor.last_stamp) t->cursor.last_stamp = stamp;
+    enum room_kind room = find_room(recording);
+    bool is_last = room != ROOM_PREPARED || is_out_of_prepared_room(recording);
+    // Other threads may have taken the rest of what was prepared: only then it is asked whether the seal may come off.
+    bool done = place_in_room(t, room, is_last) || (!is_last && place_in_room(t, find_room(recording), true));
+    if (!done) __atomic_fetch_add(&recording->header->lost_calls, 1, __ATOMIC_RELAXED);
+    upkeep_took(recording->header, before);
     errno = saved;
     return done;
 }

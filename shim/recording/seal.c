@@ -39,11 +39,17 @@ static bool asks_for_filters;
 static __thread uint64_t asked_stamp __attribute__((tls_model("initial-exec")));
 static _Atomic uint64_t sign_stamp;  // 0: there was none, or it has been answered
 static _Atomic bool keeps_space;     // the seal may come off, in a process that cannot open its log any more
+static _Atomic uint32_t placers;     // threads that take a place in the prepared room
+static _Atomic uint32_t unsealers;   // threads that may be taking the seal off
 
 void recorder_has_called(void) { atomic_fetch_sub(&callers, 1); }
 
 // They were the parent's threads.
-void recorder_seal_after_fork(void) { atomic_store(&callers, 0); }
+void recorder_seal_after_fork(void) {
+    atomic_store(&callers, 0);
+    atomic_store(&placers, 0);
+    atomic_store(&unsealers, 0);
+}
 
 // Under a filter from before the start, as in containers, the answer is the same after another one has come.
 void recorder_ask_for_filters(void) { asks_for_filters = sys_prctl(PR_GET_SECCOMP, NULL) == 0; }
@@ -51,7 +57,9 @@ void recorder_ask_for_filters(void) { asks_for_filters = sys_prctl(PR_GET_SECCOM
 // Nothing can be prepared any more: threads fill the chunks that they have.
 static void seal_late(void) {
     struct recording *recording = recorder_current();
-    if (recording) recording->real_bytes = __atomic_load_n(&recording->header->chunks_end, __ATOMIC_SEQ_CST);
+    // A forked child has not its parent's log.
+    if (recording && epoch_page.maps_log)
+        recording->real_bytes = __atomic_load_n(&recording->header->chunks_end, __ATOMIC_SEQ_CST);
     atomic_fetch_add(&holders, 1);
     atomic_store(&recorder_sealed, true);
 }
@@ -115,14 +123,33 @@ void recorder_seal(uint64_t bytes_min) {
     if (!recorder_is_borrowed()) seal(bytes_min, true);
 }
 
-void recorder_unseal(void) {
-    if (atomic_fetch_sub(&holders, 1) != 1 || !recorder_sealed) return;
+// The room stays as it is meanwhile. False: the seal comes off, or has come off.
+bool recorder_begins_in_prepared_room(void) {
+    atomic_fetch_add(&placers, 1);
+    if (recorder_sealed && !unsealers) return true;
+    atomic_fetch_sub(&placers, 1);
+    return false;
+}
+
+void recorder_has_placed(void) { atomic_fetch_sub(&placers, 1); }
+
+static void take_seal_off(void) {
     struct recording *recording = recorder_current();
+    for (unsigned step = 0; step < SYS_WAIT_STEPS && placers; step++) sys_wait_step(step);
+    // It is a hook that a handler of this thread interrupted: the room stays as it is, and so does the seal.
+    if (placers) return;
     if (recording && epoch_page.maps_log && epoch_now() != EPOCH_OFF)
         log_end_preparation(recording, recording->bytes_before_seal, LOG_PHASE_TAIL_BYTES);
     atomic_store(&recorder_sealed, false);
     // Another thread has sealed meanwhile.
     if (holders) atomic_store(&recorder_sealed, true);
+}
+
+void recorder_unseal(void) {
+    if (atomic_fetch_sub(&holders, 1) != 1 || !recorder_sealed) return;
+    atomic_fetch_add(&unsealers, 1);
+    take_seal_off();
+    atomic_fetch_sub(&unsealers, 1);
 }
 
 // ---- the sign ----
@@ -145,6 +172,8 @@ static void count_filters_apart(void *argument) {
 
 // The seal's preparation opens the log once more, by which heaptape record wakes.
 void recorder_foresees_filter(void) {
+    // What a start needs may be forbidden next, also in a forked child.
+    if (epoch_now() == EPOCH_NONE) free(malloc(1));
     struct recording *recording = recorder_current();
     uint32_t filters = 0;
     uint64_t none = 0;
@@ -159,10 +188,16 @@ void recorder_foresees_filter(void) {
     seal(0, false);
 }
 
+// By one of the threads that learn it. A handler of this one's would wait for it.
 static bool end_foreseen(uint64_t stamp) {
-    if (!atomic_compare_exchange_strong(&sign_stamp, &stamp, 0)) return false;
-    atomic_store(&keeps_space, false);
-    recorder_unseal();
+    uint64_t signals = sys_block_signals();
+    atomic_fetch_add(&unsealers, 1);
+    if (atomic_compare_exchange_strong(&sign_stamp, &stamp, 0)) {
+        atomic_store(&keeps_space, false);
+        recorder_unseal();
+    }
+    atomic_fetch_sub(&unsealers, 1);
+    sys_restore_signals(signals);
     return !recorder_sealed;
 }
 
@@ -187,11 +222,11 @@ bool recorder_rules_filter_out_at_once(void) {
     uint64_t begin = stamp_now();
     // A forked child has its parent's question, but not its log.
     if (!recording || epoch_now() != recording->epoch) return false;
-    while (sign_stamp) {
+    while (sign_stamp || unsealers) {
         uint32_t answer = __atomic_load_n(answer_word(), __ATOMIC_ACQUIRE);
         uint64_t most = answer == HT_FILTER_FORESEEN ? NOBODY_STAMPS : ANSWER_STAMPS;
         if (rules_out(0)) return true;
         if (answer == HT_FILTER_CAME || stamp_now() - begin > most) break;
     }
-    return false;
+    return !recorder_sealed;  // another thread may have learned it
 }

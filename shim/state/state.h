@@ -209,6 +209,9 @@ HIDDEN void recorder_ask_for_filters(void);
 HIDDEN void recorder_foresees_filter(void);
 HIDDEN bool recorder_rules_filter_out(void);
 HIDDEN bool recorder_rules_filter_out_at_once(void);
+// To be held around the taking of a place in the prepared room, which has no system call: false where that is no more.
+HIDDEN bool recorder_begins_in_prepared_room(void);
+HIDDEN void recorder_has_placed(void);
 // No recording any more in this process and its children.
 HIDDEN void recorder_give_up(enum ht_stop_reason reason);
 // To be held around system calls: false if there must be none. The sealing thread waits for the others.

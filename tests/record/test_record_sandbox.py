@@ -21,6 +21,7 @@ from tool_runner import Outcome, Tools, is_forked, logs_in, outcome_of, read_tal
 SIZE_BEFORE, SIZE_AFTER, SIZE_CHILD, SIZE_THREAD = range(7840, 7844)
 # targets/seal_early.c
 SHORT_BEFORE, SHORT_AFTER = SIGN_BEFORE, SIGN_AFTER = 7960, 7961
+SIGN_CHILD = 7962
 # targets/seccomp_kinds.c
 CALLS_BEFORE = 5000
 
@@ -149,6 +150,27 @@ def test_sign_of_a_filter_that_does_not_come(tools: Tools, tmp_path: Path, child
     assert recorded_tallies(tools, recording.logs, tmp_path) == read_tallies(tmp_path / "counts")
     [log] = [log for log in recording.logs if not is_forked(log)]
     assert tools.info(tmp_path / f"{log.stem}.bin")["recorded_rss_peak_bytes"] > 64 << 20
+
+
+@pytest.mark.parametrize("unseen", [[], ["unseen"]], ids=["foreseen", "unseen"])
+def test_bare_filter_in_a_child_before_its_first_call(tools: Tools, tmp_path: Path, unseen: list[str]) -> None:
+    """A child that is to be forbidden system calls begins while it may; one of which that is not known until its first call begins
+    nothing, and its parent's log, which it has not, is no concern of its."""
+    command = [tools.target("seal_early"), tmp_path / "counts", "bare_in_child", *unseen]
+    recording = (tools.preload if unseen else tools.record)(command, tmp_path / "logs")
+    assert recording.outcome.status == 123, recording.outcome
+    assert [is_forked(log) for log in sorted(recording.logs, key=is_forked)] == ([False] if unseen else [False, True])
+    recorded, counted = recorded_tallies(tools, recording.logs, tmp_path), read_tallies(tmp_path / "counts")
+    assert recorded[SIGN_AFTER] == counted[SIGN_AFTER]
+    assert recorded[SIGN_CHILD] == (0 if unseen else counted[SIGN_CHILD])
+
+
+def test_signs_of_filters_among_threads(tools: Tools, tmp_path: Path) -> None:
+    """Which of the threads learns first that no filter has come makes no difference: whole, and no early end."""
+    command = [tools.target("seal_early"), tmp_path / "counts", "signs_among_threads"]
+    recording = tools.record(command, tmp_path / "logs")
+    assert recording.outcome.status == 124 and b"stopped early" not in recording.outcome.stderr, recording.outcome
+    assert recorded_tallies(tools, recording.logs, tmp_path) == read_tallies(tmp_path / "counts")
 
 
 @pytest.mark.parametrize("mode,status,processes", [("before_the_first", 112, 1),

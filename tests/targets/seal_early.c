@@ -3,6 +3,7 @@
 // or of a forked child, or where nothing is being recorded. Usage: seal_early COUNTS MODE [BY]
 #include <dlfcn.h>
 #include <link.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -207,6 +208,58 @@ static int bare(char *unseen) {
     _exit(121);
 }
 
+// The filter falls on a forked child that has allocated nothing yet.
+static int bare_in_child(char *unseen) {
+    tally_churn(SIZE_BEFORE, 1000);
+    pid_t pid = fork();
+    if (pid == 0) {
+        filter_but_questions(&filter);
+        if (unseen ? bare_call(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0) : prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+            target_fail("privileges are kept");
+        filter_install_bare(&filter);
+        tally_churn(SIZE_CHILD, 1000);
+        _exit(7);
+    }
+    if (child_status(pid) != 7) return 1;
+    tally_churn(SIZE_AFTER, 1000);
+    return 123;
+}
+
+static void *work_in_thread(void *started) {
+    tally_churn(SIZE_BEFORE, 10);
+    pthread_barrier_wait(started);
+    tally_churn(SIZE_AFTER, 40000);
+    return NULL;
+}
+
+// No filter comes: several threads learn that at once, each of which has used up what was prepared.
+static int sign_among_threads(void) {
+    enum { THREADS = 3 };
+    pthread_t thread[THREADS];
+    pthread_barrier_t started;
+    pthread_barrier_init(&started, NULL, THREADS + 1);
+    for (int i = 0; i < THREADS; i++)
+        if (pthread_create(&thread[i], NULL, work_in_thread, &started)) target_fail("no thread");
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) target_fail("privileges are kept");
+    pthread_barrier_wait(&started);
+    tally_churn(SIZE_CHILD, 40000);
+    for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
+    return 7;
+}
+
+// As it hangs on the moment, in several processes.
+static int signs_among_threads(char *unused) {
+    enum { PROCESSES = 6 };
+    (void)unused;
+    tally_churn(SIZE_BEFORE, 10);
+    for (int i = 0; i < PROCESSES; i++) {
+        pid_t pid = fork();
+        if (pid == 0) _exit(sign_among_threads());
+        if (child_status(pid) != 7) return 1;
+    }
+    return 124;
+}
+
 // No filter comes: as much is recorded as without the sign of one, a child too.
 static int sign_alone(char *child) {
     enum { BLOCK_BYTES = 64 << 20 };
@@ -237,6 +290,8 @@ int main(int argc, char **argv) {
                                                {"is_short", is_short},
                                                {"bare", bare},
                                                {"sign_alone", sign_alone},
+                                               {"bare_in_child", bare_in_child},
+                                               {"signs_among_threads", signs_among_threads},
                                                {NULL, NULL}};
     return run_target_mode(modes, argc, argv);
 }
