@@ -70,6 +70,8 @@ static int create_file(struct recording *recording, const char *directory, uint3
     while (sequence < SEQUENCE_MAX) {
         name_file(recording, directory, sequence);
         int fd = sys_open(recording->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        // The kernel has made a file before it asks whether it may be opened (landlock): of nobody else, or it would be EEXIST.
+        if (fd == -EACCES) sys_unlink(recording->path);
         if (fd != -EEXIST) return fd;
         sequence = first_free(recording, directory, sequence);
     }

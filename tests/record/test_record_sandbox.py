@@ -280,8 +280,9 @@ FORBIDS_ITSELF_FILES = r"""
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-int main(void) {
-    struct landlock_ruleset_attr rules = {LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_MAKE_REG};
+int main(int argc, char **argv) {
+    struct landlock_ruleset_attr rules = {LANDLOCK_ACCESS_FS_WRITE_FILE | (argv[1] ? 0 : LANDLOCK_ACCESS_FS_MAKE_REG)};
+    (void)argc;
     free(malloc(10));
     int set = (int)syscall(SYS_landlock_create_ruleset, &rules, sizeof rules, 0);
     if (set < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || syscall(SYS_landlock_restrict_self, set, 0)) return 77;
@@ -293,12 +294,13 @@ int main(void) {
 """
 
 
-def test_process_that_forbids_itself_files(tools: Tools, tmp_path: Path) -> None:
-    """Its own recording goes on in what is mapped; that a child has none is said."""
+@pytest.mark.parametrize("may_make", [[], ["may_make"]], ids=["made_by_nobody", "made_and_not_opened"])
+def test_process_that_forbids_itself_files(tools: Tools, tmp_path: Path, may_make: list[str]) -> None:
+    """Its own recording goes on in what is mapped; that a child has none is said, and no empty file is left of that."""
     program = compile_c(tmp_path, FORBIDS_ITSELF_FILES)
     if run([program]).returncode == 77:
         pytest.skip("the kernel has no landlock")
-    recording = tools.record([program], tmp_path / "logs")
+    recording = tools.record([program, *may_make], tmp_path / "logs")
     assert recording.outcome.status == 0 and len(recording.logs) == 1
     assert tools.convert_clean(recording.logs[0], tmp_path / "t.bin")["events"] > 200_000
     [said] = [line for line in recording.outcome.stderr.splitlines() if b"warning" in line]
