@@ -10,21 +10,24 @@ struct state_of_task {
     struct state_of_task *next;
 };
 
-static struct state_of_task *_Atomic states;
+// By the task's number, since a process may make thousands, and the first is looked for the longest.
+enum { LISTS = 256 };
+static struct state_of_task *_Atomic lists[LISTS];
 
 static struct state_of_task *add(uint32_t tid) {
     struct state_of_task *added = sys_map_memory(sizeof *added);
     if (!added) return NULL;
+    struct state_of_task *_Atomic *list = &lists[tid % LISTS];
     added->tid = tid;
-    added->next = atomic_load(&states);
-    while (!atomic_compare_exchange_weak(&states, &added->next, added)) continue;
+    added->next = atomic_load(list);
+    while (!atomic_compare_exchange_weak(list, &added->next, added)) continue;
     return added;
 }
 
 struct thread_state *shared_storage_state(void) {
     if (!recorder_may_call()) return NULL;
     uint32_t tid = sys_gettid();
-    struct state_of_task *found = atomic_load(&states);
+    struct state_of_task *found = atomic_load(&lists[tid % LISTS]);
     while (found && found->tid != tid) found = found->next;
     if (!found) found = add(tid);
     recorder_has_called();
