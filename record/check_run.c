@@ -110,16 +110,27 @@ static void note(const struct found_log *log, const struct run_check *figures) {
     ht_raw_close(&raw);
 }
 
-static void say(const struct check_run *check, const struct run_check *figures, bool of_program) {
+// Memory is looked at every 0.2 ms and more, which has to be often for a peak to be seen.
+static const double PEAK_SEEN_S = 0.02;
+
+// NULL: it is compared.
+static const char *why_no_peak(const struct found_log *log, const struct ending *recorded,
+                               const struct ending *again) {
+    bool looked = recorded->rss_peak_bytes && again->rss_peak_bytes;
+    if (!log) return "most calls are of a process that it started";
+    return looked && recorded->took_s >= PEAK_SEEN_S && again->took_s >= PEAK_SEEN_S
+               ? NULL
+               : "it ended too soon for its peak to be seen";
+}
+
+static void say(const struct check_run *check, const struct run_check *figures, const char *no_peak) {
     char words[RUN_CHECK_WORDS_BYTES], recorded[32], alone[32];
     if (check->quiet) return;
-    if (of_program) ht_print(stderr, "%s\n", run_check_words(words, figures));
+    if (!no_peak) ht_print(stderr, "%s\n", run_check_words(words, figures));
     else
-        ht_print(
-            stderr,
-            "recorded %s s, alone %s s (CPU); most calls are of a process that it started: peak RSS is not compared\n",
-            ht_figures(recorded, (double)figures->recorded_cpu_ns / 1e9, 2),
-            ht_figures(alone, (double)figures->alone_cpu_ns / 1e9, 2));
+        ht_print(stderr, "recorded %s s, alone %s s (CPU); %s: peak RSS is not compared\n",
+                 ht_figures(recorded, (double)figures->recorded_cpu_ns / 1e9, 2),
+                 ht_figures(alone, (double)figures->alone_cpu_ns / 1e9, 2), no_peak);
 }
 
 void check_run_do(const struct check_run *check, const struct recorded_run *run,
@@ -151,7 +162,7 @@ void check_run_do(const struct check_run *check, const struct recorded_run *run,
                                       .alone_rss_peak_bytes = again.rss_peak_bytes,
                                       .alone_cpu_ns = (uint64_t)again.cpu_ns};
     const struct found_log *log = log_of_program(found, recorded->pid);
-    bool known = log && recorded->rss_peak_bytes && again.rss_peak_bytes;
-    if (known) note(log, &figures);
-    say(check, &figures, known);
+    const char *no_peak = why_no_peak(log, recorded, &again);
+    if (!no_peak) note(log, &figures);
+    say(check, &figures, no_peak);
 }

@@ -127,7 +127,7 @@ static __attribute__((noinline, cold)) uint32_t forget_large(struct thread_state
         *stamp = stamp_now();
         resident = residency_at_end(t, block, &large, *stamp);
         if (large.resident && resident > large.resident)
-            memory_sample_before_free(t, (uint64_t)(resident - large.resident) * settings.page_bytes);
+            memory_sample_before_free(t, (uint64_t)(resident - large.resident) * settings.page_bytes, *stamp);
     }
     errno = saved;
     return resident;

@@ -55,7 +55,7 @@ EXPORT int madvise(void *at, size_t bytes, int advice) {
     }
     uint64_t resident = resident_before(t, at, bytes);
     bool gives_back = advice == MADV_DONTNEED || advice == MADV_FREE;
-    if (gives_back && resident) memory_sample_before_free(t, (resident - 1) * settings.page_bytes);
+    if (gives_back && resident) memory_sample_before_free(t, (resident - 1) * settings.page_bytes, 0);
     uint64_t word[4] = {stamp_now(), (uint64_t)(uintptr_t)at, bytes, resident << 8 | (unsigned)advice};
     errno = saved;
     int status = advise(at, bytes, advice);

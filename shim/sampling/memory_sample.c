@@ -56,6 +56,7 @@ static int64_t next_step(struct recording *recording, uint64_t anon) {
 struct sampling {
     struct thread_state *t;
     uint64_t stamp, cpu_ns, faults;
+    uint64_t end_stamp;  // of the block whose end comes next in the log: the sample is no later; 0: none does
     bool final;
 };
 
@@ -126,8 +127,8 @@ static void put_sample(const struct sampling *of, struct reading reading) {
         learn_fault_bytes(recording, of->faults, reading.anon);
         struct own_answer own = read_own(of, &reading);
         uint64_t ours = recorder_memory_bytes();
-        uint64_t word[5] = {reading.stamp, reading.anon > ours ? reading.anon - ours : 0, own.bytes,
-                            of->cpu_ns, own.fresh};
+        uint64_t word[5] = {of->end_stamp ? of->end_stamp : reading.stamp,
+                            reading.anon > ours ? reading.anon - ours : 0, own.bytes, of->cpu_ns, own.fresh};
         if (own.pieces) {
             heap_pieces_put(t, reading.stamp);
             own_pieces_done();
@@ -265,7 +266,7 @@ static uint64_t most_resident_bytes(void) {
 // An allocation is sampled before it is touched. Many small ones are in the next sample; a large one may be
 // gone by then. A check pays where more is resident than ever before; else what is resident of
 // files may have gone, which is checked less often.
-void memory_sample_before_free(struct thread_state *t, uint64_t touched_bytes) {
+void memory_sample_before_free(struct thread_state *t, uint64_t touched_bytes, uint64_t end_stamp) {
     struct recording *recording = t->recording;
     uint64_t stamp = stamp_now(), last = recording->peak_last_stamp;
     if (t != &self || touched_bytes < recording->sample_last_bytes / SAMPLE_SHARE ||
@@ -276,8 +277,11 @@ void memory_sample_before_free(struct thread_state *t, uint64_t touched_bytes) {
     if (!apart_must_not_wait() && !recorder_is_borrowed() &&
         (higher || stamp >= last + SAMPLE_INTERVAL_STAMPS_MIN) &&
         atomic_compare_exchange_strong(&recording->peak_last_stamp, &last, stamp)) {
-        struct sampling of = {
-            .t = t, .stamp = stamp, .cpu_ns = clock_process_cpu_ns(), .faults = faults_of_process()};
+        struct sampling of = {.t = t,
+                              .stamp = stamp,
+                              .cpu_ns = clock_process_cpu_ns(),
+                              .faults = faults_of_process(),
+                              .end_stamp = end_stamp};
         recording->most_resident_bytes = most;
         run_apart(peak_apart, &of, sizeof of);
     }

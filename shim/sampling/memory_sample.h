@@ -36,7 +36,8 @@ static inline bool memory_sample_is_due(struct thread_state *t) {
 }
 
 HIDDEN void memory_sample(struct thread_state *t, uint64_t stamp, bool final);
-// A block is about to go of which so much was touched since it was allocated: no sample may have seen it.
-HIDDEN void memory_sample_before_free(struct thread_state *t, uint64_t touched_bytes);
+// A block is about to go of which so much was touched since it was allocated: no sample may have seen it. Its end has that
+// stamp, which is from before this; 0: one that is still to be taken.
+HIDDEN void memory_sample_before_free(struct thread_state *t, uint64_t touched_bytes, uint64_t end_stamp);
 
 #endif

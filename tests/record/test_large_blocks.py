@@ -40,3 +40,15 @@ def test_larger_ones_come_first(tools: Tools, tmp_path: Path) -> None:
     """One in 4,000 is larger, and written whole: that takes a hundred times what measuring takes."""
     found = measured(tools, tmp_path, 100_000, 100_000, 4096, 0, 4_000, 16 * MEGABYTE)
     assert found[16 * MEGABYTE] > 20 and found[100_000] < 50_000
+
+
+def test_what_was_resident_before_a_free_is_no_later_than_it(tools: Tools, tmp_path: Path) -> None:
+    read_trace = pytest.importorskip("heaptape.trace.reader").read_trace
+    recording = tools.preload([tools.target("hardly_touched"), 20, 16 * MEGABYTE, 16 * MEGABYTE, 2000], tmp_path / "logs")
+    tools.convert_clean(recording.logs[0], tmp_path / "t.bin")
+    with read_trace(tmp_path / "t.bin") as trace:
+        times = [time for chunk in trace.events() for time in chunk["time_ns"].tolist()]
+        samples = trace.samples
+    before_events = samples[samples["event"] < len(times)]
+    assert (samples["rss_anon_bytes"] > 16 * MEGABYTE).sum() >= 2
+    assert all(time <= times[event] for time, event in zip(before_events["time_ns"], before_events["event"], strict=True))
