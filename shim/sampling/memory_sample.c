@@ -95,13 +95,20 @@ static struct reading read_anonymous(void) {
     return reading;
 }
 
-// The program's own part of it, counted after it. Where other threads have changed RssAnon meanwhile, though not the program's
-// own, the count is of another moment, mostly because this one lost the processor: it is taken once more, and else is not
-// fresh. Where the program's own is not known, the pieces of the rest are.
+static bool is_same_moment(uint64_t a, uint64_t b, uint64_t anonymous_bytes) {
+    uint64_t low = a < b ? a : b;
+    return a + b - 2 * low <= MOVED_BYTES_MIN + anonymous_bytes / SAMPLE_SHARE;
+}
+
+// The program's own part of it, counted after it. Where other threads have changed RssAnon meanwhile, the count is of another
+// moment, mostly because this one lost the processor: it is taken once more. If it is the same then, it was so in between, when
+// RssAnon was read again, though where the rest lies was not; else it is not fresh. Where the program's own is not known, the
+// pieces of the rest are.
 static struct own_answer read_own(const struct sampling *of, struct reading *reading) {
     struct recording *recording = of->t->recording;
     struct own_answer answer = {0};
     for (unsigned tries = 0; tries < 2; tries++) {
+        uint64_t bytes_before = answer.bytes;
         struct own_question question = {.stamp = of->stamp,
                                         .anonymous_bytes = reading->anon,
                                         .is_peak = reading->anon > recording->sample_peak_bytes,
@@ -110,9 +117,11 @@ static struct own_answer read_own(const struct sampling *of, struct reading *rea
         if (!answer.fresh || apart_is_alone()) return answer;
         struct reading after = read_anonymous();
         uint64_t low = after.anon < reading->anon ? after.anon : reading->anon;
-        if (after.anon + reading->anon - 2 * low <= MOVED_BYTES_MIN + low / SAMPLE_SHARE) return answer;
+        if (is_same_moment(after.anon, reading->anon, low)) return answer;
         if (answer.pieces) own_pieces_done();
-        answer.pieces = answer.fresh = false;
+        answer.pieces = false;
+        if (tries && is_same_moment(answer.bytes, bytes_before, answer.bytes)) return answer;
+        answer.fresh = false;
         *reading = after;
     }
     return answer;

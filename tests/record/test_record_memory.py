@@ -103,6 +103,9 @@ def test_threads_that_lose_the_processor(tools: Tools, tmp_path: Path) -> None:
     """A sample is of the moment at which RssAnon was read: what other threads fill before that is the heap's."""
     recording = tools.preload([tools.target("shared_processors"), tmp_path / "counts", "heap"], tmp_path / "logs")
     info = tools.convert_clean(recording.logs[-1], tmp_path / "t.bin")
+    if info["recorded_heap_rss_peak_bytes"] is None:  # the processor was lost at the peak, whenever own memory was counted there
+        assert info["recorded_heap_rss_low_bytes"] > 20 << 20
+        return
     assert info["recorded_heap_rss_peak_bytes"] > 20 << 20
     assert info["recorded_own_peak_bytes"] < 2 << 20
 
