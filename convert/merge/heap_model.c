@@ -83,7 +83,8 @@ void heap_model_end(struct heap_model *heap, uint32_t slot, uint32_t by_thread) 
 // A range is kept as the fewest aligned units of these sizes, but for its first and its last, which are of the smallest.
 static const unsigned held_shift[] = {HEAP_HELD_SHIFT, 22, 28, 34};
 enum { HELD_SIZES = sizeof held_shift / sizeof *held_shift };
-static const uint64_t HELD_BYTES_MAX = UINT64_C(1) << 47;  // more is of a damaged log
+// More is of a damaged log. No program has an address from the latter on.
+static const uint64_t HELD_BYTES_MAX = UINT64_C(1) << 47, ADDRESSES_END = UINT64_C(1) << 57;
 // Between blocks lie an allocator's tables.
 static const uint64_t HELD_GAP_BYTES = 256 << 10;
 static const uint64_t HELD_UNITS_MIN = 1 << 16;  // are quickly looked through
@@ -119,7 +120,7 @@ static const uint64_t held_unit = UINT64_C(1) << HEAP_HELD_SHIFT;
 
 void heap_model_hold_more(struct heap_model *heap, uint64_t address, uint64_t bytes) {
     uint64_t end = address + (bytes ? bytes : 1), first = address & -held_unit, last = (end - 1) & -held_unit;
-    if (bytes > HELD_BYTES_MAX || end < address) return;
+    if (bytes > HELD_BYTES_MAX || address >= ADDRESSES_END) return;
     hold_unit(heap, first, 0);
     if (last != first) hold_unit(heap, last, 0);
     if (last > first) each_unit(heap, first + held_unit, last, hold_unit);
@@ -193,7 +194,7 @@ void heap_pieces_take(struct heap_pieces *pieces, const struct heap_model *heap,
         pieces->whole = (record->word[1] & ~HT_PIECES_LATE) == pieces->count;
         pieces->late = record->word[1] & HT_PIECES_LATE;
     }
-    if (!start || start + bytes < start) return;
+    if (!start || start >= ADDRESSES_END || bytes > ADDRESSES_END) return;
     uint64_t held = heap_model_held_bytes(heap, start, start + bytes);
     if (held > resident) held = resident;
     pieces->heap_bytes += held;

@@ -178,8 +178,8 @@ static bool is_same(int64_t a, int64_t b, uint64_t heap_bytes) {
 // What was counted, with what that misses.
 static void add_missed(struct ht_sample *sample, int64_t missed_bytes) {
     uint64_t own = sample->own_rss_bytes;
-    if (missed_bytes < 0)
-        sample->own_rss_bytes = own > (uint64_t)-missed_bytes ? own - (uint64_t)-missed_bytes : 0;
+    uint64_t less_bytes = -(uint64_t)missed_bytes;
+    if (missed_bytes < 0) sample->own_rss_bytes = own > less_bytes ? own - less_bytes : 0;
     else sample->own_rss_bytes = own + (uint64_t)missed_bytes;
 }
 
@@ -243,7 +243,7 @@ static bool may_be_tables(int64_t missed_bytes, uint64_t heap_bytes) {
 static void take_look(bool has_tables, struct line_sample *put, int64_t *missed_bytes) {
     struct ht_sample *sample = &put->sample;
     uint64_t rss = sample->rss_anon_bytes, own = rss > put->heap_bytes ? rss - put->heap_bytes : 0;
-    *missed_bytes = (int64_t)own - (int64_t)sample->own_rss_bytes;
+    *missed_bytes = (int64_t)(own - sample->own_rss_bytes);  // of a damaged log it may be any
     if (has_tables && sample->own_fresh && may_be_tables(*missed_bytes, put->heap_bytes)) {
         own = sample->own_rss_bytes;
         *missed_bytes = 0;

@@ -25,7 +25,27 @@ static void what_is_around_blocks(void **state) {
     free(heap);
 }
 
+// Of a damaged log, where a walk from page to page would not end.
+static void what_lies_at_the_last_addresses_is_left_out(void **state) {
+    (void)state;
+    struct heap_model *heap = calloc(1, sizeof *heap);
+    assert_true(heap_model_init(heap, NULL));
+    heap->holds_addresses = true;
+    heap_model_hold(heap, UINT64_MAX - 100, 50);
+    heap_model_hold(heap, UINT64_MAX - 100, 500);
+    assert_int_equal(heap->held.count, 0);
+    struct heap_pieces pieces = {0};
+    const struct ht_raw_record record = {.stamp = 1,
+                                         .word = {UINT64_MAX - (1 << 17) + 1, UINT64_C(31) << 32 | 31, 0}};
+    heap_pieces_take(&pieces, heap, &record, 4096);
+    assert_int_equal(pieces.count, 0);
+    assert_int_equal(pieces.rest_bytes, 0);
+    heap_model_free(heap);
+    free(heap);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_around_blocks)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_around_blocks),
+                                       cmocka_unit_test(what_lies_at_the_last_addresses_is_left_out)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -223,6 +223,27 @@ static void blocks_from_before_may_lie_anywhere(void **state) {
     assert_true(merge_heap_is_unknown(&totals));
 }
 
+// Of a damaged log: no sum of theirs may overflow.
+static void samples_of_any_size_are_held(void **state) {
+    (void)state;
+    static struct merge_totals totals;
+    struct sample_line *line = calloc(1, sizeof *line);
+    totals = (struct merge_totals){0};
+    line->totals = &totals;
+    const struct ht_sample looks[] = {
+        {.rss_anon_bytes = UINT64_C(1) << 63, .own_rss_bytes = 1, .own_fresh = true},
+        {.time_ns = 1, .rss_anon_bytes = 5, .own_rss_bytes = 3, .own_fresh = true},
+        {.time_ns = 2, .rss_anon_bytes = UINT64_C(1) << 63, .own_rss_bytes = 0, .own_fresh = true}};
+    for (size_t i = 0; i < 3; i++)
+        sample_line_put(line, &(struct line_sample){.sample = looks[i], .looked = i != 1});
+    assert_int_equal(line->missed_bytes, INT64_MIN);
+    for (size_t i = 1; i < 3; i++)
+        sample_line_put(line, &(struct line_sample){.sample = looks[i], .looked = i != 1});
+    sample_line_end(line);
+    assert_int_equal(totals.rss_peak_bytes, UINT64_C(1) << 63);
+    free(line);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(moves_with_rss),
                                        cmocka_unit_test(moves_with_time),
@@ -232,6 +253,7 @@ int main(void) {
                                        cmocka_unit_test(what_stays_in_the_heap_was_it_before),
                                        cmocka_unit_test(what_is_not_around_blocks_is_own),
                                        cmocka_unit_test(own_memory_that_moves_between_looks_is_no_heap),
-                                       cmocka_unit_test(blocks_from_before_may_lie_anywhere)};
+                                       cmocka_unit_test(blocks_from_before_may_lie_anywhere),
+                                       cmocka_unit_test(samples_of_any_size_are_held)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
