@@ -133,4 +133,4 @@ def test_second_run_that_does_not_end(tools: Tools, tmp_path: Path) -> None:
 
 def test_a_peak_that_was_hardly_looked_at_is_not_compared(tools: Tools, tmp_path: Path) -> None:
     done = check(tools, tmp_path / "l", tools.target("hardly_touched"), "100", "100", "1")
-    assert re.search(rb"\nrecorded \S+ s, alone \S+ s \(CPU\); it ended too soon for its peak to be seen: peak RSS is not compared\n", done.stderr), done.stderr
+    assert re.search(r"\nrecorded \S+ s, alone \S+ s \(CPU\); it ended too soon for its peak to be seen: peak RSS is not compared\n", done.stderr), done.stderr
