@@ -22,6 +22,8 @@ static unsigned probes;
 bool recorder_may_call(void) { return true; }
 bool recorder_rules_filter_out_at_once(void) { return false; }
 void recorder_has_called(void) {}
+bool recorder_begins_in_prepared_room(void) { return false; }
+void recorder_has_placed(void) {}
 void recorder_end_log(struct recording *recording, enum ht_stop_reason reason, int error_number,
                       enum epoch next) {
     (void)recording, (void)reason, (void)error_number, (void)next;
