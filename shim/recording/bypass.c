@@ -56,7 +56,6 @@ static bool holds(const struct dl_phdr_info *info, uintptr_t address) {
 static int visit_object(struct dl_phdr_info *info, size_t size, void *context) {
     static unsigned long long visited;  // how many objects had been loaded when all were visited
     struct search *search = context;
-    struct text *text = &search->text;
     if (!search->begun && size > offsetof(struct dl_phdr_info, dlpi_adds)) {
         if (info->dlpi_adds == visited) return 1;  // nothing has come since
         visited = info->dlpi_adds;
@@ -82,9 +81,7 @@ static int visit_object(struct dl_phdr_info *info, size_t size, void *context) {
     if (!info->dlpi_name || !*info->dlpi_name || holds(info, (uintptr_t)real.malloc)) return 0;
     bool past = (plain.first && binds_past_us(info->dlpi_addr, plain)) ||
                 (calls.first && binds_past_us(info->dlpi_addr, calls));
-    if (!past) return 0;
-    if (text->at[-1] != '=') text_char(text, ':');
-    text_string(text, info->dlpi_name);
+    if (past) context_add_name(&search->text, info->dlpi_name);
     return 0;
 }
 
@@ -94,7 +91,5 @@ void bypass_note(struct ht_raw_header *header) {
     if (noted == header || !context_begin_string(header, &search.text)) return;
     text_string(&search.text, "bypassed_by=");
     loader_visit(visit_object, &search);
-    bool found = search.text.at[-1] != '=';
-    if (found) noted = header;
-    context_end_string(header, &search.text, found);
+    if (context_end_names(header, &search.text)) noted = header;
 }

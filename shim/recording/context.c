@@ -259,3 +259,16 @@ void context_end_string(struct ht_raw_header *header, const struct text *text, b
     }
     atomic_flag_clear(&adding);
 }
+
+static bool has_names(const struct text *text) { return text->at[-1] != '='; }
+
+void context_add_name(struct text *text, const char *name) {
+    if (has_names(text)) text_char(text, ':');
+    text_string(text, name);
+}
+
+bool context_end_names(struct ht_raw_header *header, const struct text *text) {
+    bool any = has_names(text);
+    context_end_string(header, text, any);
+    return any;
+}

@@ -25,17 +25,12 @@ struct search {
     unsigned number;
 };
 
-static void add_name(struct text *text, const char *name) {
-    if (text->at[-1] != '=') text_char(text, ':');
-    text_string(text, name);
-}
-
 // One of those that were there at the start, behind us, is called by nobody, or is the allocator.
 static int visit_object(struct dl_phdr_info *info, size_t size, void *context) {
     (void)size;
     struct search *search = context;
     const void *own = search->number++ < objects_at_start ? NULL : symbol_of(info, "malloc");
-    if (own && own != (const void *)real.malloc) add_name(&search->text, info->dlpi_name);
+    if (own && own != (const void *)real.malloc) context_add_name(&search->text, info->dlpi_name);
     return 0;
 }
 
@@ -45,9 +40,7 @@ static void note_own_malloc(struct ht_raw_header *header) {
     if (noted == header || !objects_at_start || !context_begin_string(header, &search.text)) return;
     text_string(&search.text, "own_malloc=");
     loader_visit(visit_object, &search);
-    bool found = search.text.at[-1] != '=';
-    if (found) noted = header;
-    context_end_string(header, &search.text, found);
+    if (context_end_names(header, &search.text)) noted = header;
 }
 
 // glibc 2.35 and later lists the namespaces for debuggers, of which its header says so only from then on.
@@ -70,10 +63,8 @@ static void note_namespaces(struct ht_raw_header *header) {
         text_string(&text, "other_namespaces=");
         for (const struct namespaces *other = main->next; other; other = other->next)
             if (other->state == CONSISTENT && other->first && other->first->l_name)
-                add_name(&text, other->first->l_name);
-        bool found = text.at[-1] != '=';
-        if (found) noted = header;
-        context_end_string(header, &text, found);
+                context_add_name(&text, other->first->l_name);
+        if (context_end_names(header, &text)) noted = header;
     }
     loader_unlock();
 }

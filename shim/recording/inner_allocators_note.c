@@ -13,8 +13,7 @@ static int visit_object(struct dl_phdr_info *info, size_t size, void *context) {
     struct text *text = context;
     const char *slash = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
     if (!slash || !ht_inner_allocator_of(slash + 1)) return 0;
-    if (text->at[-1] != '=') text_char(text, ':');
-    text_string(text, slash + 1);
+    context_add_name(text, slash + 1);
     return 0;
 }
 
@@ -23,5 +22,5 @@ void inner_allocators_note(struct ht_raw_header *header) {
     if (!context_begin_string(header, &text)) return;
     text_string(&text, "inner_allocators=");
     loader_visit(visit_object, &text);
-    context_end_string(header, &text, text.at[-1] != '=');
+    context_end_names(header, &text);
 }
