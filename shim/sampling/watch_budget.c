@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "watch_budget.h"
 
-#include "raw_layout.h"
-#include "stamp.h"
+#include "run_share.h"
 
 enum {
     COST_SHARE = 32,
@@ -27,10 +26,8 @@ _Static_assert(1 << LEAST_BITS == HT_LARGE_BLOCK_BYTES, "the first class");
 
 struct watch_skips watch_skips;
 
-static struct {
-    _Atomic uint64_t paid_until;  // the run until then is what measuring has taken, times COST_SHARE
-    _Atomic uint64_t last[CLASSES];
-} budget;
+static struct run_share measuring = {.parts = COST_SHARE, .saved_stamps_max = SAVED_STAMPS};
+static _Atomic uint64_t last_measured[CLASSES];
 
 static unsigned octave_of(size_t bytes) {
     unsigned octave = 63u - (unsigned)__builtin_clzll(bytes) - LEAST_BITS;
@@ -45,21 +42,16 @@ static unsigned class_of(size_t bytes) {
 // At its birth and its end: a system call for each megabyte, and 8 ns a page.
 static uint64_t likely_stamps(size_t bytes) { return (2 + (bytes >> 18)) * STAMPS_PER_US; }
 
-static uint64_t saved_until(uint64_t stamp) {
-    uint64_t paid = atomic_load_explicit(&budget.paid_until, memory_order_relaxed);
-    return paid + SAVED_STAMPS > stamp ? paid : stamp - SAVED_STAMPS;
-}
-
 void watch_pass(size_t bytes) {
     watch_skips.below_bytes = bytes + bytes / 2;
     watch_skips.left = SKIPS;
 }
 
 bool watch_is_affordable(size_t bytes, uint64_t stamp) {
-    _Atomic uint64_t *last = &budget.last[class_of(bytes)];
+    _Atomic uint64_t *last = &last_measured[class_of(bytes)];
     unsigned octave = octave_of(bytes);
     uint64_t needed = octave < FREE_OCTAVE ? SAVED_STAMPS / 2 / FREE_OCTAVE * (FREE_OCTAVE - octave) : 0;
-    uint64_t paid = saved_until(stamp);
+    uint64_t paid = share_paid_until(&measuring, stamp);
     bool saved = paid + needed <= stamp,
          rare = stamp >= atomic_load_explicit(last, memory_order_relaxed) + RARE_SHARE * likely_stamps(bytes);
     if (saved || (rare && paid <= stamp + OWED_STAMPS)) {
@@ -72,11 +64,7 @@ bool watch_is_affordable(size_t bytes, uint64_t stamp) {
 }
 
 void watch_pay(size_t bytes, uint64_t before_counts) {
-    uint64_t now = clock_counter(), stamps = (now - before_counts) >> CLOCK_SHIFT;
-    // A thread that lost the processor has not taken more.
-    if (stamps > LIKELY_TIMES * likely_stamps(bytes)) stamps = LIKELY_TIMES * likely_stamps(bytes);
-    atomic_store_explicit(&budget.paid_until, saved_until(now >> CLOCK_SHIFT) + stamps * COST_SHARE,
-                          memory_order_relaxed);
+    share_pay(&measuring, before_counts, LIKELY_TIMES * likely_stamps(bytes));
 }
 
 // Stamps go on in the child: only its skips are its own.

@@ -6,6 +6,7 @@
 #include "append_cost.h"
 #include "call_on_stack.h"
 #include "expected_stack.h"
+#include "run_share.h"
 #include "settings.h"
 #include "site_log.h"
 #include "stack_tree.h"
@@ -147,23 +148,13 @@ static bool tree_was_cleared(void) {
 }
 
 // Walks may take one part in so many of the run, and what was saved up until then: the start of most programs is new stacks.
-static _Atomic uint64_t walks_paid_until;
-#define WALKS_SHARE        4
-#define WALKS_SAVED_STAMPS (STAMPS_PER_S / 5 * WALKS_SHARE)
-
-static uint64_t walks_saved_until(uint64_t stamp) {
-    uint64_t paid = atomic_load_explicit(&walks_paid_until, memory_order_relaxed);
-    return paid + WALKS_SAVED_STAMPS > stamp ? paid : stamp - WALKS_SAVED_STAMPS;
-}
+enum { WALKS_SHARE = 4 };
+static struct run_share walks = {.parts = WALKS_SHARE, .saved_stamps_max = STAMPS_PER_S / 5 * WALKS_SHARE};
 
 static struct slow_find find_and_pay(struct thread_state *t) {
     uint64_t before = clock_counter();
     struct slow_find find = find_slowly(t);
-    uint64_t now = clock_counter(), stamps = (now - before) >> CLOCK_SHIFT;
-    // A thread that lost the processor has not taken more.
-    if (stamps > STAMPS_PER_S / 1000) stamps = STAMPS_PER_S / 1000;
-    atomic_store_explicit(&walks_paid_until, walks_saved_until(now >> CLOCK_SHIFT) + stamps * WALKS_SHARE,
-                          memory_order_relaxed);
+    share_pay(&walks, before, STAMPS_PER_S / 1000);
     upkeep_took(t->recording->header, before);
     return find;
 }
@@ -176,7 +167,7 @@ static uint32_t find_walking(struct thread_state *t) {
         seen.skips_left--;
         return 0;
     }
-    if (walks_saved_until(stamp) > stamp) {
+    if (share_paid_until(&walks, stamp) > stamp) {
         seen.unsearched_left = SKIPS_OF_SHARE;
         return 0;
     }
