@@ -36,19 +36,6 @@ static bool read_text(const char *name) {
     return used > 0;
 }
 
-static uint64_t number_at(const char *at) {
-    uint64_t value = 0;
-    at += strspn(at, " \t");
-    if (*at < '0' || *at > '9') return UINT64_MAX;
-    for (; *at >= '0' && *at <= '9' && value < LIMIT_MAX; at++) value = value * 10 + (uint64_t)(*at - '0');
-    return value;
-}
-
-static uint64_t number_behind(const char *key) {
-    const char *found = strstr(text, key);
-    return found ? number_at(found + strlen(key)) : UINT64_MAX;
-}
-
 // Of a file in the group whose folder is the first `length` bytes of the path.
 static bool read_of_group(size_t length, const char *name) {
     struct text whole = {path + length, path + sizeof path - 1};
@@ -61,11 +48,11 @@ static bool read_of_group(size_t length, const char *name) {
 
 static uint64_t room_of_group(const struct version *version, size_t length) {
     if (!read_of_group(length, version->limit)) return UINT64_MAX;
-    uint64_t limit = number_at(text);
+    uint64_t limit = text_number_at(text);
     if (limit >= LIMIT_MAX || !read_of_group(length, version->usage)) return UINT64_MAX;
-    uint64_t used = number_at(text), kept = 0;
+    uint64_t used = text_number_at(text), kept = 0;
     if (read_of_group(length, "/memory.stat")) {
-        uint64_t inactive = number_behind(version->kept), active = number_behind(version->kept_active);
+        uint64_t inactive = text_number_behind(text, version->kept), active = text_number_behind(text, version->kept_active);
         kept = (inactive < LIMIT_MAX ? inactive : 0) + (active < LIMIT_MAX ? active : 0);
     }
     used -= kept < used ? kept : used;
@@ -124,7 +111,7 @@ static uint64_t room_of_machine(const char *root) {
     text_string(&whole, root);
     text_string(&whole, "/proc/meminfo");
     *whole.at = 0;
-    uint64_t available_kib = read_text(path) ? number_behind("MemAvailable:") : UINT64_MAX;
+    uint64_t available_kib = read_text(path) ? text_number_behind(text, "MemAvailable:") : UINT64_MAX;
     return available_kib >= LIMIT_MAX / 1024 ? UINT64_MAX : available_kib * 1024;
 }
 

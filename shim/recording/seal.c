@@ -7,7 +7,6 @@
 // - The program has given up privileges for good, by a call that is seen: mostly a filter is next. The recorder then makes no
 //   call any more until heaptape record, which sees from outside whether a filter has come, has ruled that out.
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 
 #include "apart.h"
@@ -15,6 +14,7 @@
 #include "settings.h"
 #include "state.h"
 #include "sys.h"
+#include "text.h"
 
 enum {
     // Under a seal the recording goes on in room that was made real before: this many times what the process has logged until
@@ -158,16 +158,14 @@ static uint32_t *answer_word(void) { return &recorder_current()->header->filter_
 
 // How many filters the thread has, as far as the kernel says so.
 static void count_filters_apart(void *argument) {
-    static const char key[] = "\nSeccomp_filters:";
     uint32_t *count = argument;
     char text[4096];
     int fd = sys_open("/proc/thread-self/status", O_RDONLY | O_CLOEXEC, 0);
     long got = fd < 0 ? 0 : sys_read(fd, text, sizeof text - 1);
     if (fd >= 0) sys_close(fd);
     text[got > 0 ? got : 0] = 0;
-    const char *found = strstr(text, key);
-    for (found = found ? found + sizeof key - 1 : ""; *found == '\t' || *found == ' '; found++) continue;
-    for (*count = 0; *found >= '0' && *found <= '9'; found++) *count = *count * 10 + (uint32_t)(*found - '0');
+    uint64_t found = text_number_behind(text, "\nSeccomp_filters:");
+    *count = found != UINT64_MAX ? (uint32_t)found : 0;
 }
 
 // The seal's preparation opens the log once more, by which heaptape record wakes.
