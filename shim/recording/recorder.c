@@ -256,8 +256,8 @@ static void act_while_paused(void) {
 static bool forks_beside_threads;
 
 void recorder_before_fork(void) {
-    // Before the first call that is not known, and the child has all functions to look up yet.
     recorder_rules_filter_out_at_once();
+    // Before the first call that is not known, and the child has all functions to look up yet.
     forks_beside_threads = disposition != UNDECIDED && !apart_is_alone();
     struct thread_state *t = recorder_idle_thread();
     // Where the counter may be forbidden, or in a child that has made no call yet: what its own child

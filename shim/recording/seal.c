@@ -66,10 +66,11 @@ static void seal_late(void) {
 
 bool recorder_is_forbidden(void) {
     if (unlikely(recorder_sealed)) return true;
-    uint64_t now = asks_for_filters ? stamp_now() : 0;
+    if (!asks_for_filters) return false;
+    uint64_t now = stamp_now();
     if (now - asked_stamp < ASK_GAP_STAMPS) return false;
     asked_stamp = now;
-    if (!asks_for_filters || sys_prctl(PR_GET_SECCOMP, NULL) <= 0) return false;
+    if (sys_prctl(PR_GET_SECCOMP, NULL) <= 0) return false;
     seal_late();
     return true;
 }
