@@ -80,9 +80,8 @@ static bool place_chunk(struct thread_state *t, bool may_call, bool may_end) {
     uint64_t offset = room_for_chunk(recording, &bytes, may_call, &failed);
     if (!offset && !may_end) return false;
     if (!offset) {
-        enum ht_stop_reason why = why_no_place(may_call, failed);
-        recorder_end_log(recording, why, why == HT_STOP_EXIT || why == HT_STOP_NO_SPACE ? failed : 0,
-                         EPOCH_OFF);
+        // A limit, of which EFBIG says no more than the reason does.
+        recorder_end_log(recording, why_no_place(may_call, failed), failed == EFBIG ? 0 : failed, EPOCH_OFF);
         return false;
     }
     if (may_call && !log_has_room_in_memory(recording, offset + bytes)) {
