@@ -215,12 +215,18 @@ static bool may_ask(struct thread_state *t, uint64_t stamp, uint64_t last_sample
 
 // Where there are several threads, one that samples waits for ours, and holds up those that map memory: threads begin and
 // end at other times than they would, and get other arenas. So young threads are left alone while others sample.
-static bool may_wait(const struct thread_state *t, uint64_t stamp, bool final) {
+// Such a one asks again when nobody has sampled for long, or when it may have run for long enough.
+static bool is_left_alone(struct thread_state *t, uint64_t stamp, bool grown) {
     const struct recording *recording = t->recording;
-    if (apart_must_not_wait()) return false;
-    if (final || apart_is_alone() || t->chunk->tid == recording->pid) return true;
-    uint64_t last = recording->sample_last_stamp, begun = recording->header->first_pair.stamp;
-    return stamp >= (last ? last : begun) + SAMPLE_INTERVAL_STAMPS_MAX || clock_thread_cpu_ns() >= YOUNG_NS;
+    if (apart_is_alone() || t->chunk->tid == recording->pid) return false;
+    uint64_t last = recording->sample_last_stamp, begun = recording->header->first_pair.stamp,
+             until = (last ? last : begun) + SAMPLE_INTERVAL_STAMPS_MAX;
+    uint64_t cpu_ns = stamp < until ? clock_thread_cpu_ns() : YOUNG_NS;
+    if (cpu_ns >= YOUNG_NS) return false;
+    uint64_t old = stamp + (YOUNG_NS - cpu_ns) * (STAMPS_PER_S / 1000000) / 1000;
+    t->sample_due_stamp = old < until ? old : until;
+    if (grown) t->sample_budget_bytes = SAMPLE_WAITS;
+    return true;
 }
 
 void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
@@ -237,7 +243,7 @@ void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
         t->sample_budget_bytes = INT64_MAX;
         return;
     }
-    if (!may_wait(t, stamp, final)) {
+    if ((!final && is_left_alone(t, stamp, grown)) || apart_must_not_wait()) {
         recorder_has_called();
         return;
     }
