@@ -95,9 +95,9 @@ static struct reading read_anonymous(void) {
     return reading;
 }
 
-static bool is_same_moment(uint64_t a, uint64_t b, uint64_t anonymous_bytes) {
+static bool is_same_moment(uint64_t a, uint64_t b) {
     uint64_t low = a < b ? a : b;
-    return a + b - 2 * low <= MOVED_BYTES_MIN + anonymous_bytes / SAMPLE_SHARE;
+    return a + b - 2 * low <= MOVED_BYTES_MIN + low / SAMPLE_SHARE;
 }
 
 // The program's own part of it, counted after it. Where other threads have changed RssAnon meanwhile, the count is of another
@@ -116,11 +116,10 @@ static struct own_answer read_own(const struct sampling *of, struct reading *rea
         answer = own_bytes(&question);
         if (!answer.fresh || apart_is_alone()) return answer;
         struct reading after = read_anonymous();
-        uint64_t low = after.anon < reading->anon ? after.anon : reading->anon;
-        if (is_same_moment(after.anon, reading->anon, low)) return answer;
+        if (is_same_moment(after.anon, reading->anon)) return answer;
         if (answer.pieces) own_pieces_done();
         answer.pieces = false;
-        if (tries && is_same_moment(answer.bytes, bytes_before, answer.bytes)) return answer;
+        if (tries && is_same_moment(answer.bytes, bytes_before)) return answer;
         answer.fresh = false;
         *reading = after;
     }
