@@ -34,31 +34,28 @@ static bool joins(const struct piece *piece, uintptr_t start) {
     return start >= piece->end && start - piece->end <= found.gap_bytes;
 }
 
+static bool join_last(struct piece next) {
+    struct piece *last = found.count ? &found.piece[found.count - 1] : NULL;
+    if (!last || !joins(last, next.start)) return false;
+    last->end = next.end;
+    last->resident_bytes += next.resident_bytes;
+    return true;
+}
+
 static void join_more(void) {
-    size_t kept = 1;
+    size_t count = found.count;
     found.gap_bytes *= 4;
-    for (size_t i = 1; i < found.count; i++) {
-        struct piece *last = &found.piece[kept - 1];
-        if (joins(last, found.piece[i].start)) {
-            last->end = found.piece[i].end;
-            last->resident_bytes += found.piece[i].resident_bytes;
-        } else {
-            found.piece[kept++] = found.piece[i];
-        }
-    }
-    found.count = kept;
+    found.count = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!join_last(found.piece[i])) found.piece[found.count++] = found.piece[i];
 }
 
 static void add_resident(void *unused, uintptr_t start, uintptr_t end) {
-    struct piece *last = found.count ? &found.piece[found.count - 1] : NULL;
+    struct piece next = {start, end, end - start};
     (void)unused;
-    if (last && joins(last, start)) {
-        last->end = end;
-        last->resident_bytes += end - start;
-        return;
-    }
+    if (join_last(next)) return;
     while (found.count == PIECES_MAX) join_more();
-    found.piece[found.count++] = (struct piece){start, end, end - start};
+    found.piece[found.count++] = next;
 }
 
 void heap_pieces_add(struct page_counter *pages, uintptr_t start, uintptr_t end) {

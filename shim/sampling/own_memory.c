@@ -313,16 +313,18 @@ static bool is_time(uint64_t stamp, uint64_t anonymous_bytes) {
            (change >= last / OWN_CHANGE_SHARE || stamp - measured.last_stamp >= STAMPS_PER_S);
 }
 
+static void earn(int64_t *credit_stamps, int64_t stamps) {
+    int64_t most = (int64_t)CREDIT_STAMPS_MAX, sum = *credit_stamps + stamps;
+    *credit_stamps = sum < most ? sum : most;
+}
+
 static void earn_credit(uint64_t stamp) {
-    int64_t passed = (int64_t)(stamp - measured.asked_stamp), most = (int64_t)CREDIT_STAMPS_MAX;
+    int64_t passed = (int64_t)(stamp - measured.asked_stamp);
     measured.asked_stamp = stamp;
     bool is_still = measured.elsewhere_is_still && own_stacks() == measured.stacks_then;
-    measured.credit_stamps += passed / (is_still ? STILL_COST_SHARE : OWN_COST_SHARE);
-    measured.moving_credit_stamps += passed / OWN_COST_SHARE;
-    measured.pieces_credit_stamps += passed / OWN_COST_SHARE;
-    if (measured.pieces_credit_stamps > most) measured.pieces_credit_stamps = most;
-    if (measured.credit_stamps > most) measured.credit_stamps = most;
-    if (measured.moving_credit_stamps > most) measured.moving_credit_stamps = most;
+    earn(&measured.credit_stamps, passed / (is_still ? STILL_COST_SHARE : OWN_COST_SHARE));
+    earn(&measured.moving_credit_stamps, passed / OWN_COST_SHARE);
+    earn(&measured.pieces_credit_stamps, passed / OWN_COST_SHARE);
 }
 
 // Of CPU time: a thread that was preempted here has not cost more.
