@@ -3,6 +3,8 @@
 #ifndef HEAPTAPE_WRAP_H
 #define HEAPTAPE_WRAP_H
 
+#include <sched.h>
+
 #include "control_calls.h"
 #include "ops.h"
 #include "real.h"
@@ -80,6 +82,11 @@ static inline bool wrap_is_limit(long number) {
     return number == SYS_prlimit64 || number == SYS_mlockall;
 }
 HIDDEN long wrap_limit_by_number(long number, long a, long b, long c, long d);
+
+// Does a clone with these flags run on the calling thread's storage, beside it?
+static inline bool wrap_clone_shares_storage(uint64_t flags) {
+    return (flags & (CLONE_VM | CLONE_VFORK | CLONE_SETTLS)) == CLONE_VM;
+}
 
 // Before dlclose, which takes the loader's lock anyway.
 HIDDEN void wrap_before_unload(void);

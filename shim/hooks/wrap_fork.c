@@ -31,7 +31,7 @@ int wrap_clone(int (*function)(void *), void *stack, int flags, void *argument, 
         return -1;
     }
     if (flags & CLONE_FILES) apart_shares_descriptors();
-    if ((flags & (CLONE_VM | CLONE_VFORK | CLONE_SETTLS)) == CLONE_VM && function) recorder_shares_storage();
+    if (wrap_clone_shares_storage((unsigned)flags) && function) recorder_shares_storage();
     // Without a function libc refuses it. A child with thread-local storage of its own may have nothing of ours there.
     if ((flags & (CLONE_VM | CLONE_SETTLS)) || !function)
         return real.clone(function, stack, flags, argument, parent_tid, tls, child_tid);

@@ -144,8 +144,7 @@ long wrap_syscall(long number, long a, long b, long c, long d, long e, long f) {
     find_libcs_for_clone(number);
     uint64_t clone_by = clone_flags(number, a, b);
     if (unlikely(clone_by & CLONE_FILES)) apart_shares_descriptors();
-    if (unlikely(number == SYS_clone && (clone_by & (CLONE_VM | CLONE_VFORK | CLONE_SETTLS)) == CLONE_VM))
-        recorder_shares_storage();
+    if (unlikely(number == SYS_clone && wrap_clone_shares_storage(clone_by))) recorder_shares_storage();
     // A fork without libc's: its handlers do not run.
     if (unlikely(!(clone_by & CLONE_VM))) return fork_noticed(number, a, b, c, d, e);
     if (unlikely(wrap_is_limit(number))) return wrap_limit_by_number(number, a, b, c, d);
