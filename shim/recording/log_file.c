@@ -189,8 +189,9 @@ static int populate(struct recording *recording, uint64_t offset, uint64_t bytes
     int failed = make_writable(recording, offset + bytes);
     if (failed) return failed;
     uint64_t faults = faults_of_thread();
+    uint64_t most = apart_is_alone() ? bytes : POPULATE_BYTES_MAX;
     for (uint64_t done = 0, piece; done < bytes && !failed; done += piece) {
-        piece = bytes - done < POPULATE_BYTES_MAX ? bytes - done : POPULATE_BYTES_MAX;
+        piece = bytes - done < most ? bytes - done : most;
         do failed = sys_madvise(at + done, piece, MADV_POPULATE_WRITE);
         while (failed == -EINTR || failed == -EAGAIN);
     }
