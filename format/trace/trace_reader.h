@@ -39,8 +39,8 @@ static inline uint64_t ht_sample_heap_bytes(const struct ht_sample *sample) {
 struct ht_residency {
     uint64_t event;  // the birth it belongs to
     uint64_t pages_before, pages_after;
-    uint64_t
-        pages_spared;  // of those after: so many the program had no time to write, and they were there before
+    // Of those after: so many the program had no time to write, and they were there before.
+    uint64_t pages_spared;
 };
 
 // By then so many pages of the block had been seen resident: its first ones, or, where run_pages is not 0, those of several
