@@ -4,27 +4,28 @@
 
 Runs each shape of bench/figures/thread_shapes.c in triples, in random order: alone, alone again, recorded. Prints the median
 ratio of the second run alone to the first and of the recorded one to it, with 95 % intervals, of the highest RssAnon that the
-program saw at its marks and of the last one, and how many arenas there were. Needs numpy."""
+program saw at its marks and of the last one, and how many arenas there were."""
 
 from __future__ import annotations
 
 import argparse
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-
-import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from bench.figures.intervals import median_interval  # noqa: E402
 from bench.figures.runs import clean_environment  # noqa: E402
 
 SHAPES = ("short", "pool", "handed", "openmp", "sorts", "requests")
 RUNS = ("alone", "again", "recorded")
-RESAMPLES, SEED = 4000, 1
+SEED = 1
 
 
 def run_once(program: Path, shape: str, shim: Path | None) -> list[int]:
@@ -35,11 +36,10 @@ def run_once(program: Path, shape: str, shim: Path | None) -> list[int]:
     return [int(word) for word in done.stdout.split()]
 
 
-def interval(ratios: np.ndarray, rng: np.random.Generator) -> str:
-    """Median and the bootstrap's 95 %."""
-    medians = np.median(rng.choice(ratios, (RESAMPLES, ratios.size)), axis=1)
-    low, high = np.quantile(medians, [0.025, 0.975])
-    return f"{np.median(ratios):.3f} [{low:.3f}, {high:.3f}]"
+def ratio(above: Sequence[int], below: Sequence[int]) -> str:
+    """Median over the triples, with its interval."""
+    found = median_interval([a / b for a, b in zip(above, below, strict=True)])
+    return f"{found.median:.3f} [{found.low:.3f}, {found.high:.3f}]"
 
 
 def main() -> None:
@@ -50,7 +50,7 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := set(options.shapes) - set(SHAPES):
         parser.error(f"{', '.join(sorted(unknown))}: expected of {', '.join(SHAPES)}")
-    rng, order = np.random.default_rng(SEED), random.Random(SEED)
+    order = random.Random(SEED)
     shim = (options.build / "libmalloc_wrap.so").resolve(strict=True)
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, "thread_shapes")
@@ -60,12 +60,12 @@ def main() -> None:
             for _ in range(options.rounds):
                 for run in order.sample(RUNS, len(RUNS)):
                     found[run].append(run_once(program, shape, shim if run == "recorded" else None))
-            runs = {run: np.array(rows, dtype=float) for run, rows in found.items()}
+            columns = {run: list(zip(*rows, strict=True)) for run, rows in found.items()}
             for column, figure in enumerate(("peak", "end")):
-                alone, again, recorded = (runs[run][:, column] for run in RUNS)
-                print(f"{shape:9} {figure}: alone {np.median(alone) / 1e6:6.1f} MB, again {interval(again / alone, rng)}, "
-                      f"recorded {interval(recorded / alone, rng)}", flush=True)
-            print(f"{shape:9} arenas: " + ", ".join(f"{run} {np.mean(runs[run][:, 2]):.1f}" for run in RUNS), flush=True)
+                alone, again, recorded = (columns[run][column] for run in RUNS)
+                print(f"{shape:9} {figure}: alone {statistics.median(alone) / 1e6:6.1f} MB, again {ratio(again, alone)}, "
+                      f"recorded {ratio(recorded, alone)}", flush=True)
+            print(f"{shape:9} arenas: " + ", ".join(f"{run} {statistics.fmean(columns[run][2]):.1f}" for run in RUNS), flush=True)
 
 
 if __name__ == "__main__":
