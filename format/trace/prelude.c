@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prelude.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -10,6 +9,7 @@
 
 #include "columns.h"
 #include "grow.h"
+#include "write_all.h"
 
 bool ht_prelude_is_there(const struct ht_trace_reader *reader) {
     for (size_t i = 0; i < ht_trace_sections(reader); i++)
@@ -24,17 +24,6 @@ struct reading {
     size_t room;    // of the threads' numbers
 };
 
-static bool write_all(int fd, const uint8_t *bytes, size_t count) {
-    while (count) {
-        ssize_t written = write(fd, bytes, count);
-        if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) return false;
-        bytes += written;
-        count -= (size_t)written;
-    }
-    return true;
-}
-
 static const char *take_part(struct reading *reading, const struct ht_columns *columns) {
     struct ht_column_entry entry;
     const uint8_t *stored;
@@ -42,7 +31,8 @@ static const char *take_part(struct reading *reading, const struct ht_columns *c
         return "expected a part of at most 1 MiB";
     const char *wrong = ht_unpack_bytes(reading->unpacker, &entry, stored, reading->part);
     if (wrong) return wrong;
-    return write_all(reading->prelude->fd, reading->part, entry.values) ? NULL : "no memory for the prelude";
+    return ht_write_all(reading->prelude->fd, reading->part, entry.values) ? NULL
+                                                                           : "no memory for the prelude";
 }
 
 static const char *take_threads(struct reading *reading, const struct ht_columns *columns, size_t rows) {
