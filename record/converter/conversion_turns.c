@@ -147,15 +147,14 @@ bool conversion_waits_for_parent(const struct conversion_turns *turns, const str
 }
 
 struct conversion *conversion_to_yield(const struct conversion_turns *turns, double now_s) {
+    struct conversion *longest = NULL;
     for (size_t i = 0; i < turns->follows && turns->is_crowded; i++) {
         struct conversion *one = turns->followed[i];
         if (one->yields || one->asked_to_stop) return NULL;
+        if (!longest && one->was_running && !one->is_needed && now_s - one->followed_s > TURN_S)
+            longest = one;
     }
-    for (size_t i = 0; i < turns->follows && turns->is_crowded; i++) {
-        struct conversion *one = turns->followed[i];
-        if (one->was_running && !one->is_needed && now_s - one->followed_s > TURN_S) return one;
-    }
-    return NULL;
+    return longest;
 }
 
 bool conversion_is_patient(const struct conversion_turns *turns, const struct conversion *one) {

@@ -227,6 +227,12 @@ static void take_ending(struct watch *watch, const struct reported_ending *repor
     }
 }
 
+static void read_endings(struct watch *watch) {
+    struct reported_ending reported;
+    while (read(watch->endings[0], &reported, sizeof reported) == sizeof reported)
+        take_ending(watch, &reported);
+}
+
 // Where its log has gone, another may have come by that name.
 static void finish(struct watch *watch, struct conversion *one, int status) {
     struct ht_raw_log log;
@@ -244,15 +250,12 @@ static void finish(struct watch *watch, struct conversion *one, int status) {
 
 // One that has reported goes at once.
 static void reap(struct watch *watch) {
-    struct reported_ending reported;
     int status;
-    while (read(watch->endings[0], &reported, sizeof reported) == sizeof reported)
-        take_ending(watch, &reported);
+    read_endings(watch);
     for (size_t i = watch->turns.follows; i-- > 0;) {
         struct conversion *one = watch->turns.followed[i];
         if (waitpid(one->follower, &status, one->has_reported ? 0 : WNOHANG) <= 0) continue;
-        while (read(watch->endings[0], &reported, sizeof reported) == sizeof reported)
-            take_ending(watch, &reported);  // it reported its ending before it went
+        read_endings(watch);  // it reported its ending before it went
         finish(watch, one, status);
     }
 }
