@@ -54,53 +54,45 @@ static void warn_about_unseen(const struct unseen *unseen) {
     fputc('\n', stderr);
 }
 
-// Calls from there were not seen, so blocks that cross the border make foreign frees and anomalies.
-static void warn_about_bypass(const struct found_logs *found) {
+// The text at this place of struct found_log, of the first log that has one; *path is that log's. NULL: none has.
+static const char *first_text(const struct found_logs *found, size_t at, const char **path) {
     for (size_t i = 0; i < found->count; i++) {
-        if (!found->log[i].bypassed_by) continue;
-        ht_print(stderr,
-                 "heaptape record: warning: %s: libraries loaded with RTLD_DEEPBIND are not recorded: %s\n",
-                 found->log[i].path, found->log[i].bypassed_by);
-        return;
+        const char *text = *(char *const *)((const char *)&found->log[i] + at);
+        *path = found->log[i].path;
+        if (text) return text;
     }
+    return NULL;
 }
 
-// Calls that never come to the recorder.
+// Calls that never come to the recorder: blocks of which it sees one end make foreign frees and anomalies.
 static void warn_about_elsewhere(const struct found_logs *found) {
-    bool own = false, namespaces = false, restricted = false;
-    for (size_t i = 0; i < found->count; i++) {
-        const struct found_log *log = &found->log[i];
-        if (log->own_malloc && !own)
-            ht_print(
-                stderr,
-                "heaptape record: warning: %s: calls of a malloc that the program finds by a library's handle "
-                "(dlsym) are not recorded: %s\n",
-                log->path, log->own_malloc);
-        if (log->namespaces && !namespaces)
-            ht_print(
-                stderr,
-                "heaptape record: warning: %s: libraries opened by dlmopen have a malloc of their own, whose "
-                "calls are not recorded: %s\n",
-                log->path, log->namespaces);
-        if (log->restricted && !restricted)
-            ht_print(
-                stderr,
-                "heaptape record: warning: %s: the process has forbidden itself this folder (%s): processes "
-                "that it started after that are not recorded\n",
-                log->path, log->restricted);
-        own |= log->own_malloc != NULL;
-        namespaces |= log->namespaces != NULL;
-        restricted |= log->restricted != NULL;
-    }
+    const char *path, *text;
+    if ((text = first_text(found, offsetof(struct found_log, bypassed_by), &path)))
+        ht_print(stderr,
+                 "heaptape record: warning: %s: libraries loaded with RTLD_DEEPBIND are not recorded: %s\n",
+                 path, text);
+    if ((text = first_text(found, offsetof(struct found_log, own_malloc), &path)))
+        ht_print(
+            stderr,
+            "heaptape record: warning: %s: calls of a malloc that the program finds by a library's handle "
+            "(dlsym) are not recorded: %s\n",
+            path, text);
+    if ((text = first_text(found, offsetof(struct found_log, namespaces), &path)))
+        ht_print(
+            stderr,
+            "heaptape record: warning: %s: libraries opened by dlmopen have a malloc of their own, whose "
+            "calls are not recorded: %s\n",
+            path, text);
+    if ((text = first_text(found, offsetof(struct found_log, restricted), &path)))
+        ht_print(stderr,
+                 "heaptape record: warning: %s: the process has forbidden itself this folder (%s): processes "
+                 "that it started after that are not recorded\n",
+                 path, text);
 }
 
 static void warn_about_sites(const struct found_logs *found) {
-    for (size_t i = 0; i < found->count; i++) {
-        if (!found->log[i].no_sites) continue;
-        ht_print(stderr, "heaptape record: warning: %s: no call sites are recorded: %s\n", found->log[i].path,
-                 found->log[i].no_sites);
-        return;
-    }
+    const char *path, *text = first_text(found, offsetof(struct found_log, no_sites), &path);
+    if (text) ht_print(stderr, "heaptape record: warning: %s: no call sites are recorded: %s\n", path, text);
 }
 
 // Of stacks that are nearly all different.
@@ -205,7 +197,6 @@ void record_say_logs(const struct record_talk *talk, const struct found_logs *fo
     if (!talk->quiet) say_what_is_there(talk, found, ending);
     warn_about_early_ends(found);
     warn_about_program(talk, found, ending);
-    warn_about_bypass(found);
     warn_about_elsewhere(found);
     warn_about_sites(found);
     const char *path = found->log[0].path, *name = strrchr(path, '/') + 1;
