@@ -165,14 +165,13 @@ bool recorded_run(const struct recorded_run *run, struct ending *ending) {
     struct ended_logs ended;
     ended_logs_begin(&ended, run->directory, run->id, run->cuts_logs);
     if (!start_watched(run, ending)) {
-        ended.watches = false;  // there is no thread yet
         ended_logs_leave(&ended);
         return false;
     }
     if (run->says_how_to_resume)
         ht_print(stderr, "heaptape record: paused; begin the recording by heaptape ctl %d resume\n",
                  (int)ending->pid);
-    if (ended.watches) ended_logs_watch(&ended);
+    ended_logs_watch(&ended);
     struct rusage used;
     if (run->peak_for_s > 0) look_at_memory(run, ending);
     bool known = wait_for_end(ending, &used);

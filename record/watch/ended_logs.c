@@ -54,21 +54,22 @@ void ended_logs_begin(struct ended_logs *logs, const char *directory, const char
                                 .cuts = cuts,
                                 .notified = inotify_init1(IN_CLOEXEC | IN_NONBLOCK),
                                 .stop = eventfd(0, EFD_CLOEXEC)};
-    logs->watches = logs->notified >= 0 && logs->stop >= 0 &&
+    logs->watches = directory && logs->notified >= 0 && logs->stop >= 0 &&
                     inotify_add_watch(logs->notified, directory, IN_CLOSE_WRITE) >= 0;
 }
 
 void ended_logs_watch(struct ended_logs *logs) {
     sigset_t all, before;
+    if (!logs->watches) return;
     sigfillset(&all);
     // Signals are the first thread's, which passes them on to the program.
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    logs->watches &= !pthread_create(&logs->thread, NULL, watch, logs);
+    logs->has_thread = !pthread_create(&logs->thread, NULL, watch, logs);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 void ended_logs_leave(struct ended_logs *logs) {
-    if (logs->watches && !eventfd_write(logs->stop, 1)) pthread_join(logs->thread, NULL);
+    if (logs->has_thread && !eventfd_write(logs->stop, 1)) pthread_join(logs->thread, NULL);
     if (logs->notified >= 0) close(logs->notified);
     if (logs->stop >= 0) close(logs->stop);
     filter_watch_leave(&logs->filters);

@@ -13,12 +13,12 @@ struct ended_logs {
     const char *directory, *id;
     int notified, stop;  // descriptors: the folder's events, and the end of the watch
     pthread_t thread;
-    bool watches, cuts;
+    bool watches, has_thread, cuts;
     struct filter_watch filters;
 };
 
 // Before the run with that id: what happens in its folder is known from then on. Where that cannot be, the logs are cut when
-// the run has ended.
+// the run has ended. NULL, NULL: of a run that is not recorded there is nothing to watch.
 void ended_logs_begin(struct ended_logs *logs, const char *directory, const char *id, bool cuts);
 // Once the program has started.
 void ended_logs_watch(struct ended_logs *logs);
