@@ -84,29 +84,35 @@ static int punch_by(struct hole_punch *holes, int fd, struct live_streams *live,
     return status;
 }
 
+// Opened anew each time: as long as anybody has it open for writing, its program seems to be alive. The lock shows others
+// that it is only us.
+static int open_locked(const struct ht_raw_log *log) {
+    flock(log->fd, LOCK_EX);
+    return ht_raw_open_for_writing(log);
+}
+
+static void close_locked(const struct ht_raw_log *log, int fd) {
+    if (fd >= 0) close(fd);
+    flock(log->fd, LOCK_UN);
+}
+
 int punch_holes(struct hole_punch *holes, struct live_streams *live, struct ht_error *error) {
     if (holes->impossible) return 0;
-    // Opened anew each time: as long as anybody has it open for writing, its program seems to be alive. The
-    // lock shows others that it is only us.
-    flock(holes->log->fd, LOCK_EX);
-    int fd = ht_raw_open_for_writing(holes->log);
+    int fd = open_locked(holes->log);
     int status = fd < 0 ? ht_error_system(error, holes->log->path, "cannot punch holes")
                         : punch_by(holes, fd, live, error);
-    if (fd >= 0) close(fd);
-    flock(holes->log->fd, LOCK_UN);
+    close_locked(holes->log, fd);
     return status;
 }
 
 bool punch_all_but_header(struct hole_punch *holes) {
     const struct ht_raw_log *log = holes->log;
     if (holes->impossible) return false;
-    flock(log->fd, LOCK_EX);
-    int fd = ht_raw_open_for_writing(log);
+    int fd = open_locked(log);
     // The file keeps its length, by which readers tell a log that was cut off.
     bool done = fd >= 0 && (holes->announced || announce(holes, fd)) &&
                 punch(fd, log->header.header_bytes, log->file_bytes);
-    if (fd >= 0) close(fd);
-    flock(log->fd, LOCK_UN);
+    close_locked(log, fd);
     return done;
 }
 
