@@ -139,11 +139,7 @@ static void keep_samples(json_t *totals, const json_t *old) {
 // A part of a guess is no better known.
 static void keep_unknown_heap(json_t *totals, const json_t *old) {
     uint64_t low_bytes, high_bytes;
-    if (!trace_json_heap_range(old, &low_bytes, &high_bytes)) return;
-    json_object_set_new(totals, "recorded_own_peak_bytes", json_null());
-    json_object_set_new(totals, "recorded_heap_rss_peak_bytes", json_null());
-    json_set_number(totals, "recorded_heap_rss_low_bytes", 0);
-    json_set_number(totals, "recorded_heap_rss_high_bytes", high_bytes);
+    if (trace_json_heap_range(old, &low_bytes, &high_bytes)) trace_json_set_heap_range(totals, 0, high_bytes);
 }
 
 // The totals as the converter writes them; what the old trace does not have by event is unknown.

@@ -188,12 +188,8 @@ json_t *trace_json_totals(const struct merge_totals *totals, const struct ht_raw
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         json_set_number(object, numbers[i].key, numbers[i].value);
-    if (merge_heap_is_unknown(totals)) {
-        json_object_set_new(object, "recorded_own_peak_bytes", json_null());
-        json_object_set_new(object, "recorded_heap_rss_peak_bytes", json_null());
-        json_set_number(object, "recorded_heap_rss_low_bytes", totals->heap_rss_low_bytes);
-        json_set_number(object, "recorded_heap_rss_high_bytes", totals->heap_rss_high_bytes);
-    }
+    if (merge_heap_is_unknown(totals))
+        trace_json_set_heap_range(object, totals->heap_rss_low_bytes, totals->heap_rss_high_bytes);
     if (totals->foreign_queries) json_set_number(object, "foreign_queries", totals->foreign_queries);
     put_controls(object, &totals->controls);
     put_freed_probes(object, log);
@@ -346,6 +342,13 @@ struct ht_heap_share trace_json_heap_share(const json_t *totals) {
     return (struct ht_heap_share){.anon_bytes = known_number(totals, "recorded_rss_peak_bytes"),
                                   .explained_bytes = known_number(totals, explained),
                                   .own_bytes = known_number(totals, "recorded_own_peak_bytes")};
+}
+
+void trace_json_set_heap_range(json_t *totals, uint64_t low_bytes, uint64_t high_bytes) {
+    json_object_set_new(totals, "recorded_own_peak_bytes", json_null());
+    json_object_set_new(totals, "recorded_heap_rss_peak_bytes", json_null());
+    json_set_number(totals, "recorded_heap_rss_low_bytes", low_bytes);
+    json_set_number(totals, "recorded_heap_rss_high_bytes", high_bytes);
 }
 
 bool trace_json_heap_range(const json_t *totals, uint64_t *low_bytes, uint64_t *high_bytes) {

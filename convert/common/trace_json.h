@@ -34,6 +34,8 @@ bool trace_json_damage(const json_t *totals, char words[TRACE_DAMAGE_BYTES]);
 
 // What the totals, or info's view of them, say of the memory that is not from malloc.
 struct ht_heap_share trace_json_heap_share(const json_t *totals);
+// Instead of one figure, what the heap's peak can have been.
+void trace_json_set_heap_range(json_t *totals, uint64_t low_bytes, uint64_t high_bytes);
 // True where the heap's peak is not known better than these two say.
 bool trace_json_heap_range(const json_t *totals, uint64_t *low_bytes, uint64_t *high_bytes);
 
