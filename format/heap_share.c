@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "heap_share.h"
 
+#include <math.h>
 #include <stdio.h>
 
 // Ordinary programs lie above: compilers and interpreters with pools of their own from a quarter on. Below are
@@ -19,11 +20,14 @@ bool ht_heap_share_is_small(const struct ht_heap_share *share) {
            share->anon_bytes - share->explained_bytes >= UNEXPLAINED_MIN;
 }
 
-static const double UNKNOWN_SHARE = 0.05, UNKNOWN_BYTES = 2e6;
+bool ht_memory_differs(double error, double bytes) {
+    static const double SHARE = 0.05, BYTES = 2e6;
+    return fabs(error) > SHARE && fabs(bytes) > BYTES;
+}
 
 bool ht_heap_is_unknown(uint64_t low_bytes, uint64_t high_bytes) {
     double low = (double)low_bytes, high = (double)high_bytes;
-    return high - low > UNKNOWN_BYTES && high - low > UNKNOWN_SHARE * low;
+    return high > low && ht_memory_differs((high - low) / low, high - low);
 }
 
 // Fragmentation alone seldom doubles it.

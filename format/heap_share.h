@@ -23,8 +23,11 @@ uint64_t ht_heap_explained(uint64_t before_bytes, uint64_t peak_bytes, uint64_t 
 // several MiB less than all of it (an allocator's own tables and caches are no more).
 bool ht_heap_share_is_small(const struct ht_heap_share *share);
 
-// Whether what the heap held at its peak is not known well enough to say one figure: between these two lies more than a
-// twentieth, and more than 2 MB.
+// Whether two figures of memory are so far apart that the one says little of the other: by more than a twentieth, and more
+// than 2 MB. error: bytes, as a share of the other.
+bool ht_memory_differs(double error, double bytes);
+
+// Whether what the heap held at its peak is not known well enough to say one figure: these two differ.
 bool ht_heap_is_unknown(uint64_t low_bytes, uint64_t high_bytes);
 
 // Whether the recorded heap, at its peak, held many times what its blocks took at theirs.

@@ -2,15 +2,12 @@
 #include "run_check.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "heap_share.h"
 #include "json_values.h"
 #include "talk.h"
-
-// As of a replay that is held against the recording (replay/figures/baseline_check.c).
-static const double differs_ratio = 0.05, differs_bytes = 2e6;
 
 static const struct {
     const char *key;
@@ -53,7 +50,7 @@ bool run_check_read(const json_t *context, struct run_check *check) {
 
 bool run_check_differs(const struct run_check *check) {
     double recorded = (double)check->recorded_rss_peak_bytes, alone = (double)check->alone_rss_peak_bytes;
-    return fabs(recorded - alone) > differs_bytes && fabs(recorded - alone) > differs_ratio * alone;
+    return ht_memory_differs((recorded - alone) / alone, recorded - alone);
 }
 
 const char *run_check_words(char words[RUN_CHECK_WORDS_BYTES], const struct run_check *check) {

@@ -8,8 +8,6 @@
 #include "json_values.h"
 #include "talk.h"
 
-static const double differs_ratio = 0.05, differs_bytes = 2e6;
-
 const struct ht_baseline_check ht_baseline_unchecked = {NAN, NAN, NAN, NAN, NAN, NAN};
 
 // Of what RSS may have been between two readings, what is nearest to the recorded figure: they tell no more.
@@ -64,13 +62,10 @@ struct ht_baseline_check ht_baseline_check(const struct ht_recorded_program *pro
     return check;
 }
 
-static bool is_far(double error, double bytes) {
-    return fabs(error) > differs_ratio && fabs(bytes) > differs_bytes;
-}
-
 bool ht_baseline_differs(const struct ht_baseline_check *check) {
-    return is_far(check->peak_error, check->peak_bytes) || is_far(check->end_error, check->end_bytes) ||
-           is_far(check->curve_error, check->curve_bytes);
+    return ht_memory_differs(check->peak_error, check->peak_bytes) ||
+           ht_memory_differs(check->end_error, check->end_bytes) ||
+           ht_memory_differs(check->curve_error, check->curve_bytes);
 }
 
 __attribute__((format(printf, 2, 3))) static void give(json_t *reasons, const char *format, ...) {
@@ -120,10 +115,10 @@ static json_t *reasons_of(const struct ht_recorded_program *program, const struc
     return reasons;
 }
 
-// "12.3 MB (40 %) too much at the peak", where that is far.
+// "12.3 MB (40 %) too much at the peak", where that differs.
 static void say(char *text, size_t room, double error, double bytes, const char *where) {
     size_t used = strlen(text);
-    if (!is_far(error, bytes)) return;
+    if (!ht_memory_differs(error, bytes)) return;
     snprintf(text + used, room - used, "%s%.1f MB (%.0f %%) %s", used ? ", " : "", fabs(bytes) / 1e6,
              100 * fabs(error), where);
 }
