@@ -78,30 +78,11 @@ static int by_time(const void *a, const void *b) {
     return (left > right) - (left < right);
 }
 
+// The record of their end behind those of the same sample.
 static int by_stamp(const void *a, const void *b) {
-    uint64_t left = ((const struct ht_raw_record *)a)->stamp,
-             right = ((const struct ht_raw_record *)b)->stamp;
-    return (left > right) - (left < right);
-}
-
-// Those of the sample, which have its stamp.
-static struct heap_pieces pieces_of(const struct survey *survey, const struct ht_raw_log *log,
-                                    uint64_t stamp) {
-    struct heap_pieces sum = {0};
-    size_t low = 0, high = survey->pieces;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (survey->piece[middle].stamp < stamp) low = middle + 1;
-        else high = middle;
-    }
-    size_t end = low;
-    while (end < survey->pieces && survey->piece[end].stamp == stamp) end++;
-    // The record of their end is not the last one any more.
-    for (unsigned ends = 0; ends < 2; ends++)
-        for (size_t i = low; i < end; i++)
-            if ((survey->piece[i].word[0] == 0) == (ends == 1))
-                heap_pieces_take(&sum, &survey->heap, &survey->piece[i], log->header.page_bytes);
-    return sum;
+    const struct ht_raw_record *left = a, *right = b;
+    if (left->stamp != right->stamp) return left->stamp > right->stamp ? 1 : -1;
+    return (right->word[0] == 0) - (left->word[0] == 0);
 }
 
 // The same sums as a conversion makes. `whole`: of all of the log, so that all blocks are known.
@@ -115,20 +96,18 @@ static struct ht_heap_share sum_up(struct survey *survey, const struct ht_raw_lo
     line->has_tables = sample_line_has_tables(log);
     if (survey->pieces) qsort(survey->piece, survey->pieces, sizeof *survey->piece, by_stamp);
     if (survey->samples) qsort(survey->sample, survey->samples, sizeof *survey->sample, by_time);
-    for (size_t i = 0; i < survey->samples; i++) {
-        struct ht_sample *sample = &survey->sample[i];
-        const struct heap_pieces pieces = pieces_of(survey, log, sample->time_ns);
-        uint64_t first = log->header.first_pair.stamp;
-        sample->event = i;
-        sample->time_ns = sample->time_ns > first ? (uint64_t)((double)(sample->time_ns - first) * ns) : 0;
+    struct heap_pieces pieces = {0};
+    for (size_t i = 0, piece = 0; i < survey->samples; i++) {
         // As if much were allocated and freed between any two.
-        sample_line_put(line, &(struct line_sample){.sample = *sample,
-                                                    .allocated_bytes = i << 40,
-                                                    .heap_bytes = pieces.heap_bytes,
-                                                    .rest_bytes = pieces.rest_bytes,
-                                                    .mapped_bytes = pieces.mapped_bytes,
-                                                    .looked = whole && pieces.whole,
-                                                    .late = pieces.late});
+        struct line_sample put = {.sample = survey->sample[i], .allocated_bytes = i << 40};
+        const uint64_t stamp = put.sample.time_ns, first = log->header.first_pair.stamp;
+        for (; piece < survey->pieces && survey->piece[piece].stamp <= stamp; piece++)
+            heap_pieces_take(&pieces, &survey->heap, &survey->piece[piece], log->header.page_bytes);
+        line_sample_take(&put, &pieces, stamp);
+        put.looked &= whole;
+        put.sample.event = i;
+        put.sample.time_ns = stamp > first ? (uint64_t)((double)(stamp - first) * ns) : 0;
+        sample_line_put(line, &put);
     }
     sample_line_end(line);
     free(line);

@@ -16,7 +16,7 @@
 #include "site_store.h"
 
 #define STATE_MAGIC "HTAPEFST"
-enum { VERSION = 11, NAME_BYTES = 16, BUFFER_BYTES = 1 << 20 };
+enum { VERSION = 12, NAME_BYTES = 16, BUFFER_BYTES = 1 << 20 };
 
 // The file is these structs one behind another, and a checksum of them all.
 struct head {
@@ -73,7 +73,7 @@ struct birth {
 struct sample {
     uint64_t time_ns, event, rss_anon_bytes, own_rss_bytes, cpu_ns, own_fresh;
     uint64_t live_bytes, allocated_bytes, filled_bytes;
-    uint64_t heap_bytes, rest_bytes, mapped_bytes, looked, late;
+    uint64_t heap_bytes, mapped_bytes, looked, late;
 };
 
 struct stream_state {
@@ -184,8 +184,8 @@ static struct sample packed(const struct line_sample *from) {
     return (struct sample){
         sample->time_ns,    sample->event,     sample->rss_anon_bytes, sample->own_rss_bytes,
         sample->cpu_ns,     sample->own_fresh, from->live_bytes,       from->allocated_bytes,
-        from->filled_bytes, from->heap_bytes,  from->rest_bytes,       from->mapped_bytes,
-        from->looked,       from->late};
+        from->filled_bytes, from->heap_bytes,  from->mapped_bytes,     from->looked,
+        from->late};
 }
 
 // The last that was measured, and those held since.
@@ -501,7 +501,6 @@ static struct line_sample unpacked(const struct sample *entry) {
                                 .allocated_bytes = entry->allocated_bytes,
                                 .filled_bytes = entry->filled_bytes,
                                 .heap_bytes = entry->heap_bytes,
-                                .rest_bytes = entry->rest_bytes,
                                 .mapped_bytes = entry->mapped_bytes,
                                 .looked = entry->looked != 0,
                                 .late = entry->late != 0};

@@ -198,7 +198,6 @@ void heap_pieces_take(struct heap_pieces *pieces, const struct heap_model *heap,
     uint64_t held = heap_model_held_bytes(heap, start, start + bytes);
     if (held > resident) held = resident;
     pieces->heap_bytes += held;
-    pieces->rest_bytes += resident - held;
     pieces->count++;
 }
 

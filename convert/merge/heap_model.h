@@ -115,9 +115,9 @@ uint64_t heap_model_held_bytes(const struct heap_model *heap, uint64_t start, ui
 // The sum of what was told before a sample of where memory lies that is not known as the program's own.
 struct heap_pieces {
     uint64_t stamp, count;
-    uint64_t heap_bytes, rest_bytes;  // resident where blocks lie, and elsewhere
-    uint64_t mapped_bytes;            // by the program for itself at most, plus one; 0: not told
-    bool whole, late;                 // late: blocks that nobody knows may lie there
+    uint64_t heap_bytes;    // resident where blocks lie
+    uint64_t mapped_bytes;  // by the program for itself at most, plus one; 0: not told
+    bool whole, late;       // late: blocks that nobody knows may lie there
 };
 // A record of one, or of their end.
 void heap_pieces_take(struct heap_pieces *pieces, const struct heap_model *heap,

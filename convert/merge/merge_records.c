@@ -315,17 +315,13 @@ static void apply_sample(struct merge *m, const struct ht_raw_record *record) {
                                .own_rss_bytes = record->word[1],
                                .cpu_ns = record->word[2],
                                .own_fresh = record->word[3] != 0};
-    bool told = m->pieces.stamp == record->stamp, looked = told && m->pieces.whole;
-    m->samples.many_threads = m->heap.threads_count > 1;
-    sample_line_put(&m->samples, &(struct line_sample){.sample = sample,
-                                                       .live_bytes = m->heap.live_bytes,
-                                                       .allocated_bytes = m->heap.totals.allocated_bytes,
-                                                       .heap_bytes = looked ? m->pieces.heap_bytes : 0,
-                                                       .rest_bytes = looked ? m->pieces.rest_bytes : 0,
-                                                       .mapped_bytes = told ? m->pieces.mapped_bytes : 0,
-                                                       .looked = looked,
-                                                       .late = looked && m->pieces.late});
+    struct line_sample put = {.sample = sample,
+                              .live_bytes = m->heap.live_bytes,
+                              .allocated_bytes = m->heap.totals.allocated_bytes};
+    line_sample_take(&put, &m->pieces, record->stamp);
     m->pieces = (struct heap_pieces){0};
+    m->samples.many_threads = m->heap.threads_count > 1;
+    sample_line_put(&m->samples, &put);
 }
 
 // What the recorder saw of a live large block.

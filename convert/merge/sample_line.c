@@ -239,6 +239,14 @@ static bool may_be_tables(int64_t missed_bytes, uint64_t heap_bytes) {
     return missed_bytes > 0 && (uint64_t)missed_bytes <= heap_bytes / TABLES_SHARE + TABLES_BYTES;
 }
 
+void line_sample_take(struct line_sample *sample, const struct heap_pieces *pieces, uint64_t stamp) {
+    if (pieces->stamp != stamp) return;
+    sample->mapped_bytes = pieces->mapped_bytes;
+    sample->looked = pieces->whole;
+    sample->heap_bytes = pieces->heap_bytes;
+    sample->late = pieces->late;
+}
+
 // A look. What was missed until now is in *missed_bytes.
 static void take_look(bool has_tables, struct line_sample *put, int64_t *missed_bytes) {
     struct ht_sample *sample = &put->sample;

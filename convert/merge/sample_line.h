@@ -8,6 +8,7 @@
 #ifndef HEAPTAPE_SAMPLE_LINE_H
 #define HEAPTAPE_SAMPLE_LINE_H
 
+#include "heap_model.h"
 #include "merge_result.h"
 
 enum { SAMPLES_HELD_MAX = 4096 };
@@ -17,8 +18,7 @@ struct line_sample {
     struct ht_sample sample;
     uint64_t live_bytes, allocated_bytes;  // the latter in all
     uint64_t filled_bytes;  // of allocated_bytes: before the last sample, so filled by now; set in here
-    // Of a look: what is resident where blocks lie, and where there is nothing that is known.
-    uint64_t heap_bytes, rest_bytes;
+    uint64_t heap_bytes;    // of a look: what is resident where blocks lie
     uint64_t
         mapped_bytes;   // of another: what the program had mapped for itself at most, plus one; 0: not known
     bool looked, late;  // late: also where blocks from before the recording may lie
@@ -41,6 +41,8 @@ struct sample_line {
 // Whether the recorded allocator keeps tables in mappings where no block lies. glibc does not.
 bool sample_line_has_tables(const struct ht_raw_log *log);
 
+// What was told of where memory lies, if it was told of the sample with that stamp.
+void line_sample_take(struct line_sample *sample, const struct heap_pieces *pieces, uint64_t stamp);
 void sample_line_put(struct sample_line *line, const struct line_sample *sample);
 // Takes a sample that is written into the peaks of the totals.
 void sample_line_count(struct merge_totals *totals, const struct ht_sample *sample);

@@ -39,7 +39,7 @@ static void what_lies_at_the_last_addresses_is_left_out(void **state) {
                                          .word = {UINT64_MAX - (1 << 17) + 1, UINT64_C(31) << 32 | 31, 0}};
     heap_pieces_take(&pieces, heap, &record, 4096);
     assert_int_equal(pieces.count, 0);
-    assert_int_equal(pieces.rest_bytes, 0);
+    assert_int_equal(pieces.heap_bytes, 0);
     heap_model_free(heap);
     free(heap);
 }

@@ -169,7 +169,6 @@ static struct merge_totals put_looks(const struct put_sample *samples, size_t co
                                                     .live_bytes = 10 * MB,
                                                     .allocated_bytes = i * 1000 * MB,
                                                     .heap_bytes = put->heap_mb * MB,
-                                                    .rest_bytes = (put->rss_mb - put->heap_mb) * MB,
                                                     .mapped_bytes = put->mapped_mb * MB,
                                                     .looked = put->looked,
                                                     .late = put->late});
