@@ -197,13 +197,17 @@ static int is_refused(char *unused) {
 }
 
 // The filter comes by a bare system call. What precedes it may be seen, or not.
+static void seal_bare(const char *unseen) {
+    if (unseen ? bare_call(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0) : prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+        target_fail("privileges are kept");
+    filter_install_bare(&filter);
+}
+
 static int bare(char *unseen) {
     tally_churn(SIZE_BEFORE, 1000);
     if (unseen) filter_but_questions(&filter);
     else filter_strict(&filter);
-    if (unseen ? bare_call(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0) : prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-        target_fail("privileges are kept");
-    filter_install_bare(&filter);
+    seal_bare(unseen);
     for (int i = 0; i < 100; i++) work(SIZE_AFTER);
     _exit(121);
 }
@@ -214,9 +218,7 @@ static int bare_in_child(char *unseen) {
     pid_t pid = fork();
     if (pid == 0) {
         filter_but_questions(&filter);
-        if (unseen ? bare_call(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0) : prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-            target_fail("privileges are kept");
-        filter_install_bare(&filter);
+        seal_bare(unseen);
         tally_churn(SIZE_CHILD, 1000);
         _exit(7);
     }
