@@ -77,11 +77,6 @@ class Trace:
         sections: what the file holds, in file order, the index not included.
     """
 
-    @property
-    def heap_is_known(self) -> bool:
-        """Whether the samples' heap is what it was, and not one guess of several."""
-        return (self.totals or {}).get("recorded_heap_rss_high_bytes") is None
-
     def __init__(self, file: TraceFile) -> None:
         self._file = file
         self.path: Path = file.path
@@ -339,6 +334,11 @@ class Trace:
             "cpu_ns": table["cpu_ns"].astype(np.int64),
             "own_fresh": table["own_fresh"].astype(bool),
         })
+
+    @property
+    def heap_is_known(self) -> bool:
+        """Whether the samples' heap is what it was, and not one guess of several."""
+        return (self.totals or {}).get("recorded_heap_rss_high_bytes") is None
 
     @cached_property
     def residency(self) -> pd.DataFrame:
