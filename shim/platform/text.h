@@ -38,7 +38,8 @@ static inline uint64_t text_number_at(const char *at) {
     uint64_t value = 0;
     at += strspn(at, " \t");
     if (*at < '0' || *at > '9') return UINT64_MAX;
-    for (; *at >= '0' && *at <= '9' && value < UINT64_C(1) << 62; at++) value = value * 10 + (uint64_t)(*at - '0');
+    for (; *at >= '0' && *at <= '9' && value < UINT64_C(1) << 62; at++)
+        value = value * 10 + (uint64_t)(*at - '0');
     return value;
 }
 

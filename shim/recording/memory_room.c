@@ -52,7 +52,8 @@ static uint64_t room_of_group(const struct version *version, size_t length) {
     if (limit >= LIMIT_MAX || !read_of_group(length, version->usage)) return UINT64_MAX;
     uint64_t used = text_number_at(text), kept = 0;
     if (read_of_group(length, "/memory.stat")) {
-        uint64_t inactive = text_number_behind(text, version->kept), active = text_number_behind(text, version->kept_active);
+        uint64_t inactive = text_number_behind(text, version->kept),
+                 active = text_number_behind(text, version->kept_active);
         kept = (inactive < LIMIT_MAX ? inactive : 0) + (active < LIMIT_MAX ? active : 0);
     }
     used -= kept < used ? kept : used;

@@ -289,8 +289,7 @@ void memory_sample_before_free(struct thread_state *t, uint64_t touched_bytes, u
     uint64_t before = clock_counter(), most = most_resident_bytes();
     bool higher = most > recording->most_resident_bytes;
     if ((higher || stamp >= last + SAMPLE_INTERVAL_STAMPS_MIN) && !recorder_is_borrowed() &&
-        !apart_must_not_wait() &&
-        atomic_compare_exchange_strong(&recording->peak_last_stamp, &last, stamp)) {
+        !apart_must_not_wait() && atomic_compare_exchange_strong(&recording->peak_last_stamp, &last, stamp)) {
         struct sampling of = {.t = t,
                               .stamp = stamp,
                               .cpu_ns = clock_process_cpu_ns(),
