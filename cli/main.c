@@ -74,7 +74,7 @@ const struct ht_page ht_page_front_end = {
     .environment =
         (const struct ht_fact[]){
             {"HEAPTAPE_PYTHON",
-             "The interpreter for the verbs in Python: try, compare, report, export, sites, diff, explain, forecast, fleet, bisect, tune, validate "
+             "The interpreter for replay's verdicts and for the verbs in Python: try, compare, report, export, sites, diff, explain, forecast, fleet, bisect, tune, validate "
              "(default: .venv beside the build, else python3)"},
             {"HEAPTAPE_REPLAY", "The replayer of those verbs (default: the one beside heaptape)"},
             {"COLUMNS", "The width of tables and help (default: the terminal's)"},

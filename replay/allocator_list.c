@@ -104,7 +104,7 @@ static void print_short(const struct ht_listed *listed) {
 }
 
 struct list {
-    struct ht_experiment *x;
+    struct ht_runner *r;
     struct ht_replay_options *options;
     json_t *json;  // NULL: as text
     size_t count;
@@ -114,7 +114,7 @@ struct list {
 static void add(struct list *list, struct ht_choice *choice, const struct ht_allocator *entry) {
     const struct ht_allocator *kind = entry && entry->build_of ? entry->build_of : entry;
     struct ht_listed listed = {.kind = kind, .entry = entry, .choice = choice};
-    if (choice && !ht_experiment_describe(list->x, choice, listed.problem, sizeof listed.problem)) {
+    if (choice && !ht_runner_describe(list->r, choice, listed.problem, sizeof listed.problem)) {
         fprintf(stderr, "heaptape replay: %s: %s\n", choice->name, listed.problem);
         list->status = HT_EXIT_FAILED;
     }
@@ -148,8 +148,8 @@ static void add_all(struct list *list) {
     }
 }
 
-int ht_allocator_list(struct ht_experiment *x, struct ht_replay_options *options) {
-    struct list list = {.x = x, .options = options, .status = HT_EXIT_DONE};
+int ht_allocator_list(struct ht_runner *r, struct ht_replay_options *options) {
+    struct list list = {.r = r, .options = options, .status = HT_EXIT_DONE};
     static struct ht_recorded_settings settings;
     struct ht_error error = {0};
     if (options->plan.trace_path) {
@@ -157,15 +157,15 @@ int ht_allocator_list(struct ht_experiment *x, struct ht_replay_options *options
             fprintf(stderr, "heaptape replay: %s\n", error.message);
             return error.status ? error.status : HT_EXIT_FAILED;
         }
-        x->settings = &settings;
+        r->settings = &settings;
     }
-    if (ht_child_channel_open(&x->channel, NULL, &error)) {
+    if (ht_child_channel_open(&r->channel, NULL, 0, &error)) {
         fprintf(stderr, "heaptape replay: %s\n", error.message);
         return HT_EXIT_FAILED;
     }
     if (options->plan.json) list.json = json_array();
     add_all(&list);
-    ht_child_channel_close(&x->channel);
+    ht_child_channel_close(&r->channel);
     if (list.json) json_print(list.json);
     return ht_stdout_status("heaptape replay", list.status);
 }

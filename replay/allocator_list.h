@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "experiment.h"
 #include "replay_options.h"
+#include "turns.h"
 
 // One allocator of the list.
 struct ht_listed {
@@ -28,6 +28,6 @@ json_t *ht_listed_json(const struct ht_listed *listed);
 
 // Lists those that --alloc names; by default all that are built and, with --verbose or --json, those of the
 // catalogue that are not. With a trace: as they are replayed with it, with the settings of the recorded program. Returns an exit status.
-int ht_allocator_list(struct ht_experiment *experiment, struct ht_replay_options *options);
+int ht_allocator_list(struct ht_runner *runner, struct ht_replay_options *options);
 
 #endif

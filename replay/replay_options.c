@@ -179,6 +179,8 @@ const struct ht_page ht_page_replay = {
     .environment = (const struct ht_fact[]){
         {"LD_LIBRARY_PATH", "Where an allocator under another C library (NAME@LOADER) finds its libraries"},
         {"TMPDIR", "The folder for temporary files of --instructions"},
+        {"HEAPTAPE_PYTHON", "The interpreter that compares the allocators; it needs numpy. Without it replay prints each allocator's own "
+         "figures, but no ratio and no verdict (default: .venv beside the build, else python3)"},
         {"COLUMNS", "The width of tables (default: the terminal's)"},
         {0}},
     .statuses = (const struct ht_fact[]){{"0", "Done"},

@@ -12,31 +12,26 @@
 
 #include "accesses_file.h"
 #include "allocator_list.h"
-#include "baseline_file.h"
 #include "call_gaps.h"
-#include "comparison_json.h"
-#include "comparison_text.h"
 #include "count_runs.h"
-#include "experiment.h"
-#include "experiment_warnings.h"
 #include "extended_words.h"
 #include "extension.h"
-#include "fail_if_text.h"
 #include "file_digest.h"
 #include "idle_ends.h"
-#include "instruction_count.h"
+#include "judged_runs.h"
 #include "limit_runs.h"
 #include "live_guard.h"
 #include "machine_memory.h"
 #include "output_file.h"
+#include "plain_rounds.h"
 #include "pollution_option.h"
 #include "prelude_form.h"
 #include "print.h"
-#include "profile_text.h"
 #include "results_line.h"
 #include "snapshot_runs.h"
 #include "standard_streams.h"
 #include "trace_aging.h"
+#include "turns.h"
 #include "verify_runs.h"
 
 // A day is not held, although the machine may have the memory: it is made anew for each run.
@@ -52,16 +47,16 @@ static int complain(const struct ht_error *error) {
 }
 
 // Removes those that cannot prove which library their calls reach: there must be no figures of them.
-static size_t describe_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_choice *null_choice) {
+static size_t describe_all(struct ht_runner *x, struct ht_plan *plan, struct ht_choice *null_choice) {
     char problem[512];
     size_t kept = 0, refused = 0;
-    if (!ht_experiment_describe(x, null_choice, problem, sizeof problem) && !ht_child_interrupted()) {
+    if (!ht_runner_describe(x, null_choice, problem, sizeof problem) && !ht_child_interrupted()) {
         ht_print(stderr, "heaptape replay: null: %s\n", problem);
         refused++;
     }
     for (size_t i = 0; i < plan->choices.count && !ht_child_interrupted(); i++) {
         struct ht_choice *choice = &plan->choices.list[i];
-        if (ht_experiment_describe(x, choice, problem, sizeof problem)) {
+        if (ht_runner_describe(x, choice, problem, sizeof problem)) {
             if (kept != i) plan->choices.list[kept] = *choice;
             kept++;
         } else if (!ht_child_interrupted()) {
@@ -294,103 +289,44 @@ static int check_moments(const struct ht_plan *plan, const struct loaded_trace *
     return 0;
 }
 
-// And the baseline. Returns 0, or -1 where one of them failed, which has been said.
-static int print_comparison(struct ht_experiment *x, const struct loaded_trace *trace, int early,
-                            const struct ht_activity *before, int *judged) {
-    static struct ht_comparison comparison;
-    comparison.plan = x->plan;
-    comparison.program = &trace->program;
-    comparison.built = &trace->built;
-    comparison.baseline = x->baseline;
-    comparison.failed_runs = x->failed_runs;
-    comparison.repeats = x->repeats;
-    comparison.instructions = x->instructions;
-    comparison.counts = x->counts;
-    comparison.earlier = x->earlier;
-    comparison.warnings = &x->warnings;
-    comparison.thp = x->huge_pages.mode;
-    comparison.failing = x->failing;
-    comparison.limits = x->plan->limit_pass ? x->limits : NULL;
-    comparison.limit_by = x->limit_by;
-    if (!ht_compare(&x->measurements, &comparison)) {
-        ht_print(stderr, "heaptape replay: no memory for the comparison\n");
-        return -1;
-    }
-    if (!early) ht_experiment_warnings(x, &comparison, before, &x->warnings);
-    int failed = 0;
-    if (early && x->measurements.rounds < 2) failed = 0;  // half a round compares nothing
-    else if (x->plan->json) failed = ht_comparison_print_json(stdout, &comparison);
-    else ht_comparison_print(stdout, &comparison);
-    if (x->counts && !x->plan->json) ht_profile_print(stdout, x->counts);
-    if (ht_stdout_status("heaptape replay", HT_EXIT_DONE)) failed = -1;
-    else if (failed) ht_print(stderr, "heaptape replay: no memory for the comparison\n");
-    size_t printed = x->warned_first;
-    if (!x->plan->quiet) ht_warnings_print(stderr, &x->warnings, printed);
-    *judged = ht_fail_if_say(stderr, &comparison);
-    // What was cut short or failed is no baseline.
-    struct ht_error error = {0};
-    if (x->plan->write_baseline && !early && !x->failed_runs && !x->failed_counts &&
-        ht_baseline_file_write(x->plan->write_baseline, &comparison, x->facts, &error)) {
-        ht_print(stderr, "heaptape replay: %s\n", error.message);
-        failed = -1;
-    }
-    ht_comparison_free(&comparison);
-    return failed;
-}
-
-// What a user does next, as a command to copy.
-static void say_next(const struct ht_plan *plan) {
-    if (plan->json) return;  // a program reads this
-    if (plan->results_path) {
-        ht_print(stderr, "next: heaptape report %s --trace %s -o report.html\n", plan->results_path,
-                 plan->trace_path);
-    } else {
-        ht_print(stderr, "next: add -o results.jsonl to keep all runs for heaptape report\n");
-    }
-}
-
-static void say_stopped(const struct ht_experiment *x) {
-    const char *results = x->plan->results_path;
-    unsigned long long seed = x->plan->seed;
-    char of[32] = "";
-    if (x->measurements.rounds == 0) {
-        ht_print(stderr, "heaptape replay: stopped during the warm-up, seed %llu\n", seed);
-        return;
-    }
-    if (x->plan->rounds) snprintf(of, sizeof of, " of %u", x->plan->rounds);
-    ht_print(stderr, "heaptape replay: stopped in round %u%s, seed %llu%s%s\n", x->measurements.rounds, of,
-             seed, results ? "; completed runs are in " : "", results ? results : "");
-}
-
-static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int early, size_t refused,
-                  const struct ht_activity *before) {
-    if (ht_child_interrupted()) say_stopped(x);
-    int judged = HT_EXIT_DONE;
-    int incomplete = print_comparison(x, trace, early, before, &judged);
-    bool gate = ht_counted_condition(&x->plan->conditions) || x->plan->write_baseline;
-    bool failed = early || refused || incomplete || x->failed_runs || x->results_failed;
-    failed = failed || (gate && x->failed_counts);
-    // What failed may have hidden anything: it comes before what the rest shows.
-    int status = failed ? HT_EXIT_FAILED : judged;
-    if (status == HT_EXIT_DONE && !x->plan->quiet) say_next(x->plan);
-    return status;
-}
-
 static int stopped(const char *where) {
     ht_print(stderr, "heaptape replay: stopped %s\n", where);
     return HT_EXIT_FAILED;
 }
 
-// Of a run that measured nothing in rounds.
-static int finish_counts(struct ht_experiment *x) {
-    struct ht_error error = {0};
-    if (!x->plan->count_pass) return HT_EXIT_DONE;
-    if (fflush(stdout)) return HT_EXIT_FAILED;
-    if (x->plan->write_baseline && ht_count_baseline(x, &error)) return complain(&error);
-    return ht_count_judge(x);
+// Whether anything is to be judged: rounds, or counts against a condition or another run.
+static bool needs_judge(const struct ht_plan *plan) {
+    return plan->time_pass || plan->memory_pass ||
+           (plan->count_pass && (plan->conditions.count || plan->baseline_file || plan->write_baseline));
 }
 
-static int measure(struct ht_experiment *x, const struct loaded_trace *trace, size_t refused) {
+static size_t count_unjudged(struct ht_runner *x) {
+    size_t failed;
+    json_t *print = ht_count_all(x, &failed);
+    if (!print) return failed;
+    json_dumpf(print, stdout, JSON_INDENT(1));
+    putchar('\n');
+    json_decref(print);
+    return failed;
+}
+
+// Where nobody judges, a condition is not passed in silence.
+static int measure_unjudged(struct ht_runner *x, size_t refused, const char *missing) {
+    const struct ht_plan *plan = x->plan;
+    bool asked = plan->conditions.count || plan->baseline_file || plan->write_baseline || plan->json;
+    ht_print(stderr, "heaptape replay: no verdicts: %s\n", missing);
+    if (asked)
+        ht_print(stderr, "heaptape replay: %s: not judged\n",
+                 plan->conditions.count ? "--fail-if"
+                 : plan->baseline_file  ? "--baseline-file"
+                 : plan->write_baseline ? "--write-baseline"
+                                        : "--json");
+    if (asked) return HT_EXIT_FAILED;
+    return ht_plain_rounds(x) || refused || x->results_failed ? HT_EXIT_FAILED : HT_EXIT_DONE;
+}
+
+static int measure(struct ht_runner *x, const struct loaded_trace *trace, struct ht_judge *judge,
+                   const char *missing, size_t refused) {
     if (ht_child_interrupted())
         return stopped(x->plan->verify ? "while verifying" : "before the first round");
     bool compares = x->plan->time_pass || x->plan->memory_pass;
@@ -399,16 +335,12 @@ static int measure(struct ht_experiment *x, const struct loaded_trace *trace, si
         ht_print(stderr, "heaptape replay: %s\n", trace->program.extended.words);
     if (x->plan->limit_pass) refused += ht_limit_all(x);
     if (x->plan->limit_pass && ht_child_interrupted()) return stopped("in the limit pass");
-    if (x->plan->count_pass) refused += ht_count_all(x);
     if (x->plan->snapshots_folder) refused += ht_snapshot_all(x);
-    if (x->plan->time_pass || x->plan->memory_pass) {
-        struct ht_activity before;
-        bool going_on = ht_instructions_count(x);
-        ht_activity_read(&before);
-        int early = going_on ? ht_experiment_run(x) : -1;
-        return finish(x, trace, early, refused, &before);
+    if (needs_judge(x->plan)) {
+        return *missing ? measure_unjudged(x, refused, missing) : ht_judge_serve(judge, x, refused);
     }
-    return refused || x->results_failed ? HT_EXIT_FAILED : finish_counts(x);
+    if (x->plan->count_pass) refused += count_unjudged(x);
+    return refused || x->results_failed || fflush(stdout) ? HT_EXIT_FAILED : HT_EXIT_DONE;
 }
 
 // A user who asked for real time should know for how much of it.
@@ -432,7 +364,7 @@ static void say_idle_ends(const struct ht_plan *plan, const struct loaded_trace 
 }
 
 // At once, and not only after a minute: what comes is about little of the program.
-static void caution(struct ht_experiment *x) {
+static void caution(struct ht_runner *x) {
     char words[HT_HEAP_SHARE_TEXT_BYTES], swollen[HT_HEAP_SWOLLEN_TEXT_BYTES];
     const struct ht_recorded_program *program = x->program;
     bool is_small = ht_heap_share_is_small(&program->share);
@@ -453,7 +385,7 @@ static void caution(struct ht_experiment *x) {
 }
 
 // What the program's allocator was set to and that of the replay is not: before the figures, because they are of another.
-static void warn_of_settings(struct ht_experiment *x) {
+static void warn_of_settings(struct ht_runner *x) {
     const struct ht_recorded_settings *settings = x->settings;
     char left[HT_SETTINGS_TEXT_BYTES];
     size_t before = x->warnings.count;
@@ -464,25 +396,10 @@ static void warn_of_settings(struct ht_experiment *x) {
     ht_warnings_print(stderr, &x->warnings, before);
 }
 
-static bool read_earlier(struct ht_experiment *x, const struct loaded_trace *trace,
-                         struct ht_earlier *earlier, struct ht_error *error) {
-    const struct ht_baseline_subject subject = {.plan = x->plan,
-                                                .machine = &x->machine,
-                                                .trace_sha256 = trace->sha256,
-                                                .thp = x->huge_pages.mode,
-                                                .calls = trace->built.calls_total,
-                                                .extended = trace->program.extended.words};
-    x->facts = ht_baseline_facts(&subject);
-    if (!x->plan->baseline_file) return true;
-    *earlier = (struct ht_earlier){x->plan->baseline_file,
-                                   ht_baseline_file_read(x->plan->baseline_file, x->facts, x->plan, error)};
-    x->earlier = earlier;
-    return earlier->allocators != NULL;
-}
-
-static int replay_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_choice *null_choice) {
+static int replay_all(struct ht_runner *x, struct ht_plan *plan, struct ht_choice *null_choice,
+                      struct ht_judge *judge) {
     static struct loaded_trace trace;
-    static struct ht_earlier earlier;
+    char missing[256] = "";
     struct ht_error error = {0};
     ht_machine_read(&x->machine);
     if (!ht_huge_pages_here(plan->thp, x->machine.thp, &x->huge_pages, error.message, sizeof error.message))
@@ -499,7 +416,7 @@ static int replay_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_c
     caution(x);
     say_idle_ends(plan, &trace);
     x->own_bytes = trace.own_bytes;
-    if (ht_child_channel_open(&x->channel, &trace.built, &error)) return complain(&error);
+    if (ht_child_channel_open(&x->channel, &trace.built, judge->pid, &error)) return complain(&error);
     x->channel.watch = (struct ht_child_watch){.timeout_ns = plan->timeout_ns};
     x->channel.wrap = plan->wrap;
     x->channel.thp_disable = x->huge_pages.disable;
@@ -521,20 +438,24 @@ static int replay_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_c
         x->results_fd = ht_results_open(plan->results_path, &error);
         if (x->results_fd < 0) return complain(&error);
     }
-    if ((plan->baseline_file || plan->write_baseline) && !read_earlier(x, &trace, &earlier, &error))
-        return complain(&error);
+    int refusal = HT_EXIT_DONE;
+    x->warnings_told = 0;
+    if (needs_judge(plan) && !ht_judge_meet(judge, x, missing, sizeof missing, &refusal) && refusal)
+        return refusal;
     refused += plan->verify ? ht_verify_all(x) : 0;
     say_waiting(plan, trace.program.end_ns);
-    x->warned_first = x->warnings.count;
-    int status = measure(x, &trace, refused);
+    for (size_t i = 0; i < HT_CHOICES_MAX; i++) x->instructions[i] = NAN;
+    x->of_choices = ht_choice_figures_new(plan->choices.count);
+    x->null_rss_bytes = malloc((trace.built.form->samples + 1) * sizeof(uint64_t));
+    if (!x->of_choices || !x->null_rss_bytes) return HT_EXIT_FAILED;
+    int status = measure(x, &trace, judge, missing, refused);
     if (x->results_fd >= 0) close(x->results_fd);
     ht_form_free(&trace.built);
     ht_prelude_form_free(&trace.prelude);
     free(trace.own_bytes);
     ht_recorded_program_free(&trace.program);
     ht_trace_close(trace.reader);
-    ht_experiment_free(x);
-    json_decref(earlier.allocators);
+    ht_runner_free(x);
     return status;
 }
 
@@ -545,9 +466,9 @@ int ht_verb_replay(int argc, char **argv) {
     ht_standard_streams_occupy();
     signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit fails instead, and that is reported
     ht_replay_options_parse(argc, argv, &options);
-    static struct ht_experiment x;  // too large for a small stack
+    static struct ht_runner x;  // too large for a small stack
     static const struct ht_recorded_program none;
-    x = (struct ht_experiment){
+    x = (struct ht_runner){
         .plan = &options.plan, .program = &none, .results_fd = -1, .random = {options.plan.seed}};
     mallopt(M_ARENA_MAX, 1);  // one for the decoder would take 64 MiB of address space, which may be limited
     if (options.list) return ht_allocator_list(&x, &options);
@@ -560,7 +481,11 @@ int ht_verb_replay(int argc, char **argv) {
         return complain(&error);
     }
     x.null_choice = &null_choices.list[0];
-    status = replay_all(&x, &options.plan, &null_choices.list[0]);
+    // While the trace is read: it takes a while to start.
+    struct ht_judge judge = {0};
+    if (needs_judge(&options.plan)) ht_judge_start(&judge);
+    status = replay_all(&x, &options.plan, &null_choices.list[0], &judge);
+    ht_judge_end(&judge);
     ht_child_end_as_interrupted();
     return status;
 }

@@ -4,12 +4,26 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
-from .command_line import main, run_program
 
-__all__ = ["main", "run"]
+def main(words: Sequence[str] | None = None) -> int:
+    """A verb. Returns its exit status."""
+    from .command_line import main as verb
 
-run = run_program
+    return verb(words)
+
+
+def run() -> int:
+    """The same, for a program that is nothing else."""
+    if sys.argv[1:2] == ["judge"]:  # no verb: `replay` starts it, and talks to it
+        from .judge.serve import main as judge
+
+        return judge(sys.argv[2:])
+    from .command_line import run_program
+
+    return run_program()
+
 
 if __name__ == "__main__":
     sys.exit(run())

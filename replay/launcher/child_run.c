@@ -79,12 +79,12 @@ static bool share(struct ht_child_channel *channel) {
 
 static size_t live_words(const struct ht_built_form *built) { return built->form->slots / 64 + 1; }
 
-int ht_child_channel_open(struct ht_child_channel *channel, const struct ht_built_form *built,
+int ht_child_channel_open(struct ht_child_channel *channel, const struct ht_built_form *built, pid_t spared,
                           struct ht_error *error) {
     uint32_t samples = built ? built->form->samples : 0, readings = built ? built->form->readings : 0;
     size_t live_bytes = built ? live_words(built) * sizeof(uint64_t) : 0;
-    *channel =
-        (struct ht_child_channel){.built = built, .exchange_fd = -1, .adopts = ht_left_processes_adopt()};
+    *channel = (struct ht_child_channel){
+        .built = built, .exchange_fd = -1, .spared = spared, .adopts = ht_left_processes_adopt(spared)};
     channel->answer_bytes =
         HT_EXCHANGE_RSS_OFFSET + 2ull * samples * sizeof(uint64_t) + readings * sizeof(struct ht_reading);
     channel->exchange_bytes = channel->answer_bytes + live_bytes + samples * sizeof(uint64_t);
@@ -290,7 +290,7 @@ static bool run_to_end(struct ht_child_channel *channel, const struct ht_choice 
     bool by_itself = ht_child_await(child, &watch, status, problem, problem_room);
     child_pid = 0;
     // Wrappers may have a use for what they leave.
-    channel->left = channel->adopts && !channel->wrap ? ht_left_processes_end() : 0;
+    channel->left = channel->adopts && !channel->wrap ? ht_left_processes_end(channel->spared) : 0;
     return by_itself;
 }
 

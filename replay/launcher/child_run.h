@@ -39,13 +39,15 @@ struct ht_child_channel {
     // Told which system calls a child makes, where it is shown other processors; NULL: nobody counts.
     struct ht_syscall_counter *counter;
     bool processors_asked;  // by the last child: their number, or on which it runs
+    pid_t spared;           // no child that measures, 0: there is none
     bool adopts;            // what children leave behind (left_processes.h)
     bool hung;              // the last child was killed for that
     uint32_t left;          // processes, by the last child
 };
 
-// built: what the children are to replay, with room for its samples and readings; NULL: only to describe.
-int ht_child_channel_open(struct ht_child_channel *channel, const struct ht_built_form *built,
+// built: what the children are to replay, with room for its samples and readings; NULL: only to describe. spared: a child of ours
+// that is none of these (left_processes.h).
+int ht_child_channel_open(struct ht_child_channel *channel, const struct ht_built_form *built, pid_t spared,
                           struct ht_error *error);
 void ht_child_channel_close(struct ht_child_channel *channel);
 

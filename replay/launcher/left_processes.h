@@ -6,13 +6,15 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 // From now on processes that our children leave behind become ours. False if not: where we had children before,
 // which our parent may need, we could not separate theirs from those.
-bool ht_left_processes_adopt(void);
+// spared: a child of ours that has children of its own and keeps them, 0: none.
+bool ht_left_processes_adopt(pid_t spared);
 
-// Ends all our children; only after ht_left_processes_adopt(). Returns how many were left, including those that
+// Ends all our children but the spared one; only after ht_left_processes_adopt(). Returns how many were left, including those that
 // had ended meanwhile.
-uint32_t ht_left_processes_end(void);
+uint32_t ht_left_processes_end(pid_t spared);
 
 #endif

@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const ht_figure_names[HT_FIGURES] = {"time", "rss_peak", "rss_mean", "rss_end",
+                                                 "process_rss_peak"};
+
 const struct ht_counted ht_counted[HT_COUNTED] = {
     {"instructions", true, false}, {"mapping_calls", true, false}, {"faults", false, true},
     {"l1d_misses", false, true},   {"l2_misses", false, true},     {"l1i_misses", false, true},
@@ -21,7 +24,7 @@ static bool is_named(const char *known, const char *name, size_t length) {
 
 static bool take_figure(struct ht_condition *condition, const char *name, size_t length) {
     for (condition->figure = 0; condition->figure < HT_FIGURES; condition->figure++)
-        if (is_named(ht_figure_words[condition->figure].name, name, length)) return true;
+        if (is_named(ht_figure_names[condition->figure], name, length)) return true;
     for (int i = 0; i < HT_COUNTED; i++)
         if (is_named(ht_counted[i].name, name, length)) condition->counted = &ht_counted[i];
     return condition->counted != NULL;
@@ -92,16 +95,4 @@ const char *ht_fail_if_add(struct ht_conditions *conditions, const char *text) {
     if (problem) return problem;
     conditions->list[conditions->count++] = condition;
     return NULL;
-}
-
-const struct ht_condition *ht_counted_condition(const struct ht_conditions *conditions) {
-    for (size_t i = 0; i < conditions->count; i++)
-        if (conditions->list[i].counted) return &conditions->list[i];
-    return NULL;
-}
-
-bool ht_conditions_leave_time(const struct ht_conditions *conditions) {
-    for (size_t i = 0; i < conditions->count; i++)
-        if (conditions->list[i].figure == HT_FIGURE_TIME) return false;
-    return conditions->count > 0;
 }

@@ -8,9 +8,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "compared_figure.h"
-
 enum { HT_CONDITIONS_MAX = 32 };
+
+// Figures of rounds, less being better.
+enum ht_figure {
+    HT_FIGURE_TIME,
+    HT_FIGURE_PEAK,
+    HT_FIGURE_MEAN,
+    HT_FIGURE_END,
+    HT_FIGURE_PROCESS,
+    HT_FIGURES
+};
+extern const char *const ht_figure_names[HT_FIGURES];  // of --fail-if
 
 // A count of the simulation, which is exact: it has no rounds.
 struct ht_counted {
@@ -40,10 +49,5 @@ struct ht_conditions {
 
 // Adds FIGURE OPERATOR NUMBER. Returns what is wrong with it, or NULL.
 const char *ht_fail_if_add(struct ht_conditions *conditions, const char *text);
-
-// The first condition of a count, or NULL.
-const struct ht_condition *ht_counted_condition(const struct ht_conditions *conditions);
-// Whether there are conditions, and none is of time.
-bool ht_conditions_leave_time(const struct ht_conditions *conditions);
 
 #endif

@@ -6,11 +6,9 @@
 #include "print.h"
 
 const char *const ht_warning_names[HT_WARNINGS] = {
-    "busy",          "steal",           "throttled",      "swap",          "governor",         "turbo",
-    "thp",           "few_events",      "short_run",      "lossy_trace",   "dropped",          "harness",
-    "few_rounds",    "control",         "budget",         "cycle_counter", "no_repeats",       "known_fault",
-    "mostly_unseen", "skipped_queries", "no_cxx_library", "fresh_heap",    "zeroed_by_calloc", "settings",
-    "unwatched",     "copying",         "unmeasured",     "unknown_heap",  "swollen_heap"};
+    [HT_WARNING_CYCLE_COUNTER] = "cycle_counter", [HT_WARNING_KNOWN_FAULT] = "known_fault",
+    [HT_WARNING_MOSTLY_UNSEEN] = "mostly_unseen", [HT_WARNING_SETTINGS] = "settings",
+    [HT_WARNING_UNKNOWN_HEAP] = "unknown_heap",   [HT_WARNING_SWOLLEN_HEAP] = "swollen_heap"};
 
 void ht_warn(struct ht_warnings *warnings, enum ht_warning_kind kind, const char *remedy, const char *format,
              ...) {

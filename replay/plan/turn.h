@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A turn of an experiment: one allocator replays the trace in one way.
+// One allocator replays the trace in one way.
 #ifndef HEAPTAPE_TURN_H
 #define HEAPTAPE_TURN_H
 
@@ -19,6 +19,7 @@ struct ht_turn {
     enum ht_pass pass;   // flat, timed or memory
     bool timed_follows;  // of a flat turn: the time pass is not complete without the timed one
     int cpu;             // -1: any
+    uint32_t layout;     // of the replay's code in a time pass
 };
 
 #endif

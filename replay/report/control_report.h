@@ -4,14 +4,13 @@
 #define HEAPTAPE_CONTROL_REPORT_H
 
 #include <jansson.h>
-#include <stdio.h>
 
-#include "comparison.h"
+#include "allocator_choice.h"
+#include "form_builder.h"
 
-// A sentence for each set of allocators; nothing where the program makes no such call.
-void ht_controls_print(FILE *out, const struct ht_comparison *comparison);
-// All calls by name, with how often they were made and the names of those that obey; an array.
-json_t *ht_controls_json(const struct ht_comparison *comparison);
+// All calls by name, with how often they were made, whether they change what an allocator does, whether the kernel obeys them,
+// whoever serves, and the names of those that obey; an array.
+json_t *ht_controls_json(const struct ht_control_counts *counts, const struct ht_choices *choices);
 // The same for one allocator: by name, how often, and whether it obeys.
 json_t *ht_run_controls_json(const struct ht_control_counts *counts, const struct ht_choice *choice);
 

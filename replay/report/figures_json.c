@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "beside_medians.h"
 #include "json_values.h"
 
 // The upper bound of a size class; that of the last is 2^64.
@@ -220,22 +219,11 @@ void ht_figures_json_curves(json_t *timeline, const struct ht_run_result *line) 
     json_object_set_new(timeline, "kernel", residency_json(line));
 }
 
-void ht_figures_json_compare(json_t *allocator, const struct ht_comparison *c, size_t choice) {
-    const struct ht_choice_figures *of = &c->measurements->of_choices[choice + 1];
-    struct ht_beside_medians medians = ht_beside_medians(c, choice);
-    json_set_figure(allocator, "harness_share", medians.harness_share);
-    const struct ht_allocator *kind = c->plan->choices.list[choice].kind;
-    bool asked_known = c->plan->processors && c->plan->memory_pass;
-    json_object_set_new(allocator, "processors_asked",
-                        asked_known ? json_boolean(medians.processors_asked) : json_null());
-    json_set_known_text(allocator, "by_processors", kind ? kind->by_processors : NULL);
-    json_set_whole(allocator, "arenas", medians.arenas.used);
-    json_set_whole(allocator, "arenas_max", medians.arenas.most);
-    add_latencies(allocator, &of->latencies);
-    json_set_count(allocator, "latencies_dropped", of->latencies.dropped);
-    add_counters(allocator, &medians.counters);
-    add_leftovers(allocator, &medians.leftovers);
-    add_decomposition(allocator, &medians.decomposition);
-    add_syscalls(allocator, of);
-    add_accounting(allocator, of);
+json_t *ht_figures_json_choice(const struct ht_choice_figures *of) {
+    json_t *made = json_object();
+    add_latencies(made, &of->latencies);
+    json_set_count(made, "latencies_dropped", of->latencies.dropped);
+    add_syscalls(made, of);
+    add_accounting(made, of);
+    return made;
 }

@@ -5,7 +5,6 @@
 
 #include <jansson.h>
 
-#include "comparison.h"
 #include "run_result.h"
 
 // Into a line of results. What was not measured in that run is null.
@@ -14,7 +13,7 @@ void ht_figures_json_add(json_t *run, const struct ht_run_result *line);
 // Into its timeline: the allocator's reports and the kernel's figures, each with a time axis of its own.
 void ht_figures_json_curves(json_t *timeline, const struct ht_run_result *line);
 
-// Into the comparison: medians over the rounds, and what is known of a choice over all rounds.
-void ht_figures_json_compare(json_t *allocator, const struct ht_comparison *comparison, size_t choice);
+// What is known of a choice over all rounds: latencies, system calls, slop and its own reports.
+json_t *ht_figures_json_choice(const struct ht_choice_figures *figures);
 
 #endif

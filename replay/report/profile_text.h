@@ -6,7 +6,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-// all: counts by allocator (experiment/count_runs.h). Prints nothing where none has a profile.
+// all: counts by allocator (jobs/count_runs.h). Prints nothing where none has a profile.
 void ht_profile_print(FILE *out, const json_t *all);
 
 #endif

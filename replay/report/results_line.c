@@ -218,7 +218,7 @@ static json_t *fragmentation_json(const struct ht_memory_figures *memory) {
                      json_figure(memory->fragmentation[3]));
 }
 
-static void add_figures(json_t *run, const struct ht_run_result *line) {
+static void add_figures(json_t *run, const struct ht_run_result *line, bool with_curves) {
     const struct ht_time_figures *time = line->time;
     const struct ht_memory_figures *memory = line->memory;
     bool timed = time && !isnan(time->clock_cost_ns);  // not every round has a timed pass
@@ -241,7 +241,7 @@ static void add_figures(json_t *run, const struct ht_run_result *line) {
     json_set_whole(run, "process_rss_end_bytes", memory ? memory->process_rss_end_bytes : NAN);
     json_set_number(run, "live_peak_bytes", line->built->live_peak_bytes);
     json_object_set_new(run, "fragmentation", fragmentation_json(memory));
-    json_object_set_new(run, "timeline", memory ? timeline_json(line) : json_null());
+    json_object_set_new(run, "timeline", memory && with_curves ? timeline_json(line) : json_null());
     json_object_set_new(run, "baseline_check",
                         line->check ? ht_baseline_json(line->check, line->program, line->built,
                                                        line->choice->version, line->thp)
@@ -283,7 +283,7 @@ static json_t *started_json(uint64_t realtime_ns) {
     return json_string(text);
 }
 
-static json_t *run_json(const struct ht_run_result *line) {
+json_t *ht_results_line(const struct ht_run_result *line, bool with_curves) {
     const struct ht_plan *plan = line->plan;
     json_t *run =
         json_pack("{s:i, s:s, s:o, s:o, s:s, s:I, s:I, s:s, s:s, s:s}", "schema", RESULTS_SCHEMA, "heaptape",
@@ -325,7 +325,7 @@ static json_t *run_json(const struct ht_run_result *line) {
     json_object_set_new(run, "streamed", json_boolean(line->built->form->streamed));
     json_object_set_new(run, "calls", calls_json(line));
     json_object_set_new(run, "control_calls", ht_run_controls_json(&line->built->controls, line->choice));
-    add_figures(run, line);
+    add_figures(run, line, with_curves);
     ht_figures_json_add(run, line);
     json_object_set(run, "counts", line->counts ? (json_t *)line->counts : json_null());
     json_object_set_new(run, "limit", ht_limit_json(line->limit, line->limit_by));
@@ -371,10 +371,8 @@ static void take_back(int fd, ssize_t written) {
     }  // then a reader finds a line that ends early
 }
 
-int ht_results_line_write(int fd, const struct ht_run_result *line) {
-    json_t *run = run_json(line);
+int ht_results_line_write(int fd, const json_t *run) {
     char *text = json_dumps(run, JSON_COMPACT | JSON_REAL_PRECISION(9));
-    json_decref(run);
     if (!text) {
         errno = ENOMEM;
         return -1;

@@ -12,8 +12,10 @@
 // pen: appending would spoil it. Returns -1 with error.
 int ht_results_open(const char *path, struct ht_error *error);
 
-// Appends to fd with one write. Returns 0, or -1 with errno.
-int ht_results_line_write(int fd, const struct ht_run_result *line);
+// The line as JSON; without its curves "timeline" is null.
+json_t *ht_results_line(const struct ht_run_result *line, bool with_curves);
+// Appends it to fd with one write. Returns 0, or -1 with errno.
+int ht_results_line_write(int fd, const json_t *line);
 
 // What one pastes before a command to have the same knobs, what the recorded program had beside them, and what the allocator
 // needs anyway.

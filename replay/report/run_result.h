@@ -13,9 +13,9 @@
 #include "leftover_figures.h"
 #include "limit_result.h"
 #include "machine_facts.h"
-#include "measurements.h"
 #include "recorded_program.h"
 #include "replay_plan.h"
+#include "round_cell.h"
 #include "run_figures.h"
 #include "verify_report.h"
 

@@ -11,20 +11,19 @@ import pandas as pd
 import pytest
 import results_factory
 from heaptape import UsageError, compare, read_results
+from heaptape.judge.intervals import bootstrap_medians, outside
+from heaptape.judge.random_numbers import random_numbers
 from heaptape.results.comparison import (
     MEASURES,
     SAME,
     UNRESOLVED,
     Estimate,
-    bootstrap_medians,
     control_estimate,
     estimate_ratio,
     experiments,
     find_outliers,
     identical_pairs,
     more_rounds,
-    outside,
-    random_numbers,
     round_table,
     verdict,
     widen,
@@ -76,7 +75,7 @@ def test_a_seed_repeats_its_interval_and_another_differs_little() -> None:
 
 
 def test_blocks_of_resamples_make_one_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heaptape.results.comparison._BLOCK_VALUES", 64)
+    monkeypatch.setattr("heaptape.judge.intervals._BLOCK_VALUES", 64)
     medians = bootstrap_medians(np.arange(10.0), 100, 0)
     assert medians.shape == (100,) and 0 <= medians.min() and medians.max() <= 9
 

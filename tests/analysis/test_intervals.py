@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from heaptape import UsageError, compare, conditions_met, parse_condition
-from heaptape.results.comparison import MEASURES, SAME, UNRESOLVED, bootstrap_medians, estimate_ratio, outside, verdict, widen
+from heaptape.judge.intervals import bootstrap_medians, outside
+from heaptape.results.comparison import MEASURES, SAME, UNRESOLVED, estimate_ratio, verdict, widen
 from heaptape.results.conditions import HOLDS, REFUTED, UNDECIDED
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`replay` compares in C, as it must know when to stop, and `compare` in Python: both make the same of the same figures."""
+"""`replay` compares the rounds that it has run, as it must know when to stop, and `compare` those of results: both make the same of
+the same figures."""
 
 from __future__ import annotations
 
 import math
-import subprocess
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import judged_runs
 import pytest
+from heaptape.judge import model
+from heaptape.judge.comparison import compare as judge
+from heaptape.judge.standing import standing_of as judged_standing
 from heaptape.results.comparison import BASELINE, MEASURES, SAME, UNRESOLVED, compare, control_estimate
 from heaptape.results.standing import standing_of
 from quick_tier import quick
@@ -45,14 +48,24 @@ def _frame(made: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _in_c(binary: Path, made: np.ndarray) -> dict[tuple[str, int, int], list[float]]:
-    text = "\n".join(" ".join(repr(float(value)) for value in cells.ravel()) for cells in made)
-    done = subprocess.run([binary.parent / "tests/targets/compare_rounds", str(len(made)), *NAMES], input=text,
-                          capture_output=True, text=True, timeout=60, check=True)
-    found = {}
-    for kind, figure, *rest in map(str.split, done.stdout.splitlines()):
-        who = int(rest.pop(0)) if kind == "estimate" else 0
-        found[kind, int(figure), who] = [float(word) for word in rest]
+Found = dict[tuple[str, int, int], list[float]]
+
+
+def _judged(made: np.ndarray) -> Found:
+    rounds = [[judged_runs.cell(None if math.isnan(values[0]) else {COLUMNS[0]: values[0]},
+                                None if math.isnan(values[1]) else dict(zip(COLUMNS[1:], values[1:].tolist(), strict=True)))
+               for values in cells] for cells in made]
+    comparison = judge(judged_runs.context(NAMES), judged_runs.measurements(rounds))
+    verdicts = [model.NONE, model.LESS, model.MORE, model.SAME, model.UNRESOLVED]
+    found: Found = {}
+    for i, words in enumerate(model.FIGURES):
+        for k, allocator in enumerate(comparison.allocators):
+            e = allocator.estimates[words.name]
+            found["estimate", i, k] = [e.median, e.minimum, e.ratio.count, e.ratio.estimate, e.ratio.low, e.ratio.high, e.widened.low,
+                                       e.widened.high, verdicts.index(e.verdict), e.more_rounds, len(e.outliers)]
+        control, standing = comparison.controls[words.name], judged_standing(comparison, words)
+        found["control", i, 0] = [control.estimate, control.low, control.high, control.count]
+        found["leader", i, 0] = [-1 if standing.leader is None else standing.leader, *standing.tied]
     return found
 
 
@@ -62,10 +75,10 @@ def _word(code: float, less: str, more: str) -> str:
 
 @pytest.mark.parametrize("seed", quick([0], range(8)))
 @pytest.mark.parametrize(("rounds", "noise"), [(1, 0.05), (2, 0.001), (5, 0.01), (6, 0.02), (13, 0.0), (40, 0.05)])
-def test_both_make_the_same_of_the_same_figures(heaptape_binary: Path, rounds: int, noise: float, seed: int) -> None:
+def test_both_make_the_same_of_the_same_figures(rounds: int, noise: float, seed: int) -> None:
     made = _figures(np.random.default_rng([seed, rounds]), rounds, noise)
     made[0, 0] = 1e6  # a baseline there must be
-    frame, theirs = _frame(made), _in_c(heaptape_binary, made)
+    frame, theirs = _frame(made), _judged(made)
     comparison = compare(frame)
     rows = comparison.set_index(["measure", "allocator"])
     for i, measure in enumerate(MEASURES.values()):

@@ -11,12 +11,14 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import heaptape
 from frozen import digest
 from verbs_here import run_here
 
@@ -155,7 +157,8 @@ class Oracle:
 
     def replay(self, words: tuple[str, ...], environment: dict[str, str]) -> tuple[int, str, str]:
         kept = {name: value for name, value in os.environ.items() if name in ("LANG", "LC_ALL", "TMPDIR", "LSAN_OPTIONS")}
-        home = {"HOME": str(self.work), "PATH": f"{self.path}:/usr/bin:/bin"}
+        home = {"HOME": str(self.work), "PATH": f"{self.path}:/usr/bin:/bin", "HEAPTAPE_PYTHON": sys.executable,
+                "PYTHONPATH": str(Path(heaptape.__file__).parents[1])}
         if "--memory-max" in words:
             home["LD_PRELOAD"] = str(self.targets / "no_control_groups.so")
         for runs in self.programs.glob("runs.*"):  # each command begins with the first figures

@@ -60,6 +60,13 @@ def children_of(pid: int) -> list[int]:
     return found
 
 
+def is_judge(pid: int) -> bool:
+    try:
+        return b"\0judge\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
 class Running:
     """A replay of very many rounds that has written some results. Left, it ends."""
 
@@ -88,7 +95,8 @@ class Running:
         return self.results.read_bytes().count(b"\n") if self.results.exists() else 0
 
     def child(self) -> list[int]:
-        return wait_until(lambda: children_of(self.process.pid))  # type: ignore[return-value]
+        """Those that measure, or are to: the judge is none of them."""
+        return wait_until(lambda: [pid for pid in children_of(self.process.pid) if not is_judge(pid)])  # type: ignore[return-value]
 
     def end(self) -> tuple[int, str, str]:
         out, err = self.process.communicate(timeout=60)

@@ -67,7 +67,7 @@ static bool run(struct stress *stress, struct loaded *loaded, const struct ht_ch
                 const struct ht_job *job, struct came_to *came_to, char *problem) {
     struct ht_child_channel channel;
     struct ht_error error = {0};
-    if (ht_child_channel_open(&channel, &loaded->built, &error)) {
+    if (ht_child_channel_open(&channel, &loaded->built, 0, &error)) {
         snprintf(problem, PROBLEM_BYTES, "%.400s", error.message);
         return false;
     }

@@ -55,7 +55,7 @@ static struct ht_outcome run_child(struct replayed *replayed, const struct ht_ch
     struct ht_error error = {0};
     struct ht_random random = {1};
     char problem[512] = "";
-    assert_int_equal(ht_child_channel_open(&channel, &replayed->built, &error), 0);
+    assert_int_equal(ht_child_channel_open(&channel, &replayed->built, 0, &error), 0);
     channel.watch.timeout_ns = 50000000000u;
     if (!ht_child_run(&channel, choice, job, -1, &random, problem, sizeof problem)) fail_msg("%s", problem);
     struct ht_outcome outcome = channel.exchange->outcome;

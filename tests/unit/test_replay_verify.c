@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "failing_runs.h"
 #include "random_numbers.h"
 #include "verify_map.h"
 #include "verify_pattern.h"
@@ -146,22 +145,6 @@ static void zeros_are_looked_at_whole(void **state) {
     }
 }
 
-static void given_up_after_rounds_in_a_row(void **state) {
-    (void)state;
-    struct ht_failing_runs failing = {0};
-    assert_false(ht_failing_runs_note(&failing, 0, "a"));
-    assert_false(ht_failing_runs_note(&failing, 0, "b"));  // the same round, another pass
-    assert_false(ht_failing_runs_note(&failing, 1, NULL));
-    assert_false(ht_failing_runs_note(&failing, 2, "c"));
-    assert_false(ht_failing_runs_given_up(&failing));
-    assert_true(ht_failing_runs_note(&failing, 3, "d"));
-    assert_false(ht_failing_runs_note(&failing, 3, "e"));  // told once
-    assert_true(ht_failing_runs_given_up(&failing));
-    assert_int_equal(failing.failed, 5);
-    assert_int_equal(failing.runs, 6);
-    assert_string_equal(failing.problem, "e");
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_map_finds_every_overlap),
@@ -169,7 +152,6 @@ int main(void) {
         cmocka_unit_test(a_pattern_covers_what_it_says),
         cmocka_unit_test(another_blocks_pattern_does_not_hold),
         cmocka_unit_test(zeros_are_looked_at_whole),
-        cmocka_unit_test(given_up_after_rounds_in_a_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

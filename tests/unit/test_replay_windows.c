@@ -2,21 +2,21 @@
 // How far threads may run apart: further in an extension, but no further than threads live.
 #include "unit_support.h"
 
-#include "experiment_state.h"
+#include "runner.h"
 
 enum { MS = 1000000 };
 
 static uint64_t window_ns(enum ht_pass pass, const struct ht_extended_part *extended, uint64_t asked_ns) {
     static struct ht_plan plan;
     static struct ht_built_form built;
-    static struct ht_experiment x;
+    static struct ht_runner x;
     static struct ht_recorded_program program;
     plan.window_ns = asked_ns;
     x.plan = &plan;
     x.built = &built;
     program.extended = extended ? *extended : (struct ht_extended_part){0};
     x.program = &program;
-    return ht_experiment_job(&x, pass).window_ns;
+    return ht_runner_job(&x, pass).window_ns;
 }
 
 static void recordings(void **state) {

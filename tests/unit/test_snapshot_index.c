@@ -46,7 +46,7 @@ static void put_snapshot(int fd, uint64_t sample) {
 
 // The index of a file with these snapshots, in that order; NULL, with problem, where it is refused.
 static json_t *index_of(const uint64_t *samples, size_t count, char problem[PROBLEM_BYTES]) {
-    static struct ht_experiment x;
+    static struct ht_runner x;
     static const struct ht_recorded_program program = {.heap_peak_bytes = NAN};
     static char text[INDEX_BYTES_MAX];
     const struct ht_snapshot_index index = an_index();
@@ -55,7 +55,7 @@ static json_t *index_of(const uint64_t *samples, size_t count, char problem[PROB
     json_t *made = NULL;
     int fd = open(unit_path(path, "snapshots"), O_RDWR | O_CREAT | O_TRUNC, 0600);
     assert_true(fd >= 0);
-    x = (struct ht_experiment){.plan = &plan, .built = &built, .program = &program, .trace_sha256 = "0"};
+    x = (struct ht_runner){.plan = &plan, .built = &built, .program = &program, .trace_sha256 = "0"};
     for (size_t i = 0; i < count; i++) put_snapshot(fd, samples[i]);
     if (ht_snapshot_index_write(&x, &index, fd, problem, PROBLEM_BYTES)) {
         off_t end = lseek(fd, 0, SEEK_END) - (off_t)sizeof tail;

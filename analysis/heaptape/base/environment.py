@@ -7,6 +7,7 @@ import codecs
 import importlib.util
 import io
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -52,7 +53,7 @@ def _how_to_install(name: str) -> str:
 
 
 def _chosen_by_the_front_end() -> bool:
-    """Whether this interpreter is the one that `heaptape` takes where no other is named (cli/python_verbs.c)."""
+    """Whether this interpreter is the one that `heaptape` takes where no other is named (replay/jobs/python_program.c)."""
     return not os.environ.get("HEAPTAPE_PYTHON") and Path(sys.argv[0]).resolve() == _HERE / "run_verb.py"
 
 
@@ -63,8 +64,9 @@ def _brought_with(name: str) -> list[str]:
 
 def terminal_columns(stream: Any) -> int:
     """How wide what is printed there may be: $COLUMNS, else the terminal's width; 0 where nothing is to be folded."""
-    if os.environ.get("COLUMNS", "").isdigit() and int(os.environ["COLUMNS"]):
-        return int(os.environ["COLUMNS"])
+    columns = int(found[1]) if (found := re.match(r"\s*\+?([0-9]{1,9})", os.environ.get("COLUMNS", ""), re.ASCII)) else 0
+    if columns:
+        return columns
     return shutil.get_terminal_size((0, 0)).columns if stream.isatty() else 0
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from .environment import terminal_columns
 
@@ -13,10 +13,11 @@ _FOLDED_MIN = 12
 """Columns for what is folded; where there are fewer, nothing is."""
 
 
-def table_lines(rows: Sequence[Sequence[str]], right: Collection[int] = (), columns: int | None = None) -> list[str]:
+def table_lines(rows: Sequence[Sequence[str]], right: Collection[int] = (), columns: int | None = None,
+                size: Callable[[str], int] = len) -> list[str]:
     """The heading first. right numbers the columns that are figures; columns is how wide it may be, 0: any width, None: as
-    standard output is."""
-    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    standard output is; size is how wide a text is."""
+    widths = [max(map(size, cells)) for cells in zip(*rows, strict=True)]
     if columns is None:
         columns = terminal_columns(sys.stdout)
     last = len(widths) - 1
@@ -24,18 +25,22 @@ def table_lines(rows: Sequence[Sequence[str]], right: Collection[int] = (), colu
     lines = []
     for row in rows:
         *cells, end = row
-        parts = _folded(end, room) if last not in right and room >= _FOLDED_MIN else [end]
+        parts = _folded(end, room, size) if last not in right and room >= _FOLDED_MIN else [end]
         for number, part in enumerate(parts):
             shown = [*([""] * last if number else cells), part]
-            lines.append(_GAP.join(cell.rjust(width) if i in right else cell.ljust(width)
-                                   for i, (cell, width) in enumerate(zip(shown, widths, strict=True))).rstrip())
+            lines.append(_GAP.join(_aligned(cell, width - size(cell), i in right)
+                                   for i, (cell, width) in enumerate(zip(shown, widths, strict=True))).rstrip(" "))
     return lines
 
 
-def _folded(text: str, room: int) -> list[str]:
+def _aligned(cell: str, spaces: int, right: bool) -> str:
+    return " " * spaces + cell if right else cell + " " * spaces
+
+
+def _folded(text: str, room: int, size: Callable[[str], int]) -> list[str]:
     lines = [""]
     for word in text.split(" "):
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > room:
+        if lines[-1] and size(lines[-1]) + 1 + size(word) > room:
             lines.append(word)
         else:
             lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word

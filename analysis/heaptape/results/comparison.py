@@ -3,13 +3,12 @@
 
 In every round each allocator runs once, so what disturbs a round disturbs all of it. Ratios are therefore taken within
 rounds, and only then summarised: median ratio with a 95 % interval. The baseline runs twice, and what its second run, the
-control, shows to differ from its first widens the interval by which verdicts go. `replay` does the same sums with the same
-random numbers (replay/figures/ratio_interval.c), and docs/method/experiment.md defines them.
+control, shows to differ from its first widens the interval by which verdicts go. The sums are the judge's
+(judge/intervals.py), which docs/method/experiment.md defines.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections import Counter
 from dataclasses import dataclass
@@ -22,29 +21,18 @@ from ..base.arguments import BOOTSTRAP_SEED
 from ..base.errors import UsageError
 from ..base.own_allocator import has_served
 from ..base.units import listing
+from ..judge import intervals
+from ..judge.model import LESS, MORE, Interval
+from ..judge.model import SAME as IS_SAME
+from ..judge.outliers import outliers
 from .reader import NULL_ALLOCATOR
 
-SAME_WITHIN = 0.01
-CONFIDENCE = 0.95
-RESAMPLES = 9_999
+CONFIDENCE = intervals.CONFIDENCE
+RESAMPLES = intervals.RESAMPLES
 SEED = BOOTSTRAP_SEED
 PREFERRED_BASELINE = "glibc"
-
-BOOTSTRAP_ROUNDS_MIN = 6
-"""Below this even the range from the least to the greatest ratio holds the median less often than 95 % of the time
-(1 - 2^(1-n)), so that no resampling of so few could be honest; Student's t on the log ratios is used instead."""
-
-MORE_ROUNDS_MAX = 1_000
-"""Nobody waits for more rounds than these, and a larger estimate is not reliable."""
-
-OUTLIER_SCORE = 3.5
-_MAD_OF_NORMAL, _MEAN_DEVIATION_OF_NORMAL = 0.6745, 1.253314
-
-# Two-sided 97.5 % quantiles of Student's t for 1 to 4 degrees of freedom: all that fewer than 6 rounds can need.
-_T_QUANTILES = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776}
-
-# Resamples are drawn in blocks of about so many values, so that thousands of rounds still fit into some tens of MB.
-_BLOCK_VALUES = 1_000_000
+BOOTSTRAP_ROUNDS_MIN = intervals.BOOTSTRAP_ROUNDS_MIN
+SAME_WITHIN = intervals.SAME_WITHIN
 
 Floats = NDArray[np.float64]
 
@@ -83,6 +71,12 @@ class Estimate:
     ci_low: float
     ci_high: float
     rounds: int
+
+    @property
+    def interval(self) -> Interval:
+        """As the judge has it."""
+        known = math.isfinite(self.ci_low) and math.isfinite(self.ci_high)
+        return Interval(self.ratio, *((self.ci_low, self.ci_high) if known else (math.nan, math.nan)), self.rounds)
 
 
 @dataclass(frozen=True)
@@ -135,74 +129,24 @@ def paired_ratios(values: pd.Series, base: pd.Series) -> Floats:
     return ratios
 
 
-def random_numbers(seed: int, start: int, count: int) -> NDArray[np.uint64]:
-    """Numbers `start` to `start + count` of the splitmix64 sequence of `seed`, shape (count,): `replay` draws the same."""
-    steps = np.arange(start + 1, start + count + 1, dtype=np.uint64)
-    mixed = np.uint64(seed % 2**64) + steps * np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ mixed >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ mixed >> np.uint64(31)
-
-
-def bootstrap_medians(values: Floats, resamples: int, seed: int) -> Floats:
-    """Medians of `resamples` samples drawn with replacement. values: (n,), sorted; result: (resamples,)."""
-    medians: Floats = values[_middle_numbers(values.size, resamples, seed)].mean(axis=1)
-    return medians
-
-
-@functools.lru_cache(maxsize=32)
-def _middle_numbers(count: int, resamples: int, seed: int) -> NDArray[np.integer]:
-    """Of each sample of `count` numbered values the numbers of the two in the middle, shape (resamples, 2): of sorted values
-    they are the middle ones themselves, whatever these are."""
-    per_block = max(1, _BLOCK_VALUES // count)
-    blocks = []
-    for start in range(0, resamples, per_block):
-        size = min(per_block, resamples - start)
-        drawn = random_numbers(seed, start * count, size * count) >> np.uint64(32)
-        chosen = (drawn * np.uint64(count) >> np.uint64(32)).astype(np.int16 if count < 2**15 else np.int64)
-        middle = [(count - 1) // 2, count // 2]
-        blocks.append(np.partition(chosen.reshape(size, count), middle, axis=1)[:, middle])
-    return np.concatenate(blocks)
-
-
-def outside(count: int, confidence: float) -> int:
-    """How many of the least and of the greatest values lie outside of the interval of order statistics that holds the
-    median at least as often as `confidence` says, whatever the distribution (binomial)."""
-    below, k = 0.0, 0
-    while k < (count - 1) // 2:
-        below += math.exp(
-            math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1) - count * math.log(2))
-        if 2 * below > 1 - confidence:
-            break
-        k += 1
-    return max(k - 1, 0)
-
-
 def estimate_ratio(ratios: Floats, seed: int = SEED, resamples: int = RESAMPLES) -> Estimate:
-    """Median of paired ratios, shape (rounds,), with its 95 % interval: percentile bootstrap, no
-    narrower than the order statistics that hold the median for certain (medians of few values, resampled, fall on few
-    points, so that their quantiles jump), or, below BOOTSTRAP_ROUNDS_MIN rounds, Student's t on the logarithms. Ratios that are not positive and finite are left out."""
-    ratios = np.sort(ratios[np.isfinite(ratios) & (ratios > 0)])
-    if ratios.size == 0:
-        return Estimate(math.nan, math.nan, math.nan, 0)
-    few = ratios.size < BOOTSTRAP_ROUNDS_MIN
-    low, high = _few_interval(np.log(ratios)) if few else _median_interval(ratios, seed, resamples)
-    return Estimate(*_around_median(ratios, *((_exp(low), _exp(high)) if few else (low, high))))
+    """Median of paired ratios, shape (rounds,), with its 95 % interval. Ratios that are not positive and finite are left out."""
+    return _estimate(intervals.ratio_interval(ratios.tolist(), CONFIDENCE, seed, resamples))
 
 
-def _exp(value: float) -> float:
-    """Of a logarithm of any size: what is beyond all figures is as good as its ends."""
-    return math.exp(min(max(value, -700.0), 700.0)) if math.isfinite(value) else math.nan
+def _estimate(interval: Interval) -> Estimate:
+    return Estimate(interval.estimate, interval.low, interval.high, interval.count)
 
 
 def estimate_difference(differences: Floats, seed: int = SEED, resamples: int = RESAMPLES) -> Difference:
     """As estimate_ratio, of paired differences; Student's t, where there are few, is on the differences themselves."""
-    differences = np.sort(differences[np.isfinite(differences)])
-    if differences.size == 0:
-        return Difference(math.nan, math.nan, math.nan, 0)
-    few = differences.size < BOOTSTRAP_ROUNDS_MIN
-    interval = _few_interval(differences) if few else _median_interval(differences, seed, resamples)
-    return Difference(*_around_median(differences, *interval))
+    known = sorted(differences[np.isfinite(differences)].tolist())
+    middle = intervals.median(known)
+    if len(known) < 2:
+        return Difference(middle, math.nan, math.nan, len(known))
+    few = len(known) < BOOTSTRAP_ROUNDS_MIN
+    low, high = intervals.student_interval(known) if few else intervals.resampled_interval(known, CONFIDENCE, seed, resamples)
+    return Difference(middle, min(low, middle), max(high, middle), len(known))
 
 
 def estimate_saving(times: Floats, baseline: Floats, offset: float = 0.0) -> Difference:
@@ -218,41 +162,9 @@ def estimate_saving(times: Floats, baseline: Floats, offset: float = 0.0) -> Dif
     return Difference(middle, low, high, ratio.rounds)
 
 
-def _around_median(values: Floats, low: float, high: float) -> tuple[float, float, float, int]:
-    """The median, its interval, and of how many values."""
-    middle = float(np.median(values))
-    if values.size == 1:
-        return middle, math.nan, math.nan, 1
-    # The median lies inside except for rounding: it is never further from the mean than one standard deviation.
-    return middle, min(low, middle), max(high, middle), int(values.size)
-
-
-def _few_interval(values: Floats) -> tuple[float, float]:
-    """Student's t."""
-    if values.size < 2:
-        return math.nan, math.nan
-    half = _T_QUANTILES[values.size - 1] * float(values.std(ddof=1)) / math.sqrt(values.size)
-    return float(values.mean()) - half, float(values.mean()) + half
-
-
-def _median_interval(values: Floats, seed: int, resamples: int) -> tuple[float, float]:
-    medians = bootstrap_medians(values, resamples, seed)
-    tail, k = (1 - CONFIDENCE) / 2, outside(int(values.size), CONFIDENCE)
-    low, high = np.quantile(medians, [tail, 1 - tail])
-    return min(float(low), float(values[k])), max(float(high), float(values[-1 - k]))
-
-
 def widen(estimate: Estimate, control: Estimate | None) -> Estimate:
-    """The estimate with the interval that verdicts go by: wider by what the control (the baseline against itself) shows.
-    The furthest end of the control's interval from equality is an error, which adds to each side in quadrature, in
-    logarithms. A control without an interval adds nothing."""
-    if control is None or not (math.isfinite(control.ci_low) and math.isfinite(estimate.ci_low)):
-        return estimate
-    error = max(abs(math.log(control.ci_low)), abs(math.log(control.ci_high)))
-    middle = math.log(estimate.ratio)
-    low = _exp(middle - math.hypot(middle - math.log(estimate.ci_low), error))
-    high = _exp(middle + math.hypot(math.log(estimate.ci_high) - middle, error))
-    return Estimate(estimate.ratio, low, high, estimate.rounds)
+    """The estimate with the interval that verdicts go by: wider by what the control (the baseline against itself) shows."""
+    return estimate if control is None else _estimate(intervals.widened(estimate.interval, control.interval))
 
 
 def is_control(frame: pd.DataFrame) -> pd.Series:
@@ -280,47 +192,21 @@ def control_estimate(
 
 
 def find_outliers(values: Floats) -> NDArray[np.bool_]:
-    """Which values have a modified z-score above 3.5 (Iglewicz & Hoaglin 1993, section 3.3): 0.6745 times the distance from
-    the median in median absolute deviations, or, where that is 0, the distance over 1.2533 mean absolute deviations. NaN is
-    none. Shape is kept."""
-    known = values[np.isfinite(values)]
-    if known.size == 0:
-        return np.zeros(values.shape, dtype=bool)
-    distances = np.abs(values - np.median(known))
-    deviation = float(np.nanmedian(distances)) / _MAD_OF_NORMAL
-    if deviation == 0:
-        deviation = float(np.nanmean(distances)) * _MEAN_DEVIATION_OF_NORMAL
-    if deviation == 0:
-        return np.zeros(values.shape, dtype=bool)
-    return np.nan_to_num(distances / deviation) > OUTLIER_SCORE
+    """Which values stand out from the others. NaN is none. Shape is kept."""
+    found = np.zeros(values.size, dtype=bool)
+    found[outliers(values.ravel().tolist())] = True
+    return found.reshape(values.shape)
 
 
 def verdict(estimate: Estimate, measure: Measure) -> str:
-    """The estimate in words. An interval within 1 % of equality is "same" even where it excludes equality itself."""
-    low, high = estimate.ci_low, estimate.ci_high
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return UNRESOLVED
-    if low >= 1 - SAME_WITHIN and high <= 1 + SAME_WITHIN:
-        return SAME
-    if high < 1:
-        return measure.less
-    if low > 1:
-        return measure.more
-    return UNRESOLVED
+    """The estimate in words."""
+    return {LESS: measure.less, MORE: measure.more, IS_SAME: SAME}.get(intervals.verdict(estimate.interval), UNRESOLVED)
 
 
 def more_rounds(estimate: Estimate) -> int | None:
-    """About how many more rounds would resolve it, as intervals shrink with the root of the rounds; None if unknown.
-
-    The cheaper of two ways out counts: an interval that clears equality, or one that fits within 1 % of it.
-    """
-    if not (math.isfinite(estimate.ci_low) and math.isfinite(estimate.ci_high)) or estimate.rounds < 2:
-        return None
-    half = (math.log(estimate.ci_high) - math.log(estimate.ci_low)) / 2
-    centre = abs(math.log(estimate.ratio))
-    target = max(centre, math.log1p(SAME_WITHIN) - centre)
-    needed = estimate.rounds * (half / target) ** 2
-    return max(1, math.ceil(needed - estimate.rounds))
+    """About how many more rounds would resolve it; None if unknown."""
+    more = intervals.more_rounds(estimate.interval)
+    return None if math.isnan(more) else int(more)
 
 
 def choose_baseline(frame: pd.DataFrame, wanted: str | None) -> str:

@@ -16,11 +16,11 @@ import pandas as pd
 
 from ..base import units
 from ..base.errors import UsageError
+from ..judge.intervals import more_rounds_text
 from .comparison import BASELINE, MEASURES
 from .counted import COUNTED, FUNCTIONS, WHOLE, Part, counted_figure, counts_by_allocator
 from .missing import VERIFY
 from .reader import NULL_ALLOCATOR
-from .verdicts import rounds_needed
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _GRAMMAR = re.compile(rf" *([^ <>=\[]*)(\[[^\]]*\])? *([<>]=?)? *({_NUMBER})? *(.*)", re.DOTALL)
@@ -142,7 +142,7 @@ class Judged:
         start += f"is at {self.ratio:.3f} [{self.low:.3f}, {self.high:.3f}] of {self.baseline} in {trace}"
         if self.outcome != UNDECIDED:
             return start
-        return f"{start}; {rounds_needed(self.condition.more_rounds(self.ratio, self.low, self.high, self.rounds))}"
+        return f"{start}; {more_rounds_text(self.condition.more_rounds(self.ratio, self.low, self.high, self.rounds))}"
 
 
 def judge(comparison: pd.DataFrame, conditions: list[Condition], runs: pd.DataFrame | None = None, baseline: str = "") -> list[Judged]:

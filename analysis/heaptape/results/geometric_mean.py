@@ -11,9 +11,9 @@ import math
 
 import numpy as np
 
-from .comparison import BOOTSTRAP_ROUNDS_MIN, CONFIDENCE, SEED, Floats, bootstrap_medians
+from ..judge.intervals import BOOTSTRAP_ROUNDS_MIN, CONFIDENCE, bootstrap_medians
+from .comparison import RESAMPLES, SEED, Floats
 
-RESAMPLES = 9_999
 INTERVAL_MEANS = ("[95 % intervals] are for measuring these traces again; they do not hold for other programs")
 
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from ..base.units import counted, interval, listing
-from .comparison import MEASURES, MORE_ROUNDS_MAX, SEED, UNRESOLVED
+from ..base.units import interval, listing
+from ..judge.intervals import more_rounds_text
+from .comparison import MEASURES, SEED, UNRESOLVED
 from .standing import Standing, standing_of
 
 
@@ -93,11 +94,4 @@ def in_words(row: pd.Series) -> str:
         return "no ratio: one of the two figures is not above 0" if row.get("rounds_in_common") else "no round in common with the baseline"
     if not math.isfinite(more):
         return "unresolved (one round is not enough)"
-    return f"unresolved ({rounds_needed(more)})"
-
-
-def rounds_needed(more: float) -> str:
-    """As `replay` says it."""
-    if more > MORE_ROUNDS_MAX:
-        return f"needs over {MORE_ROUNDS_MAX:,} more rounds"
-    return f"needs about {counted(more, 'more round')}"
+    return f"unresolved ({more_rounds_text(more)})"

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What conditions are judged by: an allocator's figure as a ratio to the baseline's, or to that of an earlier run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from .comparison import compared_values
+from .intervals import median, ratio_interval, widened
+from .model import FIGURES, Comparison, Condition, FigureWords, Interval, Json
+
+BY_NAME = {words.name: words for words in FIGURES}
+
+
+@dataclass(frozen=True)
+class Against:
+    """now, then: medians, or counts; NaN: not known. ratio: a count's is exact, its ends are the ratio. widened: by the control, or by
+    the earlier run's own rounds."""
+
+    now: float
+    then: float
+    ratio: Interval
+    widened: Interval
+
+
+def is_compared(comparison: Comparison, choice: int) -> bool:
+    """Whether this allocator is compared with anything."""
+    return comparison.earlier is not None or choice != comparison.context.baseline
+
+
+def against(comparison: Comparison, condition: Condition, choice: int) -> Against:
+    if condition.figure is None:
+        return _counted(comparison, condition, choice)
+    if comparison.earlier is not None:
+        return _of_runs(comparison, comparison.earlier, BY_NAME[condition.figure], choice)
+    mine = comparison.allocators[choice].estimates[condition.figure]
+    base = comparison.allocators[comparison.context.baseline].estimates[condition.figure]
+    return Against(mine.median, base.median, mine.ratio, mine.widened)
+
+
+def _counted(comparison: Comparison, condition: Condition, choice: int) -> Against:
+    counts, names = comparison.measurements.counts, comparison.names
+    if comparison.earlier is not None:
+        then = part_of(earlier_of(comparison.earlier, names[choice]), "counts")
+    else:
+        then = part_of(counts, names[comparison.context.baseline])
+    return _of_counts(counted_figure(part_of(counts, names[choice]), condition), counted_figure(then, condition))
+
+
+def _of_counts(now: float, then: float) -> Against:
+    ratio = now / then if then > 0 else math.nan
+    exact = Interval(ratio, ratio, ratio, 0 if math.isnan(ratio) else 1)
+    return Against(now, then, exact, exact)
+
+
+def _of_runs(comparison: Comparison, earlier: Json, words: FigureWords, choice: int) -> Against:
+    """Rounds of two runs are not pairs: each run's own rounds say how far its median may be off."""
+    now = compared_values(comparison.measurements, words, choice)
+    then = earlier_values(earlier_of(earlier, comparison.names[choice]), words.key)
+    middle = median(then)
+    if not middle > 0:
+        return _of_counts(median(now), math.nan)
+    ratio = _over(now, middle)
+    return Against(median(now), middle, ratio, widened(ratio, _over(then, middle)))
+
+
+def _over(values: Iterable[float], by: float) -> Interval:
+    return ratio_interval([value / by for value in values])
+
+
+# --- an earlier run, of --baseline-file: by the allocator's name lists of values and "counts"
+
+def earlier_of(earlier: Json, name: str) -> Any:
+    """The entry of that name; of a file with one allocator, that one. None: neither."""
+    if name in earlier or len(earlier) != 1:
+        return earlier.get(name)
+    return next(iter(earlier.values()))
+
+
+def earlier_values(entry: Any, key: str) -> list[float]:
+    return [float(value) for value in part_of(entry, key) or []]
+
+
+# --- counts of the simulation
+
+def part_of(found: Any, key: str) -> Any:
+    """None where there is no such part, or where it would be in is no object."""
+    return found.get(key) if isinstance(found, dict) else None
+
+
+def counted_figure(counts: Any, condition: Condition) -> float:
+    """NaN: not counted."""
+    if condition.function or condition.size_bytes is not None:
+        return _instructions_of_part(counts, condition)
+    assert condition.counted is not None
+    if condition.of_calls:
+        return _count(part_of(counts, "allocator"), condition.counted)
+    return _with_touches(counts, condition.counted)
+
+
+def _count(part: Any, key: str) -> float:
+    value = part_of(part, key)
+    return float(value) if type(value) is int else math.nan
+
+
+def _with_touches(counts: Any, key: str) -> float:
+    """With the program's first touches, less the null replayer's; where accesses were simulated, all of the program."""
+    if isinstance(counts, dict) and "time" in counts:
+        return _count(counts["time"], key)
+    return _count(part_of(counts, "allocator"), key) + _count(part_of(counts, "program"), key)
+
+
+def _instructions_of_part(counts: Any, condition: Condition) -> float:
+    rows = part_of(counts, "calls_by_size")
+    if not isinstance(rows, list):
+        return math.nan
+    size_low = None if condition.size_bytes is None else _class_low(condition.size_bytes)
+    return float(sum(_count(row, "instructions") for row in rows
+                     if (not condition.function or part_of(row, "function") == condition.function)
+                     and (size_low is None or part_of(row, "size_low") == size_low)))
+
+
+def _class_low(size_bytes: int) -> int:
+    """The lowest size of the class that holds a size, four of each doubling, as the simulation has them."""
+    if size_bytes < 2:
+        return 0
+    if size_bytes < 4:
+        return size_bytes + size_bytes % 2  # 3 is with 4
+    shift = size_bytes.bit_length() - 3
+    return size_bytes >> shift << shift

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Estimates with honest intervals: the median of paired ratios, its interval, and what that says (docs/method/experiment.md).
+
+Ratios are sorted before they are drawn anew, and the seed is fixed: which of them a sample has in its middle hangs on their
+number alone, and is drawn once for each number. numpy is loaded where something is drawn."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ..base.arguments import BOOTSTRAP_SEED
+from .model import LESS, MORE, NONE, SAME, UNRESOLVED, Interval
+from .random_numbers import random_numbers
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+CONFIDENCE = 0.95
+"""What is shown."""
+
+INTERIM_CONFIDENCE = 0.995
+"""What ends an experiment of open length."""
+
+SAME_WITHIN = 0.01
+RESAMPLES = 9_999
+
+BOOTSTRAP_ROUNDS_MIN = 6
+"""Below this even the range from the least to the greatest ratio holds the median less often than 95 % of the time
+(1 - 2^(1-n)), so that no resampling of so few could be honest; Student's t on the log ratios is used instead."""
+
+MORE_ROUNDS_MAX = 1_000
+"""Nobody waits for more rounds than these, and a larger estimate is not reliable."""
+
+# Two-sided 95 % quantiles of Student's t for 1 to 4 degrees of freedom: all that fewer than 6 rounds can need.
+_T_QUANTILES = (12.706, 4.303, 3.182, 2.776)
+
+# Resamples are drawn in blocks of about so many values, so that thousands of rounds still fit into some tens of MB.
+_BLOCK_VALUES = 1_000_000
+
+
+def median(values: Iterable[float]) -> float:
+    """Of values that are known. NaN for none."""
+    found = sorted(values)
+    count = len(found)
+    if not count:
+        return math.nan
+    return found[count // 2] if count % 2 else (found[count // 2 - 1] + found[count // 2]) / 2
+
+
+def ratio_interval(
+    ratios: Iterable[float], confidence: float = CONFIDENCE, seed: int = BOOTSTRAP_SEED, resamples: int = RESAMPLES
+) -> Interval:
+    """Median of those ratios that are positive and finite, with its interval: percentile bootstrap, or, below
+    BOOTSTRAP_ROUNDS_MIN, Student's t on the logarithms (of 95 % only). One ratio has no interval."""
+    known = sorted(ratio for ratio in ratios if math.isfinite(ratio) and ratio > 0)
+    middle = median(known)
+    if len(known) < 2:
+        return Interval(middle, math.nan, math.nan, len(known))
+    if len(known) >= BOOTSTRAP_ROUNDS_MIN:
+        return Interval(middle, *resampled_interval(known, confidence, seed, resamples), len(known))
+    low, high = student_interval([math.log(ratio) for ratio in known])
+    # The median lies inside except for rounding: it is never further from the mean than one standard deviation.
+    return Interval(middle, min(_exp(low), middle), max(_exp(high), middle), len(known))
+
+
+def student_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Of the mean of 2 to BOOTSTRAP_ROUNDS_MIN - 1 values, by Student's t."""
+    mean, squares, count = 0.0, 0.0, len(values)
+    for value in values:
+        mean += value / count
+    for value in values:
+        squares += (value - mean) * (value - mean)
+    half = _T_QUANTILES[count - 2] * math.sqrt(squares / (count - 1)) / math.sqrt(count)
+    return mean - half, mean + half
+
+
+def resampled_interval(
+    values: Sequence[float], confidence: float, seed: int = BOOTSTRAP_SEED, resamples: int = RESAMPLES
+) -> tuple[float, float]:
+    """Of the median of sorted values. Medians of few values, resampled, fall on few points, so that their quantiles jump: the
+    order statistics are the least width."""
+    medians = sorted(((values[lower] + values[upper]) / 2, times)
+                     for lower, upper, times in _middle_ranks(len(values), resamples, seed))
+    k = outside(len(values), confidence)
+    return (min(_quantile(medians, resamples, (1 - confidence) / 2), values[k]),
+            max(_quantile(medians, resamples, (1 + confidence) / 2), values[len(values) - 1 - k]))
+
+
+def _quantile(medians: Sequence[tuple[float, int]], count: int, share: float) -> float:
+    """Between the two values that it falls between. medians: sorted, each with how often it is there, `count` in all."""
+    at = share * (count - 1)
+    below, passed, lower = int(at), 0, math.nan
+    for value, times in medians:
+        if math.isnan(lower) and passed + times > below:
+            lower = value
+        passed += times
+        if passed > below + 1:
+            return lower + (value - lower) * (at - below)
+    return medians[-1][0]
+
+
+def outside(count: int, confidence: float) -> int:
+    """How many of the least and of the greatest values lie outside of the interval of order statistics that holds the
+    median at least as often as `confidence` says, whatever the distribution (binomial)."""
+    below, k = 0.0, 0
+    while k < (count - 1) // 2:
+        below += math.exp(
+            math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1) - count * math.log(2))
+        if 2 * below > 1 - confidence:
+            break
+        k += 1
+    return max(k - 1, 0)
+
+
+def bootstrap_medians(values: NDArray[np.float64], resamples: int, seed: int) -> NDArray[np.float64]:
+    """Medians of `resamples` samples drawn with replacement. values: (n,), sorted; result: (resamples,)."""
+    medians: NDArray[np.float64] = values[_middle_numbers(values.size, resamples, seed)].mean(axis=1)
+    return medians
+
+
+@functools.lru_cache(maxsize=128)
+def _middle_ranks(count: int, resamples: int, seed: int) -> list[tuple[int, int, int]]:
+    """The different rows of _middle_numbers, and how often each is there."""
+    import numpy as np
+
+    middle = _middle_numbers(count, resamples, seed).astype(np.int64)
+    pairs, times = np.unique(middle[:, 0] * count + middle[:, 1], return_counts=True)
+    return [(*divmod(pair, count), number) for pair, number in zip(pairs.tolist(), times.tolist(), strict=True)]
+
+
+@functools.lru_cache(maxsize=32)
+def _middle_numbers(count: int, resamples: int, seed: int) -> NDArray[np.integer]:
+    """Of each sample of `count` numbered values the numbers of the two in the middle, shape (resamples, 2): of sorted values
+    they are the middle ones themselves, whatever these are."""
+    import numpy as np
+
+    per_block = max(1, _BLOCK_VALUES // count)
+    blocks = []
+    for start in range(0, resamples, per_block):
+        size = min(per_block, resamples - start)
+        drawn = random_numbers(seed, start * count, size * count) >> np.uint64(32)
+        chosen = (drawn * np.uint64(count) >> np.uint64(32)).astype(np.int16 if count < 2**15 else np.int64)
+        middle = [(count - 1) // 2, count // 2]
+        blocks.append(np.partition(chosen.reshape(size, count), middle, axis=1)[:, middle])
+    return np.concatenate(blocks)
+
+
+def _exp(value: float) -> float:
+    """Of a logarithm of any size: what is beyond all figures is as good as its ends."""
+    return math.exp(min(max(value, -700.0), 700.0))
+
+
+def widened(ratio: Interval, control: Interval) -> Interval:
+    """The interval that a verdict goes by: wider by what the control (the baseline against itself) shows. The furthest end of
+    the control's interval from equality is an error, which adds to each side in quadrature, in logarithms. A control
+    without an interval adds nothing."""
+    if math.isnan(ratio.low) or math.isnan(control.low):
+        return ratio
+    error = max(abs(math.log(control.low)), abs(math.log(control.high)))
+    middle = math.log(ratio.estimate)
+    low = _exp(middle - math.hypot(middle - math.log(ratio.low), error))
+    high = _exp(middle + math.hypot(math.log(ratio.high) - middle, error))
+    return Interval(ratio.estimate, low, high, ratio.count)
+
+
+def verdict(wide: Interval) -> str:
+    """LESS, MORE, SAME, UNRESOLVED, or NONE. An interval within 1 % of equality is SAME even where it excludes equality itself."""
+    if math.isnan(wide.estimate):
+        return NONE
+    if math.isnan(wide.low):
+        return UNRESOLVED
+    if wide.low >= 1 - SAME_WITHIN and wide.high <= 1 + SAME_WITHIN:
+        return SAME
+    if wide.high < 1:
+        return LESS
+    return MORE if wide.low > 1 else UNRESOLVED
+
+
+def more_rounds(wide: Interval) -> float:
+    """About how many more rounds would resolve it, as intervals shrink with the root of the rounds: the cheaper of an interval
+    that clears equality and one that fits within 1 % of it. NaN if it is unknown."""
+    if math.isnan(wide.low) or wide.count < 2:
+        return math.nan
+    half = (math.log(wide.high) - math.log(wide.low)) / 2
+    centre = abs(math.log(wide.estimate))
+    target = max(centre, math.log1p(SAME_WITHIN) - centre)
+    return float(max(1, math.ceil(wide.count * half * half / (target * target) - wide.count)))
+
+
+def more_rounds_text(more: float) -> str:
+    """ "needs about 35 more rounds", or "needs over 1,000 more rounds". Not for NaN."""
+    if more > MORE_ROUNDS_MAX:
+        return f"needs over {MORE_ROUNDS_MAX:,} more rounds"
+    return f"needs about {more:.0f} more round{'' if more == 1 else 's'}"

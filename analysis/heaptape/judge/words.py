@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers and texts as `replay` prints them. The verbs in C write the same (base/talk.c, base/print.c)."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import TextIO
+
+from ..base import printable as base_printable
+from ..base.units import counted
+
+number_of = counted
+"""1 call, 6,364,276 calls, 2 anomalies."""
+
+
+def grouped(number: int) -> str:
+    """6,364,276."""
+    return f"{number:,}"
+
+
+def rounded(value: float) -> int:
+    """To the nearest whole number; a half goes away from 0."""
+    whole = int(value)
+    return whole + (1 if value > 0 else -1) * (abs(value - whole) >= 0.5)
+
+
+def divided(value: float, by: float) -> float:
+    """By nothing, too: then it is infinite, or NaN."""
+    if by:
+        return value / by
+    return value * math.inf
+
+
+def number(value: float, unit: float, decimals: int, after: str = "", missing: str = "-") -> str:
+    """A figure in a unit, with what follows it."""
+    return missing if math.isnan(value) else f"{divided(value, unit):.{decimals}f}{after}"
+
+
+def cut(text: str, size_bytes: int) -> str:
+    """What is no whole character at its end is bytes that are no UTF-8."""
+    return text.encode(errors="surrogateescape")[:size_bytes].decode(errors="surrogateescape")
+
+
+def printable(text: str) -> str:
+    """Fit to be read by people. Who asks for the C locale by name gets ASCII."""
+    shown = base_printable.printable(text)
+    return shown.encode("ascii", "backslashreplace").decode() if os.environ.get("LC_ALL") in ("C", "POSIX") else shown
+
+
+def put(out: TextIO, line: str) -> None:
+    """Prints a line. None of what is in it begins another one."""
+    out.write(f"{printable(line)}\n")

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The process that decides which runs are made and what they show: analysis/heaptape/judge. It asks for jobs, one JSON object a
+// line, and gets one line of answer to each.
+#ifndef HEAPTAPE_JUDGE_H
+#define HEAPTAPE_JUDGE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct ht_judge {
+    pid_t pid;  // 0: it was not started
+    int socket;
+    char *line;  // what has come of the next line
+    size_t line_bytes, line_room;
+};
+
+// Starts it, and does not wait until it is ready. It ends when we do. False with errno.
+bool ht_judge_start(struct ht_judge *judge);
+// Its next line; NULL: it has ended.
+json_t *ht_judge_read(struct ht_judge *judge);
+// Sends an object, which is dropped. What is lost because it has ended shows with the next line.
+void ht_judge_write(struct ht_judge *judge, json_t *object);
+// The processor time that it has used.
+double ht_judge_cpu_s(const struct ht_judge *judge);
+// It has said its last word, or is to end without one.
+void ht_judge_end(struct ht_judge *judge);
+
+#endif
