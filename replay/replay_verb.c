@@ -30,6 +30,7 @@
 #include "results_line.h"
 #include "snapshot_runs.h"
 #include "standard_streams.h"
+#include "talk.h"
 #include "trace_aging.h"
 #include "turns.h"
 #include "verify_runs.h"
@@ -310,19 +311,24 @@ static size_t count_unjudged(struct ht_runner *x) {
     return failed;
 }
 
-// Where nobody judges, a condition is not passed in silence.
+// The option that nobody obeys where nobody judges, or NULL.
+static const char *unjudged_option(const struct ht_plan *plan) {
+    return plan->conditions.count ? "--fail-if"
+           : plan->baseline_file  ? "--baseline-file"
+           : plan->write_baseline ? "--write-baseline"
+           : plan->instructions   ? "--instructions"
+           : plan->json           ? "--json"
+                                  : NULL;
+}
+
+// A condition is not passed in silence.
 static int measure_unjudged(struct ht_runner *x, size_t refused, const char *missing) {
-    const struct ht_plan *plan = x->plan;
-    bool asked = plan->conditions.count || plan->baseline_file || plan->write_baseline || plan->json;
+    const char *option = unjudged_option(x->plan);
     ht_print(stderr, "heaptape replay: no verdicts: %s\n", missing);
-    if (asked)
-        ht_print(stderr, "heaptape replay: %s: not judged\n",
-                 plan->conditions.count ? "--fail-if"
-                 : plan->baseline_file  ? "--baseline-file"
-                 : plan->write_baseline ? "--write-baseline"
-                                        : "--json");
-    if (asked) return HT_EXIT_FAILED;
-    return ht_plain_rounds(x) || refused || x->results_failed ? HT_EXIT_FAILED : HT_EXIT_DONE;
+    if (option) ht_print(stderr, "heaptape replay: %s: needs verdicts: nothing was measured\n", option);
+    if (option) return HT_EXIT_FAILED;
+    refused += ht_plain_rounds(x);
+    return ht_stdout_status("heaptape replay", refused || x->results_failed ? HT_EXIT_FAILED : HT_EXIT_DONE);
 }
 
 static int measure(struct ht_runner *x, const struct loaded_trace *trace, struct ht_judge *judge,
