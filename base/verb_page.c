@@ -81,13 +81,33 @@ static void print_paragraph(struct sheet *sheet, const char *text, size_t length
     free(copy);
 }
 
+static void print_option(struct sheet *sheet, const struct argp_option *option, const char *help) {
+    char head[HEAD_BYTES], letter[] = "-x, ";
+    letter[1] = (char)option->key;
+    snprintf(head, sizeof head, "%s--%s%s%s", option->key < 0x80 ? letter : "    ", option->name,
+             option->arg ? "=" : "", option->arg ? option->arg : "");
+    print_item(sheet, head, help, HELP_COLUMN);
+}
+
 static void print_options(struct sheet *sheet, const struct argp_option *option) {
-    for (; option && option->name; option++) {
-        char head[HEAD_BYTES], letter[] = "-x, ";
-        letter[1] = (char)option->key;
-        snprintf(head, sizeof head, "%s--%s%s%s", option->key < 0x80 ? letter : "    ", option->name,
-                 option->arg ? "=" : "", option->arg ? option->arg : "");
-        print_item(sheet, head, option->doc, HELP_COLUMN);
+    for (; option && option->name; option++) print_option(sheet, option, option->doc);
+}
+
+// How much of a help says what the option does; the rest says how.
+static size_t brief_length(const char *help) {
+    size_t length = 0;
+    while (help[length] && strncmp(help + length, ": ", 2) && strncmp(help + length, "; ", 2) &&
+           strncmp(help + length, ". ", 2) && strncmp(help + length, " (", 2))
+        length++;
+    return length;
+}
+
+static void print_group(struct sheet *sheet, const struct ht_page *page, int group, bool brief) {
+    for (const struct argp_option *option = page->argp->options; option->name; option++) {
+        if (option->group != group) continue;
+        char *help = strndup(option->doc, brief ? brief_length(option->doc) : strlen(option->doc));
+        if (help) print_option(sheet, option, help);
+        free(help);
     }
 }
 
@@ -118,9 +138,14 @@ void ht_page_print(FILE *out, const struct ht_page *page, const char *name) {
     print_paragraph(&sheet, doc, strcspn(doc, "\v"));
     print_list(&sheet, "Verbs", page->commands, COMMAND_COLUMN);
     fputc('\n', out);
-    print_options(&sheet, page->argp->options);
+    for (int group = 0; page->groups && page->groups[group]; group++) {
+        fprintf(out, "%s%s:\n", group ? "\n" : "", page->groups[group]);
+        print_group(&sheet, page, group, false);
+    }
+    if (!page->groups) print_options(&sheet, page->argp->options);
     for (const struct argp_child *child = page->argp->children; child && child->argp; child++)
         print_options(&sheet, child->argp->options);
+    if (page->groups) fputc('\n', out);
     print_options(&sheet, ht_page_options);
     if (notes) {
         fputc('\n', out);
@@ -133,10 +158,21 @@ void ht_page_print(FILE *out, const struct ht_page *page, const char *name) {
     print_list(&sheet, "Exit status", page->statuses, STATUS_COLUMN);
 }
 
+void ht_page_print_brief(FILE *out, const struct ht_page *page, const char *name) {
+    int columns = ht_terminal_columns(out);
+    struct sheet sheet = {out, (!columns ? 80 : columns < WIDTH_MAX ? columns : WIDTH_MAX) - 1, 0};
+    print_usage(out, page, name);
+    fputc('\n', out);
+    print_group(&sheet, page, 0, true);
+    fprintf(out, "\nAll options: %s --help\n", name);
+}
+
 static error_t parse_usual(int key, char *value, struct argp_state *state) {
     const struct ht_page *page = state->input;
     (void)value;
-    if (key == 'h') ht_page_print(state->out_stream, page, state->name);
+    bool brief = key == 'h' && page->groups && strncmp(state->argv[state->next - 1], "--", 2) != 0;
+    if (brief) ht_page_print_brief(state->out_stream, page, state->name);
+    else if (key == 'h') ht_page_print(state->out_stream, page, state->name);
     else if (key == KEY_USAGE) print_usage(state->out_stream, page, state->name);
     else if (key == 'V') fprintf(state->out_stream, "%s\n", argp_program_version);
     else return ARGP_ERR_UNKNOWN;

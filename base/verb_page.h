@@ -23,6 +23,9 @@ struct ht_page {
     const struct ht_fact *examples;  // a command, and what it does
     const struct ht_fact *files, *environment, *statuses;
     const char *see_also;  // verbs, with blanks between
+    // Headings of options, by argp_option.group, NULL after the last; those of the first are on the one screen that -h prints.
+    // NULL: there are no groups.
+    const char *const *groups;
 };
 
 #define HT_USUAL_STATUSES                                                                                    \
@@ -37,5 +40,7 @@ void ht_page_parse(const struct ht_page *page, int argc, char **argv, unsigned f
 
 // name: what the verb was called by, such as "heaptape info".
 void ht_page_print(FILE *out, const struct ht_page *page, const char *name);
+// One screen: the options of the first group, each with the beginning of its help.
+void ht_page_print_brief(FILE *out, const struct ht_page *page, const char *name);
 
 #endif

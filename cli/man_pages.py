@@ -7,6 +7,7 @@ import os
 import re
 import textwrap
 import time
+from itertools import groupby
 from typing import Any
 
 
@@ -56,7 +57,8 @@ def _page(table: dict[str, Any], version: str, date: str) -> str:
     name = f"heaptape-{table['name']}".rstrip("-")
     synopsis = [line for usage in table["usage"]
                 for line in (".br", f"\\fB{_code(name.replace('-', ' ', 1))}\\fR [\\fIOPTION\\fR...] {_argument(usage)}".rstrip())][1:]
-    options = [line for option in table["options"] for line in (".TP", _head(option), _text(option["help"]))]
+    options = [line for group, found in groupby(table["options"], lambda option: option.get("group"))
+               for line in (([f".SS {_text(group)}"] if group else []) + [word for option in found for word in (".TP", _head(option), _text(option["help"]))])]
     examples = [line for example in table["examples"]
                 for line in (".PP", _text(example["help"] + ":" * (example["help"][-1] != "?")), ".PP", ".RS 4", ".nf", _code(example["name"]), ".fi", ".RE")][1:]
     others = [f"heaptape-{verb}" for verb in table["see_also"]] or []

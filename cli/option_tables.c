@@ -19,23 +19,33 @@ static json_t *facts(const struct ht_fact *fact) {
     return list;
 }
 
-static void add_options(json_t *list, const struct argp_option *option) {
-    for (; option && option->name; option++) {
-        const char letter = (char)option->key;
-        bool has_letter = option->key < 0x80;
-        json_array_append_new(list, json_pack("{s:s*, s:s, s:s*, s:s}", "short",
-                                              has_letter ? (char[]){letter, 0} : NULL, "long", option->name,
-                                              "argument", option->arg, "help", option->doc));
-    }
+static void add_option(json_t *list, const struct argp_option *option, const char *group) {
+    bool has_letter = option->key < 0x80;
+    json_array_append_new(list,
+                          json_pack("{s:s*, s:s, s:s*, s:s, s:s*}", "short",
+                                    has_letter ? (char[]){(char)option->key, 0} : NULL, "long", option->name,
+                                    "argument", option->arg, "help", option->doc, "group", group));
+}
+
+static void add_options(json_t *list, const struct argp_option *option, const char *group) {
+    for (; option && option->name; option++) add_option(list, option, group);
+}
+
+// Group by group.
+static void add_groups(json_t *list, const struct ht_page *page) {
+    for (int group = 0; page->groups[group]; group++)
+        for (const struct argp_option *option = page->argp->options; option->name; option++)
+            if (option->group == group) add_option(list, option, page->groups[group]);
 }
 
 static json_t *page_json(const struct ht_page *page) {
     json_t *options = json_array(), *made = json_object();
     const char *doc = page->argp->doc, *notes = strchr(doc, '\v');
-    add_options(options, page->argp->options);
+    if (page->groups) add_groups(options, page);
+    else add_options(options, page->argp->options, NULL);
     for (const struct argp_child *child = page->argp->children; child && child->argp; child++)
-        add_options(options, child->argp->options);
-    add_options(options, ht_page_options);
+        add_options(options, child->argp->options, NULL);
+    add_options(options, ht_page_options, NULL);
     json_object_set_new(made, "name", json_string(page->name));
     json_object_set_new(made, "usage", json_words(page->argp->args_doc, '\n'));
     json_object_set_new(made, "description", json_stringn(doc, strcspn(doc, "\v")));

@@ -14,6 +14,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +44,13 @@ def _items(title: str, facts: list[dict[str, str]]) -> str:
 
 def _section(table: dict[str, Any], usual: dict[str, Any]) -> str:
     name = f"heaptape {table['name']}".rstrip()
-    options = [{"name": man_pages.option_head(option), "help": option["help"]} for option in table["options"]
-               if table is usual or option not in usual["options"]]
+    own = [option for option in table["options"] if table is usual or option not in usual["options"]]
+    options = "".join(_items(group or "Options", [{"name": man_pages.option_head(option), "help": option["help"]} for option in found])
+                      for group, found in groupby(own, lambda option: option.get("group")))
     statuses = [fact for fact in table["statuses"] if table is usual or fact not in usual["statuses"]]
     text = f"\n## {name}\n" + "".join(f"    {name} [OPTION...] {line}\n" for line in table["usage"])
     text += "".join(f"\n{paragraph}\n" for part in ("description", "notes") for paragraph in table[part].split("\n") if paragraph)
-    text += _items("Options", options) + _items("Files", table["files"]) + _items("Environment", table["environment"])
+    text += options + _items("Files", table["files"]) + _items("Environment", table["environment"])
     links = ", ".join(f"[{verb}](#heaptape-{verb})" for verb in table["see_also"])
     return text + _items("Exit status", statuses) + f"\nSee also {links}.\n" * bool(links)
 

@@ -32,7 +32,7 @@ static const uint64_t budget_default_ns = 60000000000;
 
 static const struct argp_option table[] = {
     {"alloc", KEY_ALLOC, "ALLOCATOR,...", 0,
-     "Replay under these: names that --list shows, all, the path of a shared library, LABEL=PATH, LABEL=NAME, NAME@LOADER "
+     "Replay under these allocators: names that --list shows, all, the path of a shared library, LABEL=PATH, LABEL=NAME, NAME@LOADER "
      "(NAME under the C library of that ld.so); null, the replay's own cost, always runs. Knobs may follow any name but null, as in "
      "NAME:KNOB=VALUE,KNOB=VALUE, by their own names or the environment's; the recorded program's allocator has the settings that it "
      "had there, NAME:default has none (default: all)", 0},
@@ -45,82 +45,82 @@ static const struct argp_option table[] = {
      "(default: 1m with --rounds auto, else none)", 0},
     {"repeats", KEY_REPEATS, "auto|N", 0,
      "Replay the trace N times, one after the other, in each process of the time pass, and report their mean: what "
-     "it costs once the heap is warm; auto: only as often as a run takes to last 0.1 ms (default: auto)", 0},
-    {"seed", KEY_SEED, "N", 0, "Repeat the schedule of an earlier run (default: random, and printed)", 0},
+     "it costs once the heap is warm; auto: only as often as a run takes to last 0.1 ms (default: auto)", 1},
+    {"seed", KEY_SEED, "N", 0, "Repeat the schedule of an earlier run (default: random, and printed)", 1},
     {"layout", KEY_LAYOUT, "drawn|fixed", 0,
      "drawn: each run has other addresses, also of its code, so that intervals include their effect; fixed: all runs have the "
-     "same, as the memory pass of the first round and count passes always have (default: drawn)", 0},
+     "same, as the memory pass of the first round and count passes always have (default: drawn)", 1},
     {"pass", KEY_PASS, "time|memory|both|verify|limit|count", 0,
      "Measure time, memory or both; verify: check the allocator only; limit: only what --memory-max asks; count: time nothing, but run each allocator once under "
      "simulation, and print exact counts of instructions, misses and page faults (default: both)", 0},
     {"splice", KEY_SPLICE, "FILE", 0,
      "Simulate the program's accesses in FILE too, at the addresses that each allocator gives; with --pass count, and a "
-     "trace of the same recording (heaptape record --accesses) (default: none)", 0},
+     "trace of the same recording (heaptape record --accesses) (default: none)", 3},
     {"snapshots", KEY_SNAPSHOTS, "FOLDER", 0,
      "Measure nothing, but write FOLDER/NAME.snapshots for each allocator: where each live block lies and which pages are "
-     "resident, and along the trace what RSS consists of and what calls cost (default: none)", 0},
+     "resident, and along the trace what RSS consists of and what calls cost (default: none)", 4},
     {"at", KEY_AT, "peak,end,jumps,TIME,...", 0,
      "Take snapshots at the peak of RSS, at the end, after the three largest rises of RSS less live bytes, and at these "
-     "times from the start, such as 90s (default: peak,end,jumps)", 0},
+     "times from the start, such as 90s (default: peak,end,jumps)", 4},
     {"verify", KEY_VERIFY, NULL, 0,
-     "First check what each allocator does: contents, overlap, alignment, zeros, usable sizes", 0},
+     "First check what each allocator does: contents, overlap, alignment, zeros, usable sizes", 4},
     {"threads", KEY_THREADS, "trace|1", 0,
-     "trace: a thread for each recorded one; 1: the whole trace, in order, on one thread (default: trace)", 0},
+     "trace: a thread for each recorded one; 1: the whole trace, in order, on one thread (default: trace)", 2},
     {"scale", KEY_SCALE, "N", 0,
      "Replay N copies of the trace side by side in one process, as if the load grew; with --threads 1 "
-     "interleaved, event by event (default: 1)", 0},
+     "interleaved, event by event (default: 1)", 2},
     {"cpus", KEY_CPUS, "N", 0,
      "Show allocators a machine with N processors, at most 1024: whatever they ask for their number or the current one. Replay threads "
-     "run on N processors, or on those that there are (default: the machine as it is)", 0},
+     "run on N processors, or on those that there are (default: the machine as it is)", 2},
     {"memory-max", KEY_MEMORY_MAX, "SIZE|search", 0,
      "First replay under a limit of the process's memory, such as 512M: which allocators live, and where do the others run out of "
-     "memory; search: the lowest limit that each lives under (default: none)", 0},
+     "memory; search: the lowest limit that each lives under (default: none)", 4},
     {"extend", KEY_EXTEND, "TIME[,from=TIME][,until=TIME]", 0,
      "Continue the trace up to TIME since its start, such as 24h, by repeating the stretch that from and until give, or its "
-     "longest steady one, as heaptape extend does, but without writing it (default: as recorded)", 0},
+     "longest steady one, as heaptape extend does, but without writing it (default: as recorded)", 2},
     {"touch", KEY_TOUCH, "recorded|none|first|pages|all", 0,
      "Write to newly allocated memory. recorded: as much as the program did; first: the first byte; pages: a byte of each "
-     "page (default: recorded)", 0},
+     "page (default: recorded)", 2},
     {"touch-free", KEY_TOUCH_FREE, "recorded|none|read|write", 0,
      "Access a block just before it is freed. recorded: read the first byte of as many blocks as the program "
-     "had recently used; read, write: each cache line, of large blocks each page (default: recorded; none with --touch none)", 0},
+     "had recently used; read, write: each cache line, of large blocks each page (default: recorded; none with --touch none)", 2},
     {"pollute", KEY_POLLUTE, "SIZE|trace|all|data=SIZE,code=SIZE,tlb=PAGES", 0,
      "Time calls with cold caches: before each timed call access SIZE of data (in KiB without a unit), execute SIZE of "
      "code, and touch PAGES pages; trace: as much as the program does between two calls; all: twice the second-level "
      "cache, the instruction cache and the TLBs. The total is computed from the timed calls alone "
-     "(default: 0, caches as the replay leaves them)", 0},
+     "(default: 0, caches as the replay leaves them)", 2},
     {"pace", KEY_PACE, "none|virtual|real|xN|time=PACE,memory=PACE", 0,
      "none: do not wait; virtual: the same, but the allocator's clock shows the trace's time; real: every call waits "
      "for its recorded time; xN: N times as fast, and the allocator's clock shows the trace's time; or a pace for each "
-     "pass (default: virtual)", 0},
+     "pass (default: virtual)", 2},
     {"age", KEY_AGE, "SHARE[,TIMES]", 0,
      "Begin with a used heap: allocate blocks of the sizes that the trace has live, TIMES as many as it has live at most "
      "(default: 1/(1-SHARE), which leaves room for them all), and free all but SHARE of them in random order. The bytes of those "
-     "that stay are subtracted from RSS (default: a fresh heap)", 0},
+     "that stay are subtracted from RSS (default: a fresh heap)", 2},
     {"thp", KEY_THP, "never|madvise|always", 0,
-     "Set the mode of transparent huge pages for measured runs, as far as the kernel lets a process choose (default: the system's)", 0},
+     "Set the mode of transparent huge pages for measured runs, as far as the kernel lets a process choose (default: the system's)", 2},
     {"purge", KEY_PURGE, "TIME", 0,
      "In the memory pass make the allocator return free memory every TIME of the trace, such as 60s, as a program does that "
-     "calls malloc_trim; -v and --list -v name the call (default: never)", 0},
+     "calls malloc_trim; -v and --list -v name the call (default: never)", 2},
     {"window-ns", KEY_WINDOW, "NS", 0,
      "Let a thread run at most NS ahead of the slowest, in trace time; the minimum is 100000 (default: 10000000 in the time pass, "
      "1000000 in the memory pass; with --extend, or of a trace that extend made, if it is longer, a 20000th of the time, but at most 100000000 and the median life of threads that end)",
-     0},
+     2},
     {"max-live", KEY_MAX_LIVE, "none|SIZE", 0,
      "Refuse a trace whose live blocks take more memory than SIZE, such as 8G; none: try it "
-     "(default: three quarters of the memory that machine, control group and RLIMIT_AS leave)", 0},
+     "(default: three quarters of the memory that machine, control group and RLIMIT_AS leave)", 1},
     {"timeout", KEY_TIMEOUT, "none|TIME", 0,
      "Kill a run that takes longer than TIME, such as 90s or 5m, which then has failed (default: none, but a run that "
-     "takes no CPU time for a minute is killed)", 0},
+     "takes no CPU time for a minute is killed)", 1},
     {"wrap", KEY_WRAP, "COMMAND", 0,
      "Run each measured process under COMMAND, such as 'perf record -o $HEAPTAPE_ALLOCATOR.data'; the figures then include "
-     "it", 0},
+     "it", 1},
     {"decoded-memory", KEY_DECODED_MEMORY, "SIZE", 0,
      "Use at most SIZE of memory for the decoded trace, in MiB without a unit; a larger one is decoded during each replay "
-     "(default: a quarter of the memory that machine, control group and RLIMIT_AS leave; with --extend 64 MiB)", 0},
+     "(default: a quarter of the memory that machine, control group and RLIMIT_AS leave; with --extend 64 MiB)", 1},
     {"points", KEY_POINTS, "N", 0,
      "Put N points into the curves of memory in the results; above 10000, RSS is also read that often "
-     "(default: 2000)", 0},
+     "(default: 2000)", 1},
     {"baseline", KEY_BASELINE, "ALLOCATOR", 0,
      "Compare with this allocator (default: of those that take part the one that the program ran under, else glibc, else the "
      "first)", 0},
@@ -132,15 +132,15 @@ static const struct argp_option table[] = {
     {"baseline-file", KEY_BASELINE_FILE, "FILE", 0,
      "Compare with the figures in FILE, which --write-baseline wrote, instead of another allocator: instructions, other "
      "counts and memory, but no times. Another trace, other settings and another kind of machine are refused (default: "
-     "none)", 0},
+     "none)", 1},
     {"write-baseline", KEY_WRITE_BASELINE, "FILE", 0,
-     "Write what was counted and the memory of each round to FILE, for --baseline-file (default: none)", 0},
+     "Write what was counted and the memory of each round to FILE, for --baseline-file (default: none)", 1},
     {"instructions", KEY_INSTRUCTIONS, NULL, 0,
      "Also count the allocator's instructions exactly, in one more run of each under simulation; with --pass count: count "
-     "only these, eight times faster", 0},
+     "only these, eight times faster", 3},
     {"profile", KEY_PROFILE, NULL, 0,
      "With the instructions (--instructions, which this implies) also count where in the allocator they are: functions, and a "
-     "flame graph in the report. Exact samples of the stack, one in about 1000 instructions", 0},
+     "flame graph in the report. Exact samples of the stack, one in about 1000 instructions", 3},
     {"json", KEY_JSON, NULL, 0, "Print the comparison as JSON", 0},
     {"list", KEY_LIST, NULL, 0,
      "Print the allocators that are built, with version and library, and exit; with -v or --json all facts about "
@@ -159,10 +159,12 @@ static const struct argp parser = {
     .parser = parse_one,
     .args_doc = "TRACE\n--list [TRACE]",
     .doc = "Replay a recorded trace against allocators, each in a process of its own, and compare them in time and memory."
-           "\vThe comparison goes to standard output, all else to standard error."};
+           "\vThe comparison goes to standard output, all else to standard error. -h prints the options most used on one screen."};
 
 const struct ht_page ht_page_replay = {
     .name = "replay",
+    .groups = (const char *const[]){"Most used", "Runs and their number", "What is replayed", "Exact counts",
+                                    "Instead of times and memory, or before them", NULL},
     .argp = &parser,
     .examples = (const struct ht_fact[]){
         {"heaptape replay --alloc all app.bin -o results.jsonl", "Until every verdict is clear, for at most a minute"},

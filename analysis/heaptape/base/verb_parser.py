@@ -9,6 +9,7 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -127,7 +128,9 @@ def help_text(table: dict[str, Any], name: str, columns: int) -> str:
     width = min(columns, _WIDTH_MAX) - 1
     text = _usage(table, name) + _fill(table["description"], 0, 0, width) + "\n"
     text += _list("Verbs", table.get("commands", []), _COMMAND_COLUMN, width) + "\n"
-    text += "".join(_item(option_head(option), option["help"], _HELP_COLUMN, width) for option in table["options"])
+    for number, (group, options) in enumerate(groupby(table["options"], lambda option: option.get("group"))):
+        text += ("\n" if number else "") + (f"{group}:\n" if group else "")
+        text += "".join(_item(option_head(option), option["help"], _HELP_COLUMN, width) for option in options)
     text += f"\n{_fill(table['notes'], 0, 0, width)}\n" if table["notes"] else ""
     text += _list("Files", table["files"], _HELP_COLUMN, width) + _list("Environment", table["environment"], _HELP_COLUMN, width)
     text += f"\nSee also: {', '.join(f'heaptape {verb}' for verb in table['see_also'])}\n" if table["see_also"] else ""
