@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -19,7 +20,7 @@ def run() -> int:
     if sys.argv[1:2] == ["judge"]:  # no verb: `replay` starts it, and talks to it
         from .judge.serve import main as judge
 
-        return judge(sys.argv[2:])
+        os._exit(judge(sys.argv[2:]))  # all is printed: nothing else that Python does at its end is
     from .command_line import run_program
 
     return run_program()

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,24 +13,40 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "child_run.h"
 #include "grow.h"
 #include "python_program.h"
 
-enum { READ_BYTES = 4096 };
+// Told to stop, we have as much patience with a judge that says nothing; each further signal takes a second of it.
+enum { READ_BYTES = 4096, PATIENCE_S = 10, SECOND_MS = 1000 };
 
-// Signals that end us are ours: the judge still has to print what there is by then.
+// What a user set for Python programs of his own: the judge would print in that encoding, and ask for commands at its end. One
+// thread is enough for it; more cost address space and processes, which may be limited.
+static void set_environment(void) {
+    unsetenv("PYTHONIOENCODING");
+    unsetenv("PYTHONINSPECT");
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
+}
+
+// Signals that end us are ours: the judge still has to print what there is by then. Only the comparison goes to stdout: what
+// Python's own start-up prints goes to stderr.
 static void become_judge(int socket) {
     static struct ht_python_program python;
-    char number[16];
-    char *words[HT_PYTHON_WORDS_MAX + 3];
+    char numbers[2][16];
+    char *words[HT_PYTHON_WORDS_MAX + 4];
     size_t count = 0;
+    int out = dup(STDOUT_FILENO);
+    dup2(STDERR_FILENO, STDOUT_FILENO);
     ht_python_find(&python);
     for (; python.words[count]; count++) words[count] = python.words[count];
-    snprintf(number, sizeof number, "%d", socket);
+    snprintf(numbers[0], sizeof numbers[0], "%d", socket);
+    snprintf(numbers[1], sizeof numbers[1], "%d", out);
     words[count++] = (char *)"judge";
-    words[count++] = number;
+    words[count++] = numbers[0];
+    words[count++] = numbers[1];
     words[count] = NULL;
     fcntl(socket, F_SETFD, 0);
+    set_environment();
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
@@ -64,12 +81,21 @@ static json_t *take_line(struct ht_judge *judge, bool *whole) {
     return object;
 }
 
+// False: it says nothing any more. A signal that comes just before poll() does not end that, hence the seconds.
+static bool await_words(const struct ht_judge *judge) {
+    struct pollfd socket = {.fd = judge->socket, .events = POLLIN};
+    for (int waited_s = 0; poll(&socket, 1, SECOND_MS) <= 0;)
+        if (ht_child_interrupted() && ++waited_s > PATIENCE_S) return false;
+    return true;
+}
+
 json_t *ht_judge_read(struct ht_judge *judge) {
     bool whole;
     for (;;) {
         json_t *object = take_line(judge, &whole);
         if (whole) return object;
         if (!ht_grow(&judge->line, &judge->line_room, judge->line_bytes + READ_BYTES, 1)) return NULL;
+        if (!await_words(judge)) return NULL;
         ssize_t got = recv(judge->socket, judge->line + judge->line_bytes, READ_BYTES, 0);
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0) return NULL;
@@ -102,6 +128,7 @@ double ht_judge_cpu_s(const struct ht_judge *judge) {
 void ht_judge_end(struct ht_judge *judge) {
     if (!judge->pid) return;
     close(judge->socket);
+    kill(judge->pid, SIGKILL);
     while (waitpid(judge->pid, NULL, 0) < 0 && errno == EINTR) continue;
     free(judge->line);
     *judge = (struct ht_judge){.socket = -1};

@@ -18,13 +18,13 @@ struct ht_judge {
 
 // Starts it, and does not wait until it is ready. It ends when we do. False with errno.
 bool ht_judge_start(struct ht_judge *judge);
-// Its next line; NULL: it has ended.
+// Its next line; NULL: it has ended, or says nothing although we were told to stop.
 json_t *ht_judge_read(struct ht_judge *judge);
 // Sends an object, which is dropped. What is lost because it has ended shows with the next line.
 void ht_judge_write(struct ht_judge *judge, json_t *object);
 // The processor time that it has used.
 double ht_judge_cpu_s(const struct ht_judge *judge);
-// It has said its last word, or is to end without one.
+// Ends it: it has said its last word, or nobody waits for one.
 void ht_judge_end(struct ht_judge *judge);
 
 #endif

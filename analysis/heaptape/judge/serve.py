@@ -28,14 +28,17 @@ class Err(io.StringIO):
 
 
 def main(words: list[str]) -> int:
-    """words: the descriptor of the line to the runner. The status is the runner's to give; that of this process is of no use."""
+    """words: the descriptor of the line to the runner, and that of standard output. The status is the runner's to give; that of
+    this process is of no use."""
     talk = Talk(int(words[0]))
     try:
         try:
             import numpy  # noqa: F401
-        except ImportError as error:
-            talk.write({"missing": missing_package(error)})
+        except Exception as error:  # it refuses a processor by RuntimeError, and a file that is damaged may raise anything
+            missing = error if isinstance(error, ImportError) else ImportError(str(error), name="numpy")
+            talk.write({"missing": missing_package(missing)})
             return EXIT_FAILED
+        os.dup2(int(words[1]), 1)
         from ..base.environment import speak_plainly
 
         speak_plainly()

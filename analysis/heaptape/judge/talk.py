@@ -17,7 +17,8 @@ class Talk:
     """Answers leave these behind: interrupted, the user asked to stop; results_failed, a line of results could not be written."""
 
     def __init__(self, descriptor: int) -> None:
-        self._file = socket.socket(fileno=descriptor).makefile("rwb")
+        with socket.socket(fileno=descriptor) as line:  # that stays open as long as the file
+            self._file = line.makefile("rwb")
         self.interrupted = False
         self.results_failed = False
 
@@ -29,7 +30,10 @@ class Talk:
             raise Ended from error
 
     def read(self) -> Json:
-        line = self._file.readline()
+        try:
+            line = self._file.readline()
+        except OSError as error:  # it ended with a word of ours unread
+            raise Ended from error
         if not line.endswith(b"\n"):
             raise Ended
         found: Json = json.loads(line)
