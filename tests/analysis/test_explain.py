@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -25,12 +26,12 @@ from heaptape.command_line import main
 from heaptape.explain import answering, verb
 from heaptape.explain.accounts import Accounts, account, use_of
 from heaptape.explain.answer import Answer, nothing_helps, object_of, text_of
-from heaptape.explain.cures import Candidate, Cure, ProgramCures, _of_two_heaps, _rounds, candidates
+from heaptape.explain.cures import Candidate, Cure, ProgramCures, _cure, _of_two_heaps, _rounds, candidates
 from heaptape.explain.heap_map import FREE, LIVE, NOT_RESIDENT, SHADES, TABLES, map_of
 from heaptape.explain.holders import Holder, find_holders, size_class
 from heaptape.explain.shared_lines import SharedLines
 from heaptape.explain.snapshots import ACCOUNTS, Snapshot, SnapshotFile, Timed
-from heaptape.explain.stretches import accounts_along, break_of, mean_of
+from heaptape.explain.stretches import _Cost, accounts_along, break_of, mean_of
 from heaptape.explain.verdict import VERDICTS, trend_of, verdict_of
 from heaptape.report.heap_maps import map_figure
 from quick_tier import quick
@@ -135,6 +136,29 @@ def test_only_a_line_feed_ends_a_line_of_results(tmp_path: Path) -> None:
     (tmp_path / "replay").write_text(f"#!/bin/sh\ncp {tmp_path}/lines {tmp_path}/r.jsonl\n")
     (tmp_path / "replay").chmod(0o755)
     assert _rounds(str(tmp_path / "replay"), "t.bin", Candidate("glibc", "", {"name": "glibc"}), tmp_path / "r.jsonl") == [line]
+
+
+@pytest.mark.parametrize(("rounds", "known"), [(1, False), (2, True)])
+def test_what_one_round_saves_is_not_certain(tmp_path: Path, rounds: int, known: bool) -> None:
+    """Of the changed trace, as where the others failed, and of another allocator."""
+    lines = {kind: "".join(json.dumps({"allocator": {"name": "glibc"}, "rss_peak_bytes": 1000 * place + 10 * number}) + "\n" for number in range(many))
+             for kind, place, many in (("before", 9, 5), ("after", 5, rounds))}
+    for kind, text in lines.items():
+        (tmp_path / kind).write_text(text)
+    (tmp_path / "replay").write_text(f'#!/bin/sh\ncase "$*" in *--purge*) kind=after ;; *) kind=before ;; esac\ncp "{tmp_path}/$kind" {tmp_path}/rounds.jsonl\n')
+    (tmp_path / "replay").chmod(0o755)
+    listed = {"name": "glibc", "purge_call": "malloc_trim(0)"}
+    (cure,) = ProgramCures(str(tmp_path / "replay"), "t.bin", Candidate("glibc", "", listed), "rss_peak_bytes", tmp_path).purges(10**6, [])
+    assert cure.saves_bytes == 4020 - 5 * (rounds - 1) and math.isfinite(cure.ci_low) == (cure.ci_low > 0) == known
+    row = {"rss_peak_bytes": {"ratio": 0.5} | ({"verdict_low": 0.4, "verdict_high": 0.6} if known else {"verdict_low": None, "verdict_high": None})}
+    other = _cure(Candidate("jemalloc", "", {"name": "jemalloc"}), row, "rss_peak_bytes", 100.0, "")
+    assert other and other.saves_bytes == 50 and [other.ci_low, other.ci_high] == pytest.approx([40, 60] if known else [math.nan] * 2, nan_ok=True)
+
+
+@pytest.mark.parametrize(("null_ns", "resolved"), [((1.0, 1.2, 0.2), True), ((1.0, 0.8, 1.8), False)])
+def test_a_cost_is_lower_where_the_null_replayers_is_higher(null_ns: tuple[float, ...], resolved: bool) -> None:
+    """The median is 1 ns, and the interval of the first reaches up to 2.1, of the second to 2.5."""
+    assert _Cost(np.array([2.3, 2.3, 2.3]), np.array(null_ns), 30).resolved == resolved
 
 
 @pytest.mark.thorough

@@ -364,5 +364,5 @@ def object_of(answer: Answer) -> dict[str, Any]:
         "broke": None if answer.broke is None else with_nulls(asdict(answer.broke)),
         "control_calls": answer.controls, "sharing": answer.sharing or None, "baseline_check": answer.baseline_check,
         "cures": None if answer.cures is None else [
-            {"name": cure.name, "alloc": cure.alloc, "saves_bytes": cure.saves_bytes, "ci_low": cure.ci_low, "ci_high": cure.ci_high,
-             "time_ratio": cure.time_ratio} for cure in answer.cures]}
+            {"name": cure.name, "alloc": cure.alloc, "saves_bytes": cure.saves_bytes, "ci_low": null_unless_known(cure.ci_low),
+             "ci_high": null_unless_known(cure.ci_high), "time_ratio": cure.time_ratio} for cure in answer.cures]}

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from ..base.errors import HeaptapeError
 from ..base.files import json_lines
 from ..base.programs import ToolFailed, find_heaptape, list_allocators, run_tool
 from ..base.units import nanoseconds
+from ..results.comparison import estimate_unpaired
 from ..results.use import use_lines
 from ..trace.reader import read_trace
 from .holders import Holder
@@ -46,7 +48,7 @@ OTHERS = ("glibc", "jemalloc", "tcmalloc", "mimalloc")
 
 @dataclass(frozen=True)
 class Cure:
-    """What replays with it saved of RSS, median and 95 % interval, in bytes; time_ratio: of time in malloc, None where it was not
+    """What replays with it saved of RSS, median and 95 % interval (NaN where one round is all there is), in bytes; time_ratio: of time in malloc, None where it was not
     measured. lines: what puts it to use. alloc: None where the program must change."""
 
     name: str
@@ -129,7 +131,7 @@ def _cure(one: Candidate, row: dict[str, Any], figure: str, base: float, linked:
     rss, time = row[figure], row.get("alloc_time_ns") or {}
     if rss.get("ratio") is None:
         return None
-    low, high = (rss["ratio"] if rss.get(key) is None else rss[key] for key in ("verdict_low", "verdict_high"))
+    low, high = (math.nan if rss.get(key) is None else rss[key] for key in ("verdict_low", "verdict_high"))
     lines = use_lines(str(one.listed.get("kind") or ""), str(one.listed.get("path") or ""), str(one.listed.get("package") or ""),
                       list(one.listed.get("environment") or []), "COMMAND", "glibc", linked)
     return Cure(one.words, one.alloc, base * (1 - rss["ratio"]), base * (1 - high), base * (1 - low), time.get("ratio"), lines)
@@ -173,12 +175,10 @@ def _of_two_heaps(one: dict[str, Any], other: dict[str, Any], figure: str) -> fl
     return max(peaks)
 
 
-def _difference(more: NDArray[np.float64], less: NDArray[np.float64]) -> tuple[float, float, float]:
-    """Of the medians, with the 95 % interval of a percentile bootstrap."""
-    random = np.random.default_rng(20_817)
-    drawn = [np.median(random.choice(values, (2000, values.size)), axis=1) for values in (more, less)]
-    low, high = np.percentile(drawn[0] - drawn[1], (2.5, 97.5))
-    return float(np.median(more) - np.median(less)), float(low), float(high)
+def _changed(name: str, before: NDArray[np.float64], after: NDArray[np.float64], *lines: tuple[str, str]) -> Cure:
+    """What a change of the program saves. The rounds are of two runs and no pairs: all but the first draw their addresses."""
+    saves = estimate_unpaired(before, after)
+    return Cure(name, None, saves.middle, saves.ci_low, saves.ci_high, None, list(lines))
 
 
 class ProgramCures:
@@ -212,7 +212,7 @@ class ProgramCures:
             return []
         after = self._replayed(self._trace, "--purge", f"{every_ns}ns")
         words = f"{call} every {nanoseconds(every_ns)} of the trace"
-        return [Cure(words, None, *_difference(self._before, after), None, [("code", f"Call {call} at about this interval")])]
+        return [_changed(words, self._before, after, ("code", f"Call {call} at about this interval"))]
 
     def without(self, holder: Holder, at_ns: int) -> list[Cure]:
         """The blocks that are live at that time never allocated, which is a bound; and in a heap of their own: both heaps are
@@ -227,6 +227,5 @@ class ProgramCures:
         kept, moved = self._rows(rest), self._rows(pool)
         both = np.array([_of_two_heaps(one, other, self._figure) for one, other in zip(kept, moved, strict=False)])
         sizes = f"{holder.size_low:,}" + (f"–{holder.size_high:,}" if holder.size_high > holder.size_low else "")
-        return [Cure(f"the worst blocks ({sizes} bytes) in a separate heap", None, *_difference(self._before, both), None, _POOL),
-                Cure(f"the worst blocks ({sizes} bytes) never allocated (upper bound)", None, *_difference(self._before, _values(kept, self._figure)),
-                     None, [])]
+        return [_changed(f"the worst blocks ({sizes} bytes) in a separate heap", self._before, both, *_POOL),
+                _changed(f"the worst blocks ({sizes} bytes) never allocated (upper bound)", self._before, _values(kept, self._figure))]

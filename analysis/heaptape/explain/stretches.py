@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..results.comparison import estimate_difference, estimate_ratio
+from ..results.comparison import estimate_ratio, estimate_unpaired
 from .accounts import Sums, less_own
 from .snapshots import ACCOUNTS, SnapshotFile
 
@@ -79,9 +79,8 @@ class _Cost:
         """Whether it is certainly a call's: the lower end of its 95 % interval, with the null replayer's own spread in it, is."""
         if self.calls < TIMED_LEAST:
             return False
-        of_calls, of_null = estimate_difference(self.ns), estimate_difference(self.null_ns)
-        below = math.hypot(of_calls.middle - of_calls.ci_low, of_null.middle - of_null.ci_low)
-        return of_calls.middle - below >= COST_LEAST_NS and bool((self.ns > 0).all())
+        # The null replayer's median is taken off already; what is uncertain in it is not.
+        return estimate_unpaired(self.ns, self.null_ns - np.median(self.null_ns)).ci_low >= COST_LEAST_NS and bool((self.ns > 0).all())
 
 
 def _cost(found: SnapshotFile, stretches: NDArray[np.int64]) -> _Cost:

@@ -91,7 +91,7 @@ def _extended(replay: str, options: argparse.Namespace, scratch: Path, progress:
 def _verdict(accounts: Sums, verdict: str, cures: list[Cure]) -> str:
     """What caches and arenas hold is known by an experiment alone. cures: at the moment of the accounts."""
     above = accounts.rss_bytes - accounts.bytes["live"]
-    best = max((cure.ci_low for cure in cures if cure.name in CACHES), default=0)
+    best = max((cure.ci_low for cure in cures if cure.name in CACHES and cure.ci_low > 0), default=0)
     named = verdict in ("fragmentation", "retention", "tables")
     return "caches" if named and above > 0 and best >= _CURED_SHARE * above else verdict
 

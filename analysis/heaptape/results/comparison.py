@@ -149,6 +149,15 @@ def estimate_difference(differences: Floats, seed: int = SEED, resamples: int = 
     return Difference(middle, min(low, middle), max(high, middle), len(known))
 
 
+def estimate_unpaired(values: Floats, others: Floats, seed: int = SEED) -> Difference:
+    """How much more the values have than the others, where rounds of the two are no pairs: of the medians. What is uncertain in
+    each adds in quadrature, as to a ratio to a baseline file; without an interval where either has one round only."""
+    one, other = estimate_difference(values, seed), estimate_difference(others, seed)
+    middle = one.middle - other.middle
+    return Difference(middle, middle - math.hypot(one.middle - one.ci_low, other.ci_high - other.middle),
+                      middle + math.hypot(one.ci_high - one.middle, other.middle - other.ci_low), min(one.rounds, other.rounds))
+
+
 def estimate_saving(times: Floats, baseline: Floats, offset: float = 0.0) -> Difference:
     """How much longer than the baseline, in the unit of the times, shape (rounds,) each and paired: the estimate of the ratio,
     less 1, times the median of the baseline, plus the offset. A machine that is half as fast for a while doubles a difference
