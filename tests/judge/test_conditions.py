@@ -59,9 +59,12 @@ def test_what_is_said_where_there_is_no_interval() -> None:
     status, (line,) = said(comparison(context(conditions=("time>1.05",)), steady(1.2, rounds=1)))
     assert status == EXIT_UNDECIDED
     assert line == "heaptape replay: --fail-if time>1.05: undecided: jemalloc is at 1.202 of glibc in one round, which has no interval: --rounds 12"
-    nothing = comparison(context(conditions=("time>1.05",)), [[0.0, 1.0, 0.0]])
+    nothing = comparison(context(conditions=("time>1.05",)), [[math.nan, 1.0, math.nan]])
     assert said(nothing) == (EXIT_UNDECIDED, ["heaptape replay: --fail-if time>1.05: undecided: jemalloc has no round in which it and the baseline both "
-                                              "have that figure, above 0"])
+                                              "have that figure"])
+    hidden = comparison(context(conditions=("time>1.05", "rss_end<0.9")), [[1.0, 1.2, 1.0]] * 8 + [[0.0, 1.0, 0.0]])
+    assert said(hidden) == (EXIT_UNDECIDED, ["heaptape replay: --fail-if time>1.05: undecided: jemalloc has no verdict: the harness hides the time",
+                                             "heaptape replay: --fail-if rss_end<0.9: undecided: jemalloc has no verdict: the harness hides the memory"])
 
 
 def test_what_comes_from_outside_begins_no_line() -> None:

@@ -385,3 +385,12 @@ a's own figures at the end, in MB: requested 0.00
 """ in text
     text = _verbose({"allocator_stats": stats | {"peak": None}}, {}, {})
     assert "at the live peak" not in text and "at the end, in MB" in text
+
+
+def test_a_time_that_the_harness_hides_has_no_verdict() -> None:
+    """Neither a ratio nor an interval has an end that is 0 or infinite."""
+    for time in (-0.05, 0.0):
+        row = next(line for line in _text(_of_two(time, count=12)).splitlines() if line.startswith("jemalloc"))
+        assert " - " in row and row.endswith("unresolved (the harness hides the time)")
+    hidden = _text(_of_two(0.8, peak=0.0, count=3)).splitlines()
+    assert [line.split("  ")[-1].strip() for line in hidden if line.startswith("jemalloc")] == ["faster", "unresolved (the harness hides the memory)"]

@@ -15,6 +15,7 @@ from heaptape.judge.intervals import (
     median,
     more_rounds,
     more_rounds_text,
+    paired_ratios,
     ratio_interval,
     verdict,
     widened,
@@ -112,10 +113,52 @@ def test_few_rounds_are_judged_by_student() -> None:
     # Logarithms ln 2 either side of 0: standard deviation sqrt(2) ln 2, half-width t * ln 2.
     two = ratio_interval([0.5, 2])
     assert math.log(two.high) == pytest.approx(12.706 * math.log(2)) and two.low * two.high == pytest.approx(1)
-    bad = [0.5, -1, NAN, math.inf, 0]
-    assert ratio_interval(bad).count == 1 and ratio_interval(bad).estimate == 0.5
-    nothing = ratio_interval(bad[1:])
-    assert math.isnan(nothing.estimate) and nothing.count == 0
+    hidden = ratio_interval([0.5, 0.6, 0, 0.4])
+    assert hidden.estimate == 0.45 and math.isnan(hidden.low) and hidden.count == 4 and verdict(hidden) == UNRESOLVED
+    nothing = ratio_interval([])
+    assert math.isnan(nothing.estimate) and nothing.count == 0 and verdict(nothing) == NONE
+
+
+def test_a_round_whose_figure_the_harness_hides_has_a_place_and_no_size() -> None:
+    """The figure is less than any above 0, of a failed run nothing is known."""
+    assert paired_ratios([6, -1, 0, 5, NAN], [3, 2, 1, 0, 1]) == [2, 0, 0, math.inf]
+    both = paired_ratios([-1, 4], [0, 2])
+    assert math.isnan(both[0]) and both[1:] == [2]
+    assert ratio_interval(both).count == 1 and ratio_interval(both).hidden == 0.5
+
+
+def test_few_hidden_rounds_widen_and_many_leave_no_verdict() -> None:
+    clear, exact = [0.7 + number / 100 for number in range(11)], ratio_interval([1.0] * 10)
+    one, ten = ratio_interval([*clear, math.inf]), ratio_interval([*clear[:9], math.inf])
+    assert one.estimate == pytest.approx(0.755) and clear[1] < one.low < one.high <= clear[-1] and ten.hidden == 0.1
+    assert one.low > ratio_interval(clear).low and verdict(widened(one, exact)) == LESS and verdict(ten) == UNRESOLVED
+    # The control's rounds count as well: it is the baseline's second run.
+    for wide in (widened(ten, exact), widened(ratio_interval(clear), ten)):
+        assert math.isnan(wide.low) and wide.is_hidden and verdict(wide) == UNRESOLVED and math.isnan(more_rounds(wide))
+    # No interval ends where nothing is known.
+    for ratios in ([0.0] * 9, [math.inf] * 9, [0.5, *[math.inf] * 8], [0.0] * 4 + [math.inf] * 4, [NAN] * 9):
+        none = ratio_interval(ratios)
+        assert math.isnan(none.estimate) and math.isnan(none.low) and math.isnan(none.high) and verdict(none) == UNRESOLVED
+
+
+def _bell(random: Random) -> float:
+    return sum(_uniform(random) for _ in range(12)) - 6
+
+
+@pytest.mark.parametrize("rounds", [12, 40])
+def test_hidden_rounds_do_not_favour_who_has_them(rounds: int) -> None:
+    """A harness that is off by as much as hides one time in twenty: to leave such rounds out makes what is slower by a tenth look
+    closer to the baseline."""
+    random, counted, left_out, covered, experiments = Random(rounds), [], [], 0, 400
+    for _ in range(experiments):
+        harness = [_bell(random) / 1.645 for _ in range(rounds)]
+        mine, base = ([truth + off + _bell(random) / 6 for off in harness] for truth in (1.1, 1.0))
+        found = ratio_interval(paired_ratios(mine, base))
+        covered += found.low <= 1.1 <= found.high
+        counted.append(found.estimate)
+        left_out.append(median(one / other for one, other in zip(mine, base, strict=True) if one > 0 and other > 0))
+    assert median(left_out) < median(counted) - 0.002 and median(counted) > 1.08
+    assert covered >= experiments * 0.93
 
 
 def test_ratios_of_any_size_have_an_interval() -> None:

@@ -24,7 +24,7 @@ from ..results.comparison import (
     estimate_ratio,
     paired_ratios,
 )
-from ..results.geometric_mean import INTERVAL_MEANS, geometric_mean
+from ..results.geometric_mean import INTERVAL_MEANS, geometric_mean, is_hidden
 from ..results.reader import NULL_ALLOCATOR
 from .plan import Configuration, Plan
 
@@ -91,7 +91,7 @@ def _block(plan: Plan, configuration: Configuration, frame: pd.DataFrame, seed: 
             for trace, ratios in mine.items():
                 one = estimate_ratio(ratios, seed)
                 of_trace[trace].append(Ratio(name, measure.name, one.ratio, one.ci_low, one.ci_high, 1, one.rounds))
-            usable = [ratios for ratios in mine.values() if (ratios > 0).any()]
+            usable = [ratios for ratios in mine.values() if not is_hidden(ratios)]
             means.append(Ratio(name, measure.name, *geometric_mean(usable, seed), len(usable), min(map(len, usable), default=0)))
     return Block(configuration, _order(plan, means), means, of_trace)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .comparison import compared_values
-from .intervals import median, ratio_interval, widened
+from .intervals import median, paired_ratios, ratio_interval, widened
 from .model import FIGURES, Comparison, Condition, FigureWords, Interval, Json
 
 BY_NAME = {words.name: words for words in FIGURES}
@@ -68,7 +68,8 @@ def _of_runs(comparison: Comparison, earlier: Json, words: FigureWords, choice: 
 
 
 def _over(values: Iterable[float], by: float) -> Interval:
-    return ratio_interval([value / by for value in values])
+    found = list(values)
+    return ratio_interval(paired_ratios(found, [by] * len(found)))
 
 
 # --- an earlier run, of --baseline-file: by the allocator's name lists of values and "counts"

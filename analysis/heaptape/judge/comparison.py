@@ -7,7 +7,15 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from .intervals import CONFIDENCE, median, more_rounds, ratio_interval, verdict, widened
+from .intervals import (
+    CONFIDENCE,
+    median,
+    more_rounds,
+    paired_ratios,
+    ratio_interval,
+    verdict,
+    widened,
+)
 from .model import (
     CHOICE_NULL,
     FIGURES,
@@ -103,8 +111,7 @@ def _median(values: Iterable[float]) -> float:
 
 def _ratio_to(measurements: Measurements, words: FigureWords, who: int, base: int, confidence: float) -> Interval:
     """Each round gives one ratio, so that what slowed the machine in that round slowed both."""
-    pairs = zip(measurements.values(who, words), measurements.values(base, words), strict=True)
-    return ratio_interval((mine / theirs for mine, theirs in pairs if theirs > 0), confidence)
+    return ratio_interval(paired_ratios(measurements.values(who, words), measurements.values(base, words)), confidence)
 
 
 def _judged(ratio: Interval, control: Interval) -> Estimate:

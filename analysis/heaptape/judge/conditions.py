@@ -10,8 +10,8 @@ from typing import TextIO
 
 from ..base.errors import EXIT_HOLDS, EXIT_UNDECIDED
 from .against import Against, against, is_compared
-from .intervals import MORE_ROUNDS_MAX, more_rounds_text
-from .model import Comparison, Condition, FigureWords, Interval, Json
+from .intervals import MORE_ROUNDS_MAX, hidden_text, more_rounds_text
+from .model import TIME, Comparison, Condition, FigureWords, Interval, Json
 from .words import printable
 
 HOLDS, UNDECIDED, REFUTED = "holds", "undecided", "refuted"
@@ -103,8 +103,10 @@ def _undecided(comparison: Comparison, condition: Condition, name: str, found: A
         if math.isnan(found.now) or math.isnan(found.then):
             return f"undecided: {name} was not counted"
         return f"undecided: {name}: {other} has none of these instructions, calls or misses"
+    if found.widened.is_hidden:
+        return f"undecided: {name} has no verdict: {hidden_text(condition.figure == TIME.name)}"
     if found.ratio.count == 0:
-        return f"undecided: {name} has no round in which it and the baseline both have that figure, above 0"
+        return f"undecided: {name} has no round in which it and the baseline both have that figure"
     if math.isnan(found.widened.low):
         return f"undecided: {name} is at {found.ratio.estimate:.3f} of {other} in one round, which has no interval: --rounds 12"
     more = more_rounds(condition, found.widened)

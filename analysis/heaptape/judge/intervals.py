@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ..base.arguments import BOOTSTRAP_SEED
-from .model import LESS, MORE, NONE, SAME, UNRESOLVED, Interval
+from .model import HIDDEN_SHARE, LESS, MORE, NONE, SAME, UNRESOLVED, Interval
 from .random_numbers import random_numbers
 
 if TYPE_CHECKING:
@@ -51,20 +51,39 @@ def median(values: Iterable[float]) -> float:
     return found[count // 2] if count % 2 else (found[count // 2 - 1] + found[count // 2]) / 2
 
 
+def paired_ratios(mine: Iterable[float], base: Iterable[float]) -> list[float]:
+    """One for each round that has both figures. A figure that is not above 0, such as a time less the harness's on a busy machine,
+    is hidden: less than any that is above 0, which is all that order statistics need. So the ratio is 0 or infinite, or, where
+    both are hidden, NaN. To leave such rounds out would favour whoever has them."""
+    return [max(one, 0.0) / other if other > 0 else math.inf if one > 0 else math.nan
+            for one, other in zip(mine, base, strict=True) if not (math.isnan(one) or math.isnan(other))]
+
+
 def ratio_interval(
     ratios: Iterable[float], confidence: float = CONFIDENCE, seed: int = BOOTSTRAP_SEED, resamples: int = RESAMPLES
 ) -> Interval:
-    """Median of those ratios that are positive and finite, with its interval: percentile bootstrap, or, below
-    BOOTSTRAP_ROUNDS_MIN, Student's t on the logarithms (of 95 % only). One ratio has no interval."""
-    known = sorted(ratio for ratio in ratios if math.isfinite(ratio) and ratio > 0)
+    """Median of ratios as paired_ratios has them, with its interval: percentile bootstrap, or, below BOOTSTRAP_ROUNDS_MIN,
+    Student's t on the logarithms (of 95 % only). One ratio has no interval, nor have a few of which one is hidden, and none has
+    an end that is hidden."""
+    rounds = list(ratios)
+    known = sorted(ratio for ratio in rounds if not math.isnan(ratio))
+    hidden = sum(not _is_known(ratio) for ratio in rounds)
+    share = hidden / len(rounds) if rounds else 0.0
     middle = median(known)
-    if len(known) < 2:
-        return Interval(middle, math.nan, math.nan, len(known))
+    low = high = math.nan
     if len(known) >= BOOTSTRAP_ROUNDS_MIN:
-        return Interval(middle, *resampled_interval(known, confidence, seed, resamples), len(known))
-    low, high = student_interval([math.log(ratio) for ratio in known])
-    # The median lies inside except for rounding: it is never further from the mean than one standard deviation.
-    return Interval(middle, min(_exp(low), middle), max(_exp(high), middle), len(known))
+        low, high = resampled_interval(known, confidence, seed, resamples)
+    elif len(known) >= 2 and not hidden:
+        # The median lies inside except for rounding: it is never further from the mean than one standard deviation.
+        low, high = map(_exp, student_interval([math.log(ratio) for ratio in known]))
+        low, high = min(low, middle), max(high, middle)
+    if not (_is_known(low) and _is_known(high)):
+        low = high = math.nan
+    return Interval(middle if _is_known(middle) else math.nan, low, high, len(known), share)
+
+
+def _is_known(ratio: float) -> bool:
+    return 0 < ratio < math.inf
 
 
 def student_interval(values: Sequence[float]) -> tuple[float, float]:
@@ -99,7 +118,7 @@ def _quantile(medians: Sequence[tuple[float, int]], count: int, share: float) ->
             lower = value
         passed += times
         if passed > below + 1:
-            return lower + (value - lower) * (at - below)
+            return lower + (value - lower) * (at - below) if value > lower else lower
     return medians[-1][0]
 
 
@@ -157,18 +176,23 @@ def _exp(value: float) -> float:
 def widened(ratio: Interval, control: Interval) -> Interval:
     """The interval that a verdict goes by: wider by what the control (the baseline against itself) shows. The furthest end of
     the control's interval from equality is an error, which adds to each side in quadrature, in logarithms. A control
-    without an interval adds nothing."""
+    without an interval adds nothing. Where either is hidden there is none to go by."""
+    hidden = max(ratio.hidden, control.hidden)
+    if hidden >= HIDDEN_SHARE:
+        return Interval(ratio.estimate, math.nan, math.nan, ratio.count, hidden)
     if math.isnan(ratio.low) or math.isnan(control.low):
         return ratio
     error = max(abs(math.log(control.low)), abs(math.log(control.high)))
     middle = math.log(ratio.estimate)
     low = _exp(middle - math.hypot(middle - math.log(ratio.low), error))
     high = _exp(middle + math.hypot(math.log(ratio.high) - middle, error))
-    return Interval(ratio.estimate, low, high, ratio.count)
+    return Interval(ratio.estimate, low, high, ratio.count, hidden)
 
 
 def verdict(wide: Interval) -> str:
     """LESS, MORE, SAME, UNRESOLVED, or NONE. An interval within 1 % of equality is SAME even where it excludes equality itself."""
+    if wide.is_hidden:
+        return UNRESOLVED
     if math.isnan(wide.estimate):
         return NONE
     if math.isnan(wide.low):
@@ -189,6 +213,11 @@ def more_rounds(wide: Interval) -> float:
     centre = abs(math.log(wide.estimate))
     target = max(centre, math.log1p(SAME_WITHIN) - centre)
     return float(max(1, math.ceil(wide.count * half * half / (target * target) - wide.count)))
+
+
+def hidden_text(of_time: bool) -> str:
+    """Why there is no verdict."""
+    return f"the harness hides the {'time' if of_time else 'memory'}"
 
 
 def more_rounds_text(more: float) -> str:

@@ -291,14 +291,25 @@ class Measurements:
         return [cells[who].value(words.key, of_time=words.of_time) for cells in self.rounds]
 
 
+HIDDEN_SHARE = 0.1
+"""Of rounds. Where more are hidden, the median is off by more than 1 % (docs/method/experiment.md)."""
+
+
 @dataclass(frozen=True)
 class Interval:
-    """The median of paired ratios and its interval; count: of how many. NaN where there is nothing to compare with."""
+    """The median of paired ratios and its interval; count: of how many. NaN where there is nothing to compare with. hidden: the
+    share of rounds in which the harness hides one of the two figures."""
 
     estimate: float
     low: float
     high: float
     count: int
+    hidden: float = 0.0
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether that is so in too many rounds for a verdict."""
+        return self.hidden >= HIDDEN_SHARE
 
 
 LESS, MORE, SAME, UNRESOLVED, NONE = "less", "more", "same", "unresolved", "none"

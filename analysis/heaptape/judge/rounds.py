@@ -120,8 +120,8 @@ class Rounds:
             if choice == self.context.baseline:
                 continue
             estimate = compare_figure(self.measurements, words, choice, self.context.baseline, INTERIM_CONFIDENCE)
-            # What was never measured, because it failed, will not be by more rounds.
-            if estimate.ratio.count == 0:
+            # What was never measured, because it failed or the harness hides it, will not be by more rounds.
+            if estimate.ratio.count == 0 or estimate.ratio.hidden > 0.5:
                 continue
             if words in (TIME, PEAK) and estimate.verdict == UNRESOLVED:
                 return True

@@ -12,7 +12,7 @@ from .beside import beside_medians
 from .comparison import is_of_own, of_recorded, recorded
 from .details import print_figures, print_harness_share, print_huge_pages, print_processors
 from .earlier_report import print_earlier
-from .intervals import more_rounds_text
+from .intervals import hidden_text, more_rounds_text
 from .model import (
     FIGURES,
     LESS,
@@ -120,6 +120,8 @@ def _ratio_text(ratio: Interval, is_baseline: bool = False) -> str:
 
 def _verdict_text(estimate: Estimate, words: FigureWords) -> str:
     if estimate.verdict == UNRESOLVED:
+        if estimate.widened.is_hidden:
+            return f"unresolved ({hidden_text(words.of_time)})"
         if math.isnan(estimate.more_rounds):
             return "unresolved (one round is not enough)"
         return f"unresolved ({more_rounds_text(estimate.more_rounds)})"

@@ -329,7 +329,7 @@ def comparison_object(summary: Summary) -> dict[str, Any]:
             "memory_gain": memory.gain if memory else None,
         },
         "program_time": [_program_object(item) for item in summary.program_times] or None,
-        "controls": {name: with_nulls(asdict(control)) for name, control in summary.controls.items()},
+        "controls": {name: with_nulls({key: value for key, value in asdict(control).items() if key != "hidden"}) for name, control in summary.controls.items()},
         "differences": [asdict(one) for one in differences(experiment.runs, summary.comparison, summary.baseline)],
         "order": [asdict(trend) for trend in summary.trends],
         "missing": summary.missing,

@@ -65,18 +65,23 @@ BASELINE = "baseline"
 
 @dataclass(frozen=True)
 class Estimate:
-    """A ratio to the baseline: the median over the rounds and its 95 % interval (NaN where one round is all there is)."""
+    """A ratio to the baseline: the median over the rounds and its 95 % interval (NaN where one round is all there is, or the
+    harness hides its ends). hidden: in which share of the rounds the harness hides one of the two figures."""
 
     ratio: float
     ci_low: float
     ci_high: float
     rounds: int
+    hidden: float = 0.0
 
     @property
     def interval(self) -> Interval:
         """As the judge has it."""
         known = math.isfinite(self.ci_low) and math.isfinite(self.ci_high)
-        return Interval(self.ratio, *((self.ci_low, self.ci_high) if known else (math.nan, math.nan)), self.rounds)
+        return Interval(self.ratio, *((self.ci_low, self.ci_high) if known else (math.nan, math.nan)), self.rounds, self.hidden)
+
+
+_NOTHING = Estimate(math.nan, math.nan, math.nan, 0)
 
 
 @dataclass(frozen=True)
@@ -119,23 +124,20 @@ def round_table(frame: pd.DataFrame, measure: Measure) -> pd.DataFrame:
 
 
 def paired_ratios(values: pd.Series, base: pd.Series) -> Floats:
-    """One ratio for each round that has both figures, shape (rounds,). A round with a figure that is not above 0, such as the
-    time of few calls on a busy machine, has none: two of them would appear as a good one."""
+    """As the judge has them: one for each round that has both figures, shape (rounds,); 0, infinite or NaN where the harness
+    hides a figure."""
     if not values.index.equals(base.index):
         values, base = values.align(base)
-    one, other = values.to_numpy(), base.to_numpy()
-    usable = (one > 0) & (other > 0)
-    ratios: Floats = one[usable] / other[usable]
-    return ratios
+    return np.array(intervals.paired_ratios(values.tolist(), base.tolist()), dtype=float)
 
 
 def estimate_ratio(ratios: Floats, seed: int = SEED, resamples: int = RESAMPLES) -> Estimate:
-    """Median of paired ratios, shape (rounds,), with its 95 % interval. Ratios that are not positive and finite are left out."""
+    """Median of paired ratios, shape (rounds,), with its 95 % interval."""
     return _estimate(intervals.ratio_interval(ratios.tolist(), CONFIDENCE, seed, resamples))
 
 
 def _estimate(interval: Interval) -> Estimate:
-    return Estimate(interval.estimate, interval.low, interval.high, interval.count)
+    return Estimate(interval.estimate, interval.low, interval.high, interval.count, interval.hidden)
 
 
 def estimate_difference(differences: Floats, seed: int = SEED, resamples: int = RESAMPLES) -> Difference:
@@ -173,7 +175,7 @@ def estimate_saving(times: Floats, baseline: Floats, offset: float = 0.0) -> Dif
 
 def widen(estimate: Estimate, control: Estimate | None) -> Estimate:
     """The estimate with the interval that verdicts go by: wider by what the control (the baseline against itself) shows."""
-    return estimate if control is None else _estimate(intervals.widened(estimate.interval, control.interval))
+    return _estimate(intervals.widened(estimate.interval, (control or _NOTHING).interval))
 
 
 def is_control(frame: pd.DataFrame) -> pd.Series:
@@ -246,7 +248,7 @@ def compare(
     """Every allocator against the baseline, by every measure; `frame` holds the runs of one experiment (see
     `experiments`) as `read_results` gives them. One row per measure and allocator:
 
-    measure, allocator, baseline, rounds (pairs used: of figures above 0), rounds_in_common (pairs), value (median, ns or bytes), minimum, unit, ratio, ci_low, ci_high,
+    measure, allocator, baseline, rounds (ratios: rounds in which the harness hides both figures have none), rounds_in_common (pairs), value (median, ns or bytes), minimum, unit, ratio, ci_low, ci_high,
     verdict_low, verdict_high (the interval widened by the control, by which the verdict goes), verdict, more_rounds (NaN
     unless unresolved), outliers (how many runs of the allocator stand out; they count like any other).
     """

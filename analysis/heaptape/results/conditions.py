@@ -16,7 +16,7 @@ import pandas as pd
 
 from ..base import units
 from ..base.errors import UsageError
-from ..judge.intervals import more_rounds_text
+from ..judge.intervals import hidden_text, more_rounds_text
 from .comparison import BASELINE, MEASURES
 from .counted import COUNTED, FUNCTIONS, WHOLE, Part, counted_figure, counts_by_allocator
 from .missing import VERIFY
@@ -136,6 +136,8 @@ class Judged:
             return f"{start}is at {self.ratio:.4f} of {self.baseline} in {trace}{counts}"
         if self.rounds == 0:
             return f"{start}has no round in {trace} in which it and {self.baseline} both have that figure, above 0"
+        if not math.isfinite(self.low) and (self.rounds > 1 or not math.isfinite(self.ratio)):
+            return f"{start}has no verdict in {trace}: {hidden_text(MEASURES[self.condition.measure].unit == 'ns')}"
         if not math.isfinite(self.low):
             rounds = "one round" if self.rounds == 1 else units.counted(self.rounds, "round")
             return f"{start}is at {self.ratio:.3f} of {self.baseline} in {rounds} of {trace}, which has no interval"

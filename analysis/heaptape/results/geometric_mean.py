@@ -12,18 +12,32 @@ import math
 import numpy as np
 
 from ..judge.intervals import BOOTSTRAP_ROUNDS_MIN, CONFIDENCE, bootstrap_medians
+from ..judge.model import HIDDEN_SHARE
 from .comparison import RESAMPLES, SEED, Floats
 
 INTERVAL_MEANS = ("[95 % intervals] are for measuring these traces again; they do not hold for other programs")
 
 
+def is_hidden(ratios: Floats) -> bool:
+    """Whether there is no verdict on them, as the harness hides too many, or all that there are."""
+    known = np.isfinite(ratios) & (ratios > 0)
+    return not known.any() or float((~known).mean()) >= HIDDEN_SHARE
+
+
+def _within_bounds(ratios: Floats) -> Floats:
+    """Sorted. What is hidden is as good as the least or greatest of the others: it is too seldom to be a median."""
+    found = np.sort(ratios[~np.isnan(ratios)])
+    known = found[np.isfinite(found) & (found > 0)]
+    return np.clip(found, known[0], known[-1])
+
+
 def geometric_mean(ratios: list[Floats], seed: int = SEED, resamples: int = RESAMPLES) -> tuple[float, float, float]:
     """Geometric mean over traces of the median paired ratio, with its 95 % interval: rounds are resampled within each
-    trace. `ratios` has an array of shape (rounds,) for each trace. No interval (NaN) where a trace has fewer rounds than
-    can be resampled."""
-    known = [np.sort(values[np.isfinite(values) & (values > 0)]) for values in ratios]
-    if not known or any(values.size == 0 for values in known):
+    trace. `ratios` has an array of shape (rounds,), as paired_ratios gives it, for each trace. No interval (NaN) where a trace has
+    fewer rounds than can be resampled, nothing where the harness hides one."""
+    if not ratios or any(is_hidden(values) for values in ratios):
         return math.nan, math.nan, math.nan
+    known = [_within_bounds(values) for values in ratios]
     middle = math.exp(sum(math.log(np.median(values)) for values in known) / len(known))
     if any(values.size < BOOTSTRAP_ROUNDS_MIN for values in known):
         return middle, math.nan, math.nan

@@ -46,8 +46,9 @@ def _trend(measure: str, allocator: str, pairs: pd.DataFrame) -> Trend | None:
     rounds, weight, weighted = 0, 0, 0.0
     for _, schedule in pairs.groupby(level=["seed", "repeat"], sort=False):
         ratios = paired_ratios(schedule.iloc[:, 0], schedule.iloc[:, 1])
+        ratios = ratios[~np.isnan(ratios)]
         rounds += ratios.size
-        if ratios.size < 2 or np.ptp(ratios) == 0:
+        if np.unique(ratios).size < 2:
             continue
         weight += ratios.size - 1
         weighted += (ratios.size - 1) * float(np.corrcoef(pd.Series(ratios).rank(), np.arange(ratios.size))[0, 1])

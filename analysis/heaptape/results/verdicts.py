@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from ..base.units import interval, listing
-from ..judge.intervals import more_rounds_text
+from ..judge.intervals import hidden_text, more_rounds_text
 from .comparison import MEASURES, SEED, UNRESOLVED
 from .standing import Standing, standing_of
 
@@ -90,8 +90,10 @@ def in_words(row: pd.Series) -> str:
     if row["verdict"] != UNRESOLVED:
         return str(row["verdict"])
     more = row["more_rounds"]
-    if row["rounds"] == 0:
-        return "no ratio: one of the two figures is not above 0" if row.get("rounds_in_common") else "no round in common with the baseline"
+    if not row["rounds_in_common"]:
+        return "no round in common with the baseline"
+    if not math.isfinite(row["ratio"]) or (not math.isfinite(row["verdict_low"]) and row["rounds_in_common"] > 1):
+        return f"{UNRESOLVED} ({hidden_text(row['unit'] == 'ns')})"
     if not math.isfinite(more):
         return "unresolved (one round is not enough)"
     return f"unresolved ({more_rounds_text(more)})"
