@@ -93,7 +93,7 @@ def test_no_more_is_saved_than_could_be_gained(tmp_path: Path) -> None:
 
 
 def test_more_rounds_than_anybody_waits_for_are_not_counted() -> None:
-    row = pd.Series({"verdict": "unresolved", "rounds": 12, "rounds_in_common": 12, "more_rounds": 20_601.0, "ci_low": 0.9, "ci_high": 1.2})
+    row = pd.Series({"verdict": "unresolved", "rounds": 12, "rounds_in_common": 12, "more_rounds": 20_601.0, "ratio": 1.0, "verdict_low": 0.9, "verdict_high": 1.2})
     assert in_words(row) == "unresolved (needs over 1,000 more rounds)"
     assert in_words(row.replace(20_601.0, 35.0)) == "unresolved (needs about 35 more rounds)"
 
