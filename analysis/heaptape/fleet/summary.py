@@ -16,7 +16,6 @@ from ..base.text_table import table_lines
 from ..base.units import counted, interval, with_nulls
 from ..results.caution import baseline_caution
 from ..results.comparison import (
-    BOOTSTRAP_ROUNDS_MIN,
     MEASURES,
     SEED,
     Floats,
@@ -192,7 +191,7 @@ def _markdown(cells: list[str]) -> str:
 def _closing(blocks: list[Block]) -> list[str]:
     if any(math.isfinite(mean.ci_low) for block in blocks for mean in block.means):
         return ["", INTERVAL_MEANS]
-    return ["", f"no intervals: fewer than {BOOTSTRAP_ROUNDS_MIN} rounds of a trace cannot be resampled"]
+    return ["", "no intervals: of one round of a trace there is none"]
 
 
 def cautions_of(plan: Plan, rows: list[dict[str, Any]]) -> list[str]:

@@ -35,8 +35,9 @@ BOOTSTRAP_ROUNDS_MIN = 6
 MORE_ROUNDS_MAX = 1_000
 """Nobody waits for more rounds than these, and a larger estimate is not reliable."""
 
-# Two-sided 95 % quantiles of Student's t for 1 to 4 degrees of freedom: all that fewer than 6 rounds can need.
-_T_QUANTILES = (12.706, 4.303, 3.182, 2.776)
+# Two-sided 95 % quantiles of Student's t for 1 to 10 degrees of freedom, and for infinitely many.
+_T_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+_NORMAL_QUANTILE = 1.959964
 
 # Resamples are drawn in blocks of about so many values, so that thousands of rounds still fit into some tens of MB.
 _BLOCK_VALUES = 1_000_000
@@ -87,14 +88,40 @@ def _is_known(ratio: float) -> bool:
 
 
 def student_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Of the mean of 2 to BOOTSTRAP_ROUNDS_MIN - 1 values, by Student's t."""
+    """Of the mean of two or more values, by Student's t."""
     mean, squares, count = 0.0, 0.0, len(values)
     for value in values:
         mean += value / count
     for value in values:
         squares += (value - mean) * (value - mean)
-    half = _T_QUANTILES[count - 2] * math.sqrt(squares / (count - 1)) / math.sqrt(count)
+    half = student_quantile(count - 1) * math.sqrt(squares / (count - 1)) / math.sqrt(count)
     return mean - half, mean + half
+
+
+def student_interval_of_samples(samples: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """Of the mean of the means of independent samples, each of two values at least: Student's t with the degrees of freedom of
+    Welch and Satterthwaite, rounded down."""
+    mean, variances = 0.0, []
+    for values in samples:
+        count, middle = len(values), math.fsum(values) / len(values)
+        mean += middle / len(samples)
+        variances.append(math.fsum((value - middle) ** 2 for value in values) / (count - 1) / count)
+    total = math.fsum(variances)
+    if not total > 0:
+        return mean, mean
+    of_each = (variance / total for variance in variances)
+    degrees = 1 / math.fsum(share * share / (len(values) - 1) for share, values in zip(of_each, samples, strict=True))
+    # Of samples of one size and spread it is a whole number but for rounding.
+    half = student_quantile(math.floor(degrees + 1e-9)) * math.sqrt(total) / len(samples)
+    return mean - half, mean + half
+
+
+def student_quantile(degrees: int) -> float:
+    """97.5 % of the distribution lie below it. Beyond the table an expansion, right within 0.1 %."""
+    if degrees <= len(_T_QUANTILES):
+        return _T_QUANTILES[degrees - 1]
+    z = _NORMAL_QUANTILE
+    return z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
 
 
 def resampled_interval(
