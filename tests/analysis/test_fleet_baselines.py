@@ -67,6 +67,7 @@ def test_each_trace_and_the_mean_by_the_files(tmp_path: Path) -> None:
 def test_the_files_own_rounds_widen_the_interval(tmp_path: Path) -> None:
     apart = tuple(np.linspace(800, 1200, 8))
     assert judged(plan_in(tmp_path, peaks=apart), 1.1, "rss_peak>1.05")["b", "rss_peak>1.05"] == (UNDECIDED, 1.1)
+    assert judged(plan_in(tmp_path, peaks=apart), 1.44, "rss_peak>1.1")["the geometric mean", "rss_peak>1.1"] == (UNDECIDED, 1.2)
 
 
 @pytest.mark.parametrize(("files", "said"), [

@@ -115,10 +115,8 @@ def judge_by_file(file: BaselineFile, conditions: list[Condition], runs: pd.Data
             if condition.counted:
                 judged.append(_of_counts(file, condition, name, counts.get(name, {})))
                 continue
-            ratios = ratios_to_file(file, MEASURES[condition.measure], runs, name)
-            then = file.rounds(name, MEASURES[condition.measure])
-            error = estimate_ratio(then / np.median(then), seed) if then.size and np.median(then) > 0 else None
-            found = widen(estimate_ratio(ratios, seed), error)
+            measure = MEASURES[condition.measure]
+            found = widen(estimate_ratio(ratios_to_file(file, measure, runs, name), seed), estimate_ratio(rounds_to_median(file, measure, name), seed))
             judged.append(Judged(condition, name, file.name, found.ratio, found.ci_low, found.ci_high, found.rounds))
     return judged
 
@@ -127,6 +125,12 @@ def _of_counts(file: BaselineFile, condition: Condition, name: str, counts: dict
     now, then = (counted_figure(found or {}, condition.measure, condition.part) for found in (counts, file.entry(name).get("counts")))
     ratio = now / then if then > 0 else math.nan
     return Judged(condition, name, file.name, ratio, ratio, ratio, int(math.isfinite(ratio)), now, then)
+
+
+def rounds_to_median(file: BaselineFile, measure: Measure, name: str) -> Floats:
+    """Each round of the file to their median: how far that may be off."""
+    then = file.rounds(name, measure)
+    return then / float(np.median(then)) if then.size and np.median(then) > 0 else np.array([])
 
 
 def ratios_to_file(file: BaselineFile, measure: Measure, runs: pd.DataFrame, name: str) -> Floats:

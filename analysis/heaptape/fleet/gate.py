@@ -10,11 +10,11 @@ from typing import Any
 import pandas as pd
 
 from ..base.errors import UsageError
-from ..results.comparison import MEASURES, Floats, compare
+from ..results.comparison import MEASURES, Estimate, Floats, compare, widen
 from ..results.conditions import HOLDS, REFUTED, UNDECIDED, Condition, Judged, judge
 from ..results.counted import WHOLE
 from ..results.geometric_mean import geometric_mean
-from .baselines import BaselineError, judge_by_file, ratios_to_file
+from .baselines import BaselineError, judge_by_file, ratios_to_file, rounds_to_median
 from .plan import Configuration, Plan, PlanError, TraceFile
 from .summary import paired_by_allocator
 
@@ -114,7 +114,7 @@ def _title_of_baseline(plan: Plan) -> str:
 
 
 def _mean_of_rounds(plan: Plan, condition: Condition, frame: pd.DataFrame, seed: int) -> list[tuple[int, Judged]]:
-    """Each with the number of traces that have the figure, as of counts."""
+    """Each with the number of traces that have the figure, as of counts. Files' own rounds widen it, as they do a trace's."""
     measure = MEASURES[condition.measure]
     pairs: list[dict[str, Floats]] = []
     for trace in plan.traces:
@@ -125,8 +125,12 @@ def _mean_of_rounds(plan: Plan, condition: Condition, frame: pd.DataFrame, seed:
     for name in plan.names:
         ratios = [found[name] for found in pairs if len(found.get(name, ()))]
         if ratios and (name != plan.baseline or plan.baseline_files):
-            mean, low, high = geometric_mean(ratios, seed)
-            judged.append((len(ratios), Judged(condition, name, _title_of_baseline(plan), mean, low, high, min(map(len, ratios)))))
+            found = Estimate(*geometric_mean(ratios, seed), min(map(len, ratios)))
+            if plan.baseline_files:
+                thens = [rounds_to_median(plan.baseline_files[trace.sha256], measure, name)
+                         for trace, of_trace in zip(plan.traces, pairs, strict=True) if len(of_trace.get(name, ()))]
+                found = widen(found, Estimate(*geometric_mean(thens, seed), min(map(len, thens))))
+            judged.append((len(ratios), Judged(condition, name, _title_of_baseline(plan), found.ratio, found.ci_low, found.ci_high, found.rounds)))
     return judged
 
 
