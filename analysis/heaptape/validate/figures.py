@@ -17,6 +17,7 @@ from ..results.comparison import (
     estimate_ratio,
     estimate_saving,
     paired_ratios,
+    widen,
 )
 from .allocators import RealAllocator
 from .placement import ModelledChange
@@ -122,31 +123,30 @@ def memory_rows(rows: pd.DataFrame, name: str) -> list[dict[str, Any]]:
     return [row for row in chosen.to_dict("records") if row["timeline"].get("rss_bytes")]
 
 
-def _predicted(found: Validation, name: str) -> PredictedMemory | None:
-    """The median over the rounds of the replay."""
+def _predicted(found: Validation, name: str) -> list[PredictedMemory]:
+    """By each round of the replay."""
     # Where the recorder's is not known, it stands in for that of the allocator's library.
     surplus = found.recorder_bytes - found.library_bytes.get(name, 0) if found.recorder_bytes else 0
     each = [predicted_memory(row, found.memory, surplus) for row in memory_rows(found.rows, name)]
     if not each:
         found.problems.setdefault(name, "was not replayed")
-        return None
-    return PredictedMemory(*(float(np.median([getattr(item, key) for item in each]))
-                             for key in ("peak", "mean", "own_at_peak", "own_mean")))
+    return each
 
 
-def _memory_object(found: Validation, name: str, predicted: PredictedMemory | None) -> dict[str, Any]:
-    assert predicted is not None  # who has none has a problem
+def _memory_object(found: Validation, name: str, each: list[PredictedMemory]) -> dict[str, Any]:
     return {
-        "peak": _error_object(predicted.peak, predicted.own_at_peak, found.real_table("peak")[name]),
-        "mean": _error_object(predicted.mean, predicted.own_mean, found.real_table("mean")[name]),
+        "peak": _error_object([item.peak for item in each], [item.own_at_peak for item in each], found.real_table("peak")[name]),
+        "mean": _error_object([item.mean for item in each], [item.own_mean for item in each], found.real_table("mean")[name]),
     }
 
 
-def _error_object(predicted: float, own: float, real: pd.Series) -> dict[str, Any]:
-    """Errors are shares of the real figure: 0.01 is a prediction that is 1 % too high."""
+def _error_object(each: list[float], own_of_each: list[float], real: pd.Series) -> dict[str, Any]:
+    """Errors are shares of the real figure: 0.01 is a prediction that is 1 % too high. Rounds of the replay and of the program are
+    no pairs: those of the replay say how far the prediction, their median, may be off."""
     values = real.dropna().to_numpy(dtype=float)
+    predicted, own = float(np.median(each)), float(np.median(own_of_each))
     middle = float(np.median(values)) if values.size else math.nan
-    ratio = estimate_ratio(predicted / values)
+    ratio = widen(estimate_ratio(predicted / values), estimate_ratio(np.array(each) / predicted if predicted > 0 else np.array([])))
     return {
         "predicted_bytes": predicted, "real_bytes": null_unless_known(middle), "own_bytes": own, "error": null_unless_known(ratio.ratio - 1),
         "error_low": null_unless_known(ratio.ci_low - 1), "error_high": null_unless_known(ratio.ci_high - 1),
@@ -237,13 +237,13 @@ def spearman(one: list[float], other: list[float], within: float = 0.0) -> float
 
 
 def _extremes(table: pd.DataFrame, names: list[str], most: bool) -> list[str]:
-    """The allocators that really have the least, or the most, within 1 % or the interval."""
+    """The allocators that really have the least, or the most, within 1 % or the interval. One round shows no difference."""
     medians = {name: float(table[name].median()) for name in names}
     end = (max if most else min)(medians, key=medians.__getitem__)
     tied = []
     for name in names:
         estimate = estimate_ratio(paired_ratios(table[name], table[end]))
-        equal = abs(medians[name] / medians[end] - 1) <= SAME_WITHIN or estimate.ci_low <= 1 <= estimate.ci_high
+        equal = abs(medians[name] / medians[end] - 1) <= SAME_WITHIN or not (estimate.ci_low > 1 or estimate.ci_high < 1)
         tied += [name] if equal else []
     return tied
 
