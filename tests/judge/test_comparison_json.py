@@ -20,7 +20,7 @@ anon_huge_peak_bytes swap_bytes swap_peak_bytes decomposition syscalls syscalls_
 
 def test_keys_and_their_order() -> None:
     found = comparison_json(comparison(context(), steady(0.8)))
-    assert list(found) == ["trace", "calls", "inherited_objects", "rounds", "seed", "failed_runs", "scale", "processors", "baseline", "thp", "repeats", "control",
+    assert list(found) == ["trace", "calls", "inherited_objects", "rounds", "seed", "failed_runs", "scale", "processors", "baseline", "thp", "repeats", "control", "power",
                            "warnings", "fail_if", "harness", "recorded", "control_calls", "extrapolated", "baseline_check", "allocators"]
     assert [list(each) for each in found["allocators"]] == [ALLOCATOR_KEYS] * 2
     assert list(found["allocators"][1]["rss_end_bytes"]) == ["median", "minimum", "ratio", "ci_low", "ci_high", "pairs", "verdict_low", "verdict_high",
@@ -51,7 +51,7 @@ def test_what_is_known_besides_rounds() -> None:
     _, other = found["allocators"]
     assert found["warnings"] == [{"kind": "busy", "message": "others are", "remedy": "end them"}]
     assert found["fail_if"] == [{"condition": "instructions>1", "outcome": "undecided", "met_by": [], "undecided": ["jemalloc", "mimalloc"]}]
-    assert list(found)[14:16] == ["against_file", "harness"] and len(found["against_file"]["figures"]) == 10
+    assert list(found)[15:17] == ["against_file", "harness"] and len(found["against_file"]["figures"]) == 10
     assert (found["processors"], found["recorded"]["explained_bytes"], found["recorded"]["malloc_share"]) == (2, 7, None)
     assert (other["failed_runs"], other["given_up"], other["problem"], other["instructions"]) == (2, True, "it died", 1100.0)
     assert 1.2 < other["of_recorded_peak"] < 1.3 and other["processors_asked"] is False and other["arenas_max"] == 8

@@ -24,6 +24,7 @@ from .model import (
     Interval,
     Json,
 )
+from .power import power_json
 from .rounds import given_up
 
 
@@ -33,7 +34,7 @@ def comparison_json(comparison: Comparison) -> Json:
         "trace": plan.trace_path, "calls": context.trace.calls, "inherited_objects": context.trace.inherited_objects,
         "rounds": comparison.rounds, "seed": plan.seed, "failed_runs": comparison.measurements.failed_runs, "scale": plan.scale,
         "processors": plan.processors or None, "baseline": comparison.names[context.baseline] if comparison.names else None,
-        "thp": known_text(context.machine.thp), "repeats": comparison.measurements.repeats, "control": _control(comparison),
+        "thp": known_text(context.machine.thp), "repeats": comparison.measurements.repeats, "control": _control(comparison), "power": power_json(comparison),
         "warnings": [{"kind": warning.kind, "message": warning.message, "remedy": warning.remedy} for warning in comparison.warnings],
         "fail_if": conditions_json(comparison)}
     if comparison.earlier is not None:

@@ -379,6 +379,8 @@ class Comparison:
     warnings: list[Warning] = field(default_factory=list)
     earlier: Json | None = None
     """"allocators" of --baseline-file: the run to compare with instead of the baseline."""
+    spent_s: float = math.nan
+    """How long warm-up and rounds took."""
 
     @property
     def names(self) -> list[str]:

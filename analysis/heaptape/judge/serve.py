@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import math
 import os
 import sys
 
@@ -138,7 +139,8 @@ class Judge:
 
         assert isinstance(rounds, Rounds)
         measurements = rounds.measurements
-        comparison = replace(compare(self.context, measurements), earlier=self.earlier)
+        spent_s = math.nan if early else rounds.spent_s
+        comparison = replace(compare(self.context, measurements), earlier=self.earlier, spent_s=spent_s)
         if not early:
             now = self.talk.ask("activity")["activity"]
             self.warnings += warnings_after(comparison, activity_between(before, now), rounds.end, rounds.spent_s)

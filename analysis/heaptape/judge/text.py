@@ -31,6 +31,7 @@ from .model import (
     Interval,
     Json,
 )
+from .power import power_text
 from .rounds import given_up
 from .standing import Standing, lead, standing_of
 from .table import Table
@@ -207,13 +208,16 @@ def _print_heading(c: Comparison, out: TextIO) -> None:
 
 
 def _print_control(c: Comparison, out: TextIO) -> None:
-    """The control's ratio in the passes, which says how far a difference of nothing goes."""
+    """The control's ratio in the passes, which says how far a difference of nothing goes, and what difference is found."""
     if not c.controlled:
         return
     plan = c.context.plan
     ratios = [f"{words} {_ratio_text(c.controls[figure.name])}"
               for figure, words, ran in ((TIME, "time", plan.time_pass), (PEAK, "peak RSS", plan.memory_pass)) if ran]
     put(out, f"A/A control ({_base_name(c)} again): {', '.join(ratios)}")
+    power = power_text(c)
+    if power and not plan.quiet:
+        put(out, power)
 
 
 # --- the tables
