@@ -40,6 +40,7 @@ def main(words: list[str]) -> int:
             talk.write({"missing": missing_package(missing)})
             return EXIT_FAILED
         os.dup2(int(words[1]), 1)
+        sys.stdout = open(1, "w", closefd=False)  # the old one knows of another file whether it is a terminal, and can seek
         from ..base.environment import speak_plainly
 
         speak_plainly()
