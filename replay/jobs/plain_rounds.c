@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "now.h"
 #include "print.h"
 #include "text_table.h"
 #include "turns.h"
@@ -104,15 +105,27 @@ static void print_calls(const struct ht_choice *choice, json_t *calls) {
     ht_table_print(stdout, &table);
 }
 
+// Whether the round is to be run; the least number of them is, whatever the budget.
+static bool has_time(const struct ht_plan *plan, uint32_t round, uint64_t begun_ns) {
+    return round < ROUNDS || !plan->budget_ns || ht_now_ns(CLOCK_MONOTONIC) - begun_ns < plan->budget_ns;
+}
+
+static void say_stopped(const struct ht_plan *plan, uint32_t round) {
+    ht_print(stderr, "heaptape replay: stopped in round %u%s%s\n", round,
+             plan->results_path ? "; completed runs are in " : "",
+             plan->results_path ? plan->results_path : "");
+}
+
 size_t ht_plain_rounds(struct ht_runner *r) {
     const struct ht_plan *plan = r->plan;
     static struct plain_figures figures[HT_CHOICES_MAX];
-    uint32_t rounds = plan->rounds ? plan->rounds : ROUNDS;
+    uint32_t rounds = plan->rounds ? plan->rounds : ROUNDS, round = 0;
+    uint64_t begun_ns = ht_now_ns(CLOCK_MONOTONIC);
     size_t failed = 0;
     r->repeats = plan->repeats ? plan->repeats : 1;
     for (size_t i = 0; i < HT_CHOICES_MAX; i++)
         figures[i] = (struct plain_figures){{NAN, NAN}, {NAN, NAN}, {NAN, NAN}, NULL};
-    for (uint32_t round = 0; round < rounds && !failed && !ht_child_interrupted(); round++) {
+    for (; round < rounds && !failed && !ht_child_interrupted() && has_time(plan, round, begun_ns); round++) {
         const struct ht_turn turn = {.round = round, .cpu = -1};
         if (plan->time_pass) {
             struct ht_turn flat = turn;
@@ -122,7 +135,8 @@ size_t ht_plain_rounds(struct ht_runner *r) {
         }
         if (plan->memory_pass) failed += run_pass(r, turn, HT_PASS_MEMORY, figures);
     }
-    if (!ht_child_interrupted()) print_ranges(r, figures);
+    if (ht_child_interrupted()) say_stopped(plan, round);
+    else print_ranges(r, figures);
     for (size_t i = 0; i < plan->choices.count; i++) {
         if (figures[i].calls && !ht_child_interrupted())
             print_calls(&plan->choices.list[i], figures[i].calls);

@@ -13,6 +13,7 @@ import pytest
 from tool_runner import Tools, clean_environment, run
 
 import replay_traces
+from waiting import wait_until
 from heaptape.judge.talk import Ended, Talk
 
 
@@ -55,6 +56,21 @@ def test_a_python_that_prints_by_itself(tools: Tools, trace: Path, tmp_path: Pat
     assert json.loads(done.stdout)["allocators"] and done.stderr == b"begun\n"
 
 
+def test_streams_of_two_kinds(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    for to_file in ("stdout", "stderr"):
+        with (tmp_path / to_file).open("wb") as file:
+            streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, to_file: file}
+            done = subprocess.run(
+                words(tools, trace), env=clean_environment(), check=False, **streams
+            )
+        told = {
+            "stdout": done.stdout,
+            "stderr": done.stderr,
+            to_file: (tmp_path / to_file).read_bytes(),
+        }
+        assert b"glibc" in told["stdout"] and (done.returncode, told["stderr"]) == (0, b"")
+
+
 def test_a_numpy_that_cannot_be_used(tools: Tools, trace: Path, tmp_path: Path) -> None:
     """As one that was built for newer processors."""
     (tmp_path / "numpy.py").write_text("raise RuntimeError('needs X86_V2')\n")
@@ -94,6 +110,36 @@ def test_a_judge_that_says_nothing(tools: Tools, trace: Path, tmp_path: Path) ->
         -signal.SIGINT,
         b"",
         b"heaptape replay: stopped before the first round\n",
+    )
+
+
+def test_rounds_without_a_judge_end(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    """By the budget, or when told to."""
+    command = [
+        tools.replay_program,
+        "--alloc",
+        "glibc",
+        "--pass",
+        "memory",
+        "--rounds",
+        "1000000",
+        "-o",
+        tmp_path / "r.jsonl",
+        trace,
+    ]
+    environment = {"HEAPTAPE_PYTHON": "/bin/false"}
+    done = run([*command, "--budget", "0.2s"], env=environment, timeout=30)
+    assert done.returncode == 0 and b"glibc" in done.stdout
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment(environment)
+    )
+    written = (tmp_path / "r.jsonl").stat().st_size
+    wait_until(lambda: (tmp_path / "r.jsonl").stat().st_size > written)
+    process.terminate()
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGTERM and not out
+    assert b"heaptape replay: stopped in round " in err and err.endswith(
+        f"completed runs are in {tmp_path / 'r.jsonl'}\n".encode()
     )
 
 
