@@ -88,9 +88,9 @@ def _spent(seconds: float, rounds: int = 12, spread_of: float = 0.02) -> Compari
 def test_a_line_of_it() -> None:
     time = powers_of(found := _spent(24.0))["time"]
     assert 0.05 < time.difference < 0.06 and 600 < time.seconds < 700 and not time.more_than
-    assert power_text(found) == (f"finds, 9 times of 10: time {100 * time.difference:.2g} % in 24 s, 1 % in about {time.seconds / 60:.0f} min; "
+    assert power_text(found) == (f"differences found 9 times of 10: time {100 * time.difference:.2g} % in 24 s, 1 % in about {time.seconds / 60:.0f} min; "
                                  f"peak RSS {100 * time.difference:.2g} % in 24 s, 1 % in about {time.seconds / 60:.0f} min")
-    assert power_text(_spent(24.0, spread_of=0.0)) == "finds, 9 times of 10: time 1 % in about 12 s; peak RSS 1 % in about 12 s"
+    assert power_text(_spent(24.0, spread_of=0.0)) == "differences found 9 times of 10: time 1 % in about 12 s; peak RSS 1 % in about 12 s"
     assert power_text(_spent(24.0, spread_of=0.9)).count(" %, 1 % in over ") == 0 < power_text(_spent(24.0, spread_of=0.9)).count("1 % in over 34 min")
 
 

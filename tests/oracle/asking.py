@@ -70,7 +70,7 @@ def masked(text: str, folder: Path) -> str:
     text = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("heaptape replay: a round takes about "))
     text = re.sub(r"use --budget \d+m\b", "use --budget Nm", text)
     text = re.sub(r"no control group: .*?;", "no control group: WHY;", text)
-    text = re.sub(r"^finds, 9 times of 10: .*", lambda found: re.sub(r"[\d.]+ (s|min|h)\b", "N s", found[0]), text, flags=re.MULTILINE)
+    text = re.sub(r"^differences found 9 times of 10: .*", lambda found: re.sub(r"[\d.]+ (s|min|h)\b", "N s", found[0]), text, flags=re.MULTILINE)
     text = re.sub(r'"(spent_s|one_percent_s)": [-\de.]+', r'"\1": "TIME"', text)
     # The last digits hang on the machine's logarithm and exponential function.
     return re.sub(r"-?\d+\.\d{11,}(e-?\d+)?", lambda found: f"{float(found[0]):.10g}", text)

@@ -111,10 +111,15 @@ def power_text(comparison: Comparison) -> str:
     """One line, or ""."""
     parts = []
     for name, power in powers_of(comparison).items():
-        found = [] if power.difference <= SAME_WITHIN else [f"{100 * power.difference:.2g} % in {_time_text(comparison.spent_s)}"]
+        found = [] if power.difference <= SAME_WITHIN else [f"{_percent_text(power.difference)} in {_time_text(comparison.spent_s)}"]
         found.append(f"1 % in {'over' if power.more_than else 'about'} {_time_text(power.seconds)}")
         parts.append(f"{'time' if name == TIME.name else 'peak RSS'} {', '.join(found)}")
-    return f"finds, 9 times of 10: {'; '.join(parts)}" if parts else ""
+    return f"differences found 9 times of 10: {'; '.join(parts)}" if parts else ""
+
+
+def _percent_text(share: float) -> str:
+    """1.2 %, 12 %, 120 %."""
+    return f"{100 * share:.2g} %" if share < 0.0995 else f"{100 * share:.0f} %"
 
 
 def _time_text(seconds: float) -> str:
