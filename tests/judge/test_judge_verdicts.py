@@ -201,7 +201,7 @@ def test_what_is_the_same_is_seldom_found_different() -> None:
 @pytest.mark.parametrize(("rounds", "tables"), [(3, 250), (5, 250), (20, 120)])
 def test_a_table_of_equal_allocators_seldom_tells_any_apart(rounds: int, tables: int) -> None:
     """Seven comparisons of each of four figures: the widening is what holds them all to 5 % together. Without it about half of all
-    tables have a false verdict (bench/figures/false_verdicts.py)."""
+    tables have a false verdict (bench/figures/aa.py --simulate)."""
     random, plain, wide = Random(rounds), 0, 0
     for _ in range(tables):
         said_plain = said_wide = False

@@ -90,10 +90,11 @@ def in_words(row: pd.Series) -> str:
     if row["verdict"] != UNRESOLVED:
         return str(row["verdict"])
     more = row["more_rounds"]
+    if math.isfinite(more):
+        return f"unresolved ({more_rounds_text(more)})"
     if not row["rounds_in_common"]:
         return "no round in common with the baseline"
-    if not math.isfinite(row["ratio"]) or (not math.isfinite(row["verdict_low"]) and row["rounds_in_common"] > 1):
-        return f"{UNRESOLVED} ({hidden_text(row['unit'] == 'ns')})"
-    if not math.isfinite(more):
-        return "unresolved (one round is not enough)"
-    return f"unresolved ({more_rounds_text(more)})"
+    # Several rounds always have an interval to go by but where that is so.
+    if not math.isfinite(row["ratio"]) or row["rounds_in_common"] > 1:
+        return f"unresolved ({hidden_text(row['unit'] == 'ns')})"
+    return "unresolved (one round is not enough)"
