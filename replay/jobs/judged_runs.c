@@ -24,22 +24,18 @@ struct drawing {
 
 bool ht_judge_meet(struct ht_judge *judge, const struct ht_runner *r, char *missing, size_t room,
                    int *status) {
-    json_t *hello = judge->pid ? ht_judge_read(judge) : NULL, *ready;
-    const char *lacks = json_string_value(json_object_get(hello, "missing"));
+    json_t *hello = judge->pid ? ht_judge_read(judge) : NULL, *ready = NULL;
+    if (hello) ht_judge_write(judge, ht_judge_context(r));
+    if (hello) ready = ht_judge_read(judge);
+    const char *lacks = json_string_value(json_object_get(ready, "missing"));
+    bool accepts = json_is_true(json_object_get(ready, "ready"));
     *status = HT_EXIT_DONE;
-    if (hello && !lacks) {
-        ht_judge_write(judge, ht_judge_context(r));
-        ready = ht_judge_read(judge);
-        bool accepts = json_is_true(json_object_get(ready, "ready"));
-        if (!accepts) *status = (int)json_integer_value(json_object_get(ready, "status"));
-        if (!accepts && !*status) *status = HT_EXIT_FAILED;
-        json_decref(ready);
-        json_decref(hello);
-        return accepts;
-    }
-    snprintf(missing, room, "%s", lacks ? lacks : "Python cannot be run");
+    if (!ready || lacks) snprintf(missing, room, "%s", lacks ? lacks : "Python cannot be run");
+    else if (!accepts) *status = (int)json_integer_value(json_object_get(ready, "status"));
+    if (ready && !lacks && !accepts && !*status) *status = HT_EXIT_FAILED;
+    json_decref(ready);
     json_decref(hello);
-    return false;
+    return accepts;
 }
 
 static void draw(void *context, double seconds) {

@@ -74,7 +74,7 @@ def test_streams_of_two_kinds(tools: Tools, trace: Path, tmp_path: Path) -> None
 def test_a_numpy_that_cannot_be_used(tools: Tools, trace: Path, tmp_path: Path) -> None:
     """As one that was built for newer processors."""
     (tmp_path / "numpy.py").write_text("raise RuntimeError('needs X86_V2')\n")
-    done = run(words(tools, trace), env={"PYTHONPATH": str(tmp_path)})
+    done = run([*words(tools, trace), "--rounds", "6"], env={"PYTHONPATH": str(tmp_path)})
     (line,) = done.stderr.decode().splitlines()
     assert (
         line.startswith("heaptape replay: no verdicts: ")

@@ -10,8 +10,9 @@ import math
 import os
 import sys
 
-from ..base.environment import missing_package
+from ..base.environment import missing_package, speak_plainly
 from ..base.errors import EXIT_FAILED, HeaptapeError
+from .intervals import BOOTSTRAP_ROUNDS_MIN
 from .model import Context, Json, Measurements, Warning
 from .talk import Ended, Talk
 
@@ -33,23 +34,28 @@ def main(words: list[str]) -> int:
     this process is of no use."""
     talk = Talk(int(words[0]))
     try:
-        try:
-            import numpy  # noqa: F401
-        except Exception as error:  # it refuses a processor by RuntimeError, and a file that is damaged may raise anything
-            missing = error if isinstance(error, ImportError) else ImportError(str(error), name="numpy")
-            talk.write({"missing": missing_package(missing)})
-            return EXIT_FAILED
         os.dup2(int(words[1]), 1)
         sys.stdout = open(1, "w", closefd=False)  # the old one knows of another file whether it is a terminal, and can seek
-        from ..base.environment import speak_plainly
-
         speak_plainly()
         talk.write({"hello": 1})
         context = Context.of(talk.read())
-        talk.write({"status": Judge(context, talk).status()})
+        lacking = lacks(context)
+        talk.write({"missing": lacking} if lacking else {"status": Judge(context, talk).status()})
     except Ended:
         pass
     return EXIT_DONE
+
+
+def lacks(context: Context) -> str:
+    """What is missing for intervals of this experiment, in a line; or "". Few rounds need no resampling, for which numpy is."""
+    plan = context.plan
+    if 0 < plan.rounds < BOOTSTRAP_ROUNDS_MIN and not plan.baseline_file:
+        return ""
+    try:
+        import numpy  # noqa: F401
+    except Exception as error:  # it refuses a processor by RuntimeError, and a file that is damaged may raise anything
+        return missing_package(error if isinstance(error, ImportError) else ImportError(str(error), name="numpy"))
+    return ""
 
 
 class Judge:
