@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 #include "replay_options.h"
-#include "turns.h"
+#include "runner.h"
 
 // One allocator of the list.
 struct ht_listed {

@@ -32,7 +32,6 @@
 #include "standard_streams.h"
 #include "talk.h"
 #include "trace_aging.h"
-#include "turns.h"
 #include "verify_runs.h"
 
 // A day is not held, although the machine may have the memory: it is made anew for each run.
@@ -48,16 +47,16 @@ static int complain(const struct ht_error *error) {
 }
 
 // Removes those that cannot prove which library their calls reach: there must be no figures of them.
-static size_t describe_all(struct ht_runner *x, struct ht_plan *plan, struct ht_choice *null_choice) {
+static size_t describe_all(struct ht_runner *r, struct ht_plan *plan, struct ht_choice *null_choice) {
     char problem[512];
     size_t kept = 0, refused = 0;
-    if (!ht_runner_describe(x, null_choice, problem, sizeof problem) && !ht_child_interrupted()) {
+    if (!ht_runner_describe(r, null_choice, problem, sizeof problem) && !ht_child_interrupted()) {
         ht_print(stderr, "heaptape replay: null: %s\n", problem);
         refused++;
     }
     for (size_t i = 0; i < plan->choices.count && !ht_child_interrupted(); i++) {
         struct ht_choice *choice = &plan->choices.list[i];
-        if (ht_runner_describe(x, choice, problem, sizeof problem)) {
+        if (ht_runner_describe(r, choice, problem, sizeof problem)) {
             if (kept != i) plan->choices.list[kept] = *choice;
             kept++;
         } else if (!ht_child_interrupted()) {
@@ -301,9 +300,9 @@ static bool needs_judge(const struct ht_plan *plan) {
            (plan->count_pass && (plan->conditions.count || plan->baseline_file || plan->write_baseline));
 }
 
-static size_t count_unjudged(struct ht_runner *x) {
+static size_t count_unjudged(struct ht_runner *r) {
     size_t failed;
-    json_t *print = ht_count_all(x, &failed);
+    json_t *print = ht_count_all(r, &failed);
     if (!print) return failed;
     json_dumpf(print, stdout, JSON_INDENT(1));
     putchar('\n');
@@ -322,31 +321,31 @@ static const char *unjudged_option(const struct ht_plan *plan) {
 }
 
 // A condition is not passed in silence.
-static int measure_unjudged(struct ht_runner *x, size_t refused, const char *missing) {
-    const char *option = unjudged_option(x->plan);
+static int measure_unjudged(struct ht_runner *r, size_t refused, const char *missing) {
+    const char *option = unjudged_option(r->plan);
     ht_print(stderr, "heaptape replay: no verdicts: %s\n", missing);
     if (option) ht_print(stderr, "heaptape replay: %s: needs verdicts: nothing was measured\n", option);
     if (option) return HT_EXIT_FAILED;
-    refused += ht_plain_rounds(x);
-    return ht_stdout_status("heaptape replay", refused || x->results_failed ? HT_EXIT_FAILED : HT_EXIT_DONE);
+    refused += ht_plain_rounds(r);
+    return ht_stdout_status("heaptape replay", refused || r->results_failed ? HT_EXIT_FAILED : HT_EXIT_DONE);
 }
 
-static int measure(struct ht_runner *x, const struct loaded_trace *trace, struct ht_judge *judge,
+static int measure(struct ht_runner *r, const struct loaded_trace *trace, struct ht_judge *judge,
                    const char *missing, size_t refused) {
     if (ht_child_interrupted())
-        return stopped(x->plan->verify ? "while verifying" : "before the first round");
-    bool compares = x->plan->time_pass || x->plan->memory_pass;
+        return stopped(r->plan->verify ? "while verifying" : "before the first round");
+    bool compares = r->plan->time_pass || r->plan->memory_pass;
     // The comparison prints it, too.
-    if (trace->program.extended.words[0] && !compares && !x->plan->quiet)
+    if (trace->program.extended.words[0] && !compares && !r->plan->quiet)
         ht_print(stderr, "heaptape replay: %s\n", trace->program.extended.words);
-    if (x->plan->limit_pass) refused += ht_limit_all(x);
-    if (x->plan->limit_pass && ht_child_interrupted()) return stopped("in the limit pass");
-    if (x->plan->snapshots_folder) refused += ht_snapshot_all(x);
-    if (needs_judge(x->plan)) {
-        return *missing ? measure_unjudged(x, refused, missing) : ht_judge_serve(judge, x, refused);
+    if (r->plan->limit_pass) refused += ht_limit_all(r);
+    if (r->plan->limit_pass && ht_child_interrupted()) return stopped("in the limit pass");
+    if (r->plan->snapshots_folder) refused += ht_snapshot_all(r);
+    if (needs_judge(r->plan)) {
+        return *missing ? measure_unjudged(r, refused, missing) : ht_judge_serve(judge, r, refused);
     }
-    if (x->plan->count_pass) refused += count_unjudged(x);
-    return refused || x->results_failed || fflush(stdout) ? HT_EXIT_FAILED : HT_EXIT_DONE;
+    if (r->plan->count_pass) refused += count_unjudged(r);
+    return refused || r->results_failed || fflush(stdout) ? HT_EXIT_FAILED : HT_EXIT_DONE;
 }
 
 // A user who asked for real time should know for how much of it.
@@ -370,66 +369,66 @@ static void say_idle_ends(const struct ht_plan *plan, const struct loaded_trace 
 }
 
 // At once, and not only after a minute: what comes is about little of the program.
-static void caution(struct ht_runner *x) {
+static void caution(struct ht_runner *r) {
     char words[HT_HEAP_SHARE_TEXT_BYTES], swollen[HT_HEAP_SWOLLEN_TEXT_BYTES];
-    const struct ht_recorded_program *program = x->program;
+    const struct ht_recorded_program *program = r->program;
     bool is_small = ht_heap_share_is_small(&program->share);
     bool is_swollen = !is_small && program->heap_peak_bytes > 0 && program->live_peak_bytes &&
                       ht_heap_is_swollen((uint64_t)program->heap_peak_bytes, program->live_peak_bytes);
     if (is_small)
-        ht_warn(&x->warnings, HT_WARNING_MOSTLY_UNSEEN, "the comparison is of malloc's part only", "%s",
+        ht_warn(&r->warnings, HT_WARNING_MOSTLY_UNSEEN, "the comparison is of malloc's part only", "%s",
                 ht_heap_share_words(words, &program->share));
     if (is_swollen)
-        ht_warn(&x->warnings, HT_WARNING_SWOLLEN_HEAP,
+        ht_warn(&r->warnings, HT_WARNING_SWOLLEN_HEAP,
                 "hold the replay under the recorded allocator against it", "%s",
                 ht_heap_swollen_words(swollen, (uint64_t)program->heap_peak_bytes, program->live_peak_bytes));
     if (!isnan(program->heap_high_bytes))
-        ht_warn(&x->warnings, HT_WARNING_UNKNOWN_HEAP, "no replay is held against the recorded program",
+        ht_warn(&r->warnings, HT_WARNING_UNKNOWN_HEAP, "no replay is held against the recorded program",
                 "how much of the recorded program's memory was in its heap is unknown: %.1f to %.1f MB",
                 program->heap_low_bytes / 1e6, program->heap_high_bytes / 1e6);
-    ht_warnings_print(stderr, &x->warnings, 0);
+    ht_warnings_print(stderr, &r->warnings, 0);
 }
 
 // What the program's allocator was set to and that of the replay is not: before the figures, because they are of another.
-static void warn_of_settings(struct ht_runner *x) {
-    const struct ht_recorded_settings *settings = x->settings;
+static void warn_of_settings(struct ht_runner *r) {
+    const struct ht_recorded_settings *settings = r->settings;
     char left[HT_SETTINGS_TEXT_BYTES];
-    size_t before = x->warnings.count;
+    size_t before = r->warnings.count;
     ht_settings_text(settings->list, settings->count, HT_SETTING_LEFT_OUT, left);
     if (!*left) return;
-    ht_warn(&x->warnings, HT_WARNING_SETTINGS, "it is no knob of the allocator, or no value of one",
+    ht_warn(&r->warnings, HT_WARNING_SETTINGS, "it is no knob of the allocator, or no value of one",
             "the program ran with %s, which no replay has", left);
-    ht_warnings_print(stderr, &x->warnings, before);
+    ht_warnings_print(stderr, &r->warnings, before);
 }
 
-static int replay_all(struct ht_runner *x, struct ht_plan *plan, struct ht_choice *null_choice,
+static int replay_all(struct ht_runner *r, struct ht_plan *plan, struct ht_choice *null_choice,
                       struct ht_judge *judge) {
     static struct loaded_trace trace;
     char missing[256] = "";
     struct ht_error error = {0};
-    ht_machine_read(&x->machine);
-    if (!ht_huge_pages_here(plan->thp, x->machine.thp, &x->huge_pages, error.message, sizeof error.message))
+    ht_machine_read(&r->machine);
+    if (!ht_huge_pages_here(plan->thp, r->machine.thp, &r->huge_pages, error.message, sizeof error.message))
         return complain(&error);
     if (load_trace(plan, &trace, &error) || ht_live_guard(plan, &trace.built, &error) ||
         (trace.prelude.reader && ht_live_guard(plan, &trace.prelude.built, &error)) ||
         check_accesses(plan, &trace.built, &error) || check_moments(plan, &trace, &error))
         return complain(&error);
     ht_child_catch_signals();  // until here there is nothing to keep
-    x->built = &trace.built;
-    x->trace_sha256 = trace.sha256;
-    x->program = &trace.program;
-    x->settings = &trace.program.settings;
-    caution(x);
+    r->built = &trace.built;
+    r->trace_sha256 = trace.sha256;
+    r->program = &trace.program;
+    r->settings = &trace.program.settings;
+    caution(r);
     say_idle_ends(plan, &trace);
-    x->own_bytes = trace.own_bytes;
-    if (ht_child_channel_open(&x->channel, &trace.built, judge->pid, &error)) return complain(&error);
-    x->channel.watch = (struct ht_child_watch){.timeout_ns = plan->timeout_ns};
-    x->channel.wrap = plan->wrap;
-    x->channel.thp_disable = x->huge_pages.disable;
+    r->own_bytes = trace.own_bytes;
+    if (ht_child_channel_open(&r->channel, &trace.built, judge->pid, &error)) return complain(&error);
+    r->channel.watch = (struct ht_child_watch){.timeout_ns = plan->timeout_ns};
+    r->channel.wrap = plan->wrap;
+    r->channel.thp_disable = r->huge_pages.disable;
     if (plan->wrap && !plan->quiet) {
         ht_print(stderr, "heaptape replay: times and memory include those of %s\n", plan->wrap);
     }
-    size_t refused = describe_all(x, plan, null_choice);
+    size_t refused = describe_all(r, plan, null_choice);
     if (ht_child_interrupted()) return HT_EXIT_FAILED;
     if (refused && plan->baseline && find_choice(&plan->choices, plan->baseline) < 0) {
         ht_print(stderr, "heaptape replay: the baseline %s failed: nothing can be compared\n",
@@ -437,31 +436,31 @@ static int replay_all(struct ht_runner *x, struct ht_plan *plan, struct ht_choic
         return HT_EXIT_FAILED;
     }
     if (refused && (plan->choices.count == 0 || !null_choice->path[0])) return HT_EXIT_FAILED;
-    x->baseline = baseline_of(plan, x->program);
-    settle_refusals(plan, &trace.built, x->baseline);
-    warn_of_settings(x);
+    r->baseline = baseline_of(plan, r->program);
+    settle_refusals(plan, &trace.built, r->baseline);
+    warn_of_settings(r);
     if (plan->results_path) {
-        x->results_fd = ht_results_open(plan->results_path, &error);
-        if (x->results_fd < 0) return complain(&error);
+        r->results_fd = ht_results_open(plan->results_path, &error);
+        if (r->results_fd < 0) return complain(&error);
     }
     int refusal = HT_EXIT_DONE;
-    x->warnings_told = 0;
-    if (needs_judge(plan) && !ht_judge_meet(judge, x, missing, sizeof missing, &refusal) && refusal)
+    r->warnings_told = 0;
+    if (needs_judge(plan) && !ht_judge_meet(judge, r, missing, sizeof missing, &refusal) && refusal)
         return refusal;
-    refused += plan->verify ? ht_verify_all(x) : 0;
+    refused += plan->verify ? ht_verify_all(r) : 0;
     say_waiting(plan, trace.program.end_ns);
-    for (size_t i = 0; i < HT_CHOICES_MAX; i++) x->instructions[i] = NAN;
-    x->of_choices = ht_choice_figures_new(plan->choices.count);
-    x->null_rss_bytes = malloc((trace.built.form->samples + 1) * sizeof(uint64_t));
-    if (!x->of_choices || !x->null_rss_bytes) return HT_EXIT_FAILED;
-    int status = measure(x, &trace, judge, missing, refused);
-    if (x->results_fd >= 0) close(x->results_fd);
+    for (size_t i = 0; i < HT_CHOICES_MAX; i++) r->instructions[i] = NAN;
+    r->of_choices = ht_choice_figures_new(plan->choices.count);
+    r->null_rss_bytes = malloc((trace.built.form->samples + 1) * sizeof(uint64_t));
+    if (!r->of_choices || !r->null_rss_bytes) return HT_EXIT_FAILED;
+    int status = measure(r, &trace, judge, missing, refused);
+    if (r->results_fd >= 0) close(r->results_fd);
     ht_form_free(&trace.built);
     ht_prelude_form_free(&trace.prelude);
     free(trace.own_bytes);
     ht_recorded_program_free(&trace.program);
     ht_trace_close(trace.reader);
-    ht_runner_free(x);
+    ht_runner_free(r);
     return status;
 }
 
@@ -472,12 +471,12 @@ int ht_verb_replay(int argc, char **argv) {
     ht_standard_streams_occupy();
     signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit fails instead, and that is reported
     ht_replay_options_parse(argc, argv, &options);
-    static struct ht_runner x;  // too large for a small stack
+    static struct ht_runner r;  // too large for a small stack
     static const struct ht_recorded_program none;
-    x = (struct ht_runner){
+    r = (struct ht_runner){
         .plan = &options.plan, .program = &none, .results_fd = -1, .random = {options.plan.seed}};
     mallopt(M_ARENA_MAX, 1);  // one for the decoder would take 64 MiB of address space, which may be limited
-    if (options.list) return ht_allocator_list(&x, &options);
+    if (options.list) return ht_allocator_list(&r, &options);
     int status = check_baseline(&options.plan);
     if (!status) status = check_conditions(&options.plan);
     if (!status) status = check_written(&options.plan);
@@ -486,11 +485,11 @@ int ht_verb_replay(int argc, char **argv) {
         error.status = HT_EXIT_FAILED;
         return complain(&error);
     }
-    x.null_choice = &null_choices.list[0];
+    r.null_choice = &null_choices.list[0];
     // While the trace is read: it takes a while to start.
     struct ht_judge judge = {0};
     if (needs_judge(&options.plan)) ht_judge_start(&judge);
-    status = replay_all(&x, &options.plan, &null_choices.list[0], &judge);
+    status = replay_all(&r, &options.plan, &null_choices.list[0], &judge);
     ht_judge_end(&judge);
     ht_child_end_as_interrupted();
     return status;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an experiment is to do: filled in from the options of `replay`, and read by all parts of the launcher.
+// What was asked for: filled in from the options of `replay`, and read by all parts of the launcher.
 #ifndef HEAPTAPE_REPLAY_PLAN_H
 #define HEAPTAPE_REPLAY_PLAN_H
 
