@@ -90,8 +90,8 @@ static bool run_again(const struct check_run *check, const struct recorded_run *
     return ran;
 }
 
-// Of the logs of the process that was started, the one with the most calls. NULL where another process made more: its peak
-// is not the one that was looked at.
+// The log that matters, if it is of the process that was started. NULL where another process used more: its peak is not the
+// one that was looked at.
 static const struct found_log *log_of_program(const struct found_logs *found, pid_t pid) {
     return found->count && (pid_t)found->log[0].header.pid == pid ? &found->log[0] : NULL;
 }
@@ -117,7 +117,7 @@ static const double PEAK_SEEN_S = 0.02;
 static const char *why_no_peak(const struct found_log *log, const struct ending *recorded,
                                const struct ending *again) {
     bool looked = recorded->rss_peak_bytes && again->rss_peak_bytes;
-    if (!log) return "most calls are of a process that it started";
+    if (!log) return "a process that it started used more";
     return looked && recorded->took_s >= PEAK_SEEN_S && again->took_s >= PEAK_SEEN_S
                ? NULL
                : "it ended too soon for its peak to be seen";

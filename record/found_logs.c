@@ -13,9 +13,11 @@
 #include <unistd.h>
 
 #include "cut_log.h"
+#include "grow.h"
 #include "inner_allocators.h"
 #include "log_share.h"
 #include "map64.h"
+#include "process_rank.h"
 #include "shell_log.h"
 #include "talk.h"
 
@@ -94,36 +96,45 @@ static void count(struct found_logs *found, struct found_log *entry, const struc
     entry->namespaces = copy_of(log, "other_namespaces");
     entry->restricted = copy_of(log, "out_of_reach");
     entry->executable = copy_of(log, "executable");
+    entry->command = copy_of(log, "command");
     entry->hooks = copy_of(log, "linked_hooks");
     entry->no_sites = copy_of(log, "no_call_sites");
     entry->shell = shell_log_name(log);
     entry->header = log->header;
-    entry->share = log_share_read(log);
+    struct log_use use = log_use_read(log);
+    entry->share = use.share;
+    entry->cpu_ns = use.cpu_ns;
     entry->share.inside = entry->inside = inside_of(log);
     find_cost(entry, log);
     found->calls += entry->calls;
 }
 
 // False for want of memory.
-static bool add_log(struct found_logs *found, const char *path, const char *id, const struct ending *ending) {
+static bool add_log(struct found_logs *found, const struct ht_raw_log *log) {
+    if (!ht_grow(&found->log, &found->room, found->count + 1, sizeof *found->log)) return false;
+    struct found_log *entry = &found->log[found->count++];
+    *entry = (struct found_log){.path = strdup(log->path)};
+    count(found, entry, log);
+    return entry->path != NULL;
+}
+
+// False for want of memory.
+static bool add_log_of_run(struct found_logs *found, const char *path, const char *id,
+                           const struct ending *ending) {
     struct ht_raw_log log;
     struct ht_error error;
     if (ht_raw_open(&log, path, &error)) return true;  // another's, half made, or no log at all
-    bool fits = true;
-    if (log_is_of_run(&log, id)) {
-        struct found_log *larger = realloc(found->log, (found->count + 1) * sizeof *larger);
-        fits = larger != NULL;
-        if (larger) found->log = larger;
-        struct found_log entry = {.path = strdup(path)};
-        log_cut(&log);
-        if ((pid_t)log.header.pid == ending->pid) {
-            found->of_program = true;
-            found->to_the_end |= goes_to_the_end(&log, ending);
-        }
-        count(found, &entry, &log);
-        if ((pid_t)log.header.pid == ending->pid && !found->hooks) found->hooks = entry.hooks;
-        if (fits) found->log[found->count++] = entry;
-        fits &= entry.path != NULL;
+    bool ours = log_is_of_run(&log, id), started = (pid_t)log.header.pid == ending->pid;
+    if (ours) log_cut(&log);
+    if (ours && started) {
+        found->of_program = true;
+        found->to_the_end |= goes_to_the_end(&log, ending);
+    }
+    bool fits = !ours || add_log(found, &log);
+    if (ours && fits) {
+        struct found_log *entry = &found->log[found->count - 1];
+        entry->started = started;
+        if (started && !found->hooks) found->hooks = entry->hooks;
     }
     ht_raw_close(&log);
     return fits;
@@ -131,9 +142,28 @@ static bool add_log(struct found_logs *found, const char *path, const char *id, 
 
 static int main_first(const void *a, const void *b) {
     const struct found_log *left = a, *right = b;
-    uint64_t left_rank = shell_log_rank(left->shell != NULL, left->calls),
-             right_rank = shell_log_rank(right->shell != NULL, right->calls);
-    return (left_rank < right_rank) - (left_rank > right_rank);
+    return (left->rank < right->rank) - (left->rank > right->rank);
+}
+
+static struct process_use use_of(const struct found_log *log) {
+    return (struct process_use){.calls = log->calls,
+                                .cpu_ns = log->cpu_ns,
+                                .anon_bytes = log->share.anon_bytes,
+                                .shell = log->shell != NULL,
+                                .started = log->started};
+}
+
+static void rank(struct found_logs *found) {
+    struct process_use most = {0};
+    for (size_t i = 0; i < found->count; i++) {
+        struct process_use use = use_of(&found->log[i]);
+        process_use_most(&most, &use);
+    }
+    for (size_t i = 0; i < found->count; i++) {
+        struct process_use use = use_of(&found->log[i]);
+        found->log[i].rank = process_rank(&use, &most);
+    }
+    if (found->count) qsort(found->log, found->count, sizeof *found->log, main_first);
 }
 
 // A process that executes programs has a log for each.
@@ -154,11 +184,79 @@ void found_logs_of_run(struct found_logs *found, const struct recorded_run *run,
     while (folder && (entry = readdir(folder)))
         if (log_has_name(entry->d_name) &&
             snprintf(path, sizeof path, "%s/%s", run->directory, entry->d_name) < PATH_MAX &&
-            !add_log(found, path, run->id, ending))
+            !add_log_of_run(found, path, run->id, ending))
             break;
     if (folder) closedir(folder);
     count_processes(found);
-    if (found->count) qsort(found->log, found->count, sizeof *found->log, main_first);
+    rank(found);
+}
+
+// ---- a folder ----
+
+static void name_run(char *run, size_t bytes, const struct ht_raw_log *log) {
+    const char *id = ht_raw_context(log, "run");
+    snprintf(run, bytes, "%s", id ? id : "");
+}
+
+// Calls it for each log in the folder, as long as it returns true. False with errno.
+static bool each_log(const char *name, bool (*take)(void *context, const struct ht_raw_log *log),
+                     void *context) {
+    DIR *folder = opendir(name);
+    struct dirent *entry;
+    char path[PATH_MAX];
+    struct ht_raw_log log;
+    struct ht_error error;
+    bool goes_on = true;
+    if (!folder) return false;
+    while (goes_on && (entry = readdir(folder))) {
+        if (!log_has_name(entry->d_name) ||
+            snprintf(path, sizeof path, "%s/%s", name, entry->d_name) >= PATH_MAX ||
+            ht_raw_open(&log, path, &error))
+            continue;
+        goes_on = take(context, &log);
+        ht_raw_close(&log);
+    }
+    closedir(folder);
+    return true;
+}
+
+struct listing {
+    struct found_logs *found;
+    char run[64];        // of the newest log; empty: none of `record`
+    uint64_t newest_ns;  // when that began
+    uint64_t oldest_ns;  // of that run's logs
+    uint32_t started;    // the process of the oldest
+};
+
+static bool find_newest(void *context, const struct ht_raw_log *log) {
+    struct listing *listing = context;
+    if (log->header.start_realtime_ns < listing->newest_ns) return true;
+    listing->newest_ns = log->header.start_realtime_ns;
+    name_run(listing->run, sizeof listing->run, log);
+    return true;
+}
+
+static bool add_listed(void *context, const struct ht_raw_log *log) {
+    struct listing *listing = context;
+    char run[sizeof listing->run];
+    name_run(run, sizeof run, log);
+    if (strcmp(run, listing->run)) return true;
+    if (log->header.start_realtime_ns < listing->oldest_ns) {
+        listing->oldest_ns = log->header.start_realtime_ns;
+        listing->started = log->header.pid;
+    }
+    return add_log(listing->found, log);
+}
+
+bool found_logs_in(struct found_logs *found, const char *folder) {
+    *found = (struct found_logs){0};
+    struct listing listing = {.found = found, .oldest_ns = UINT64_MAX};
+    if (!each_log(folder, find_newest, &listing) || !each_log(folder, add_listed, &listing)) return false;
+    for (size_t i = 0; i < found->count; i++)
+        found->log[i].started = found->log[i].header.pid == listing.started;
+    count_processes(found);
+    rank(found);
+    return true;
 }
 
 struct recording_cost found_logs_cost(const struct found_logs *found, const struct ending *ending) {
@@ -184,6 +282,7 @@ void found_logs_free(struct found_logs *found) {
         free(found->log[i].restricted);
         free(found->log[i].inside);
         free(found->log[i].executable);
+        free(found->log[i].command);
         free(found->log[i].hooks);
         free(found->log[i].no_sites);
     }

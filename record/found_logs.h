@@ -22,15 +22,19 @@ struct found_log {
     char *namespaces;   // libraries that were opened by dlmopen, or NULL
     char *restricted;   // what has put the log out of the process's reach, or NULL
     char *executable;   // NULL: unknown
+    char *command;      // the command line, or NULL
     char *no_sites;     // why it has no call sites though they were asked for, or NULL
     char *hooks;        // what it says of the hooks of a linked-in allocator, NULL: nothing
     struct ht_raw_header header;
     struct ht_heap_share share;
+    uint64_t cpu_ns;  // of this program, as far as samples show it; 0: unknown
+    bool started;     // of the process that was started
+    double rank;      // process_rank
 };
 
 struct found_logs {
-    struct found_log *log;  // by shell_log_rank
-    size_t count;
+    struct found_log *log;  // by process_rank
+    size_t count, room;
     uint64_t calls;
     size_t processes;
     bool of_program;    // one of them is of the program itself, not of a child
@@ -39,6 +43,9 @@ struct found_logs {
 };
 
 void found_logs_of_run(struct found_logs *found, const struct recorded_run *run, const struct ending *ending);
+// Those in a folder, of the newest run that has logs there, left as they are. What nobody says of how the program ended is not
+// in them. False with errno where the folder cannot be read.
+bool found_logs_in(struct found_logs *found, const char *folder);
 // CPU time that recording took: of calls at least, and of all else at most. 0 where it is not known.
 struct recording_cost {
     double calls_ns, rest_ns;

@@ -166,6 +166,26 @@ static void say_shell(const struct found_logs *found, const struct ending *endin
     }
 }
 
+enum { PROCESSES_SHOWN = 5, COMMAND_SHOWN_BYTES = 48 };
+
+static void write_process(FILE *out, const struct found_log *log) {
+    char calls[32], cpu[40], peak[32], number[32];
+    const char *command = log->command ? log->command : log->executable ? log->executable : "";
+    snprintf(number, sizeof number, log->header.sequence ? "%u.%u" : "%u", log->header.pid,
+             log->header.sequence);
+    bool cut = strlen(command) > COMMAND_SHOWN_BYTES;
+    ht_print(out, "  %10s%s %13s %9s %11s  %.*s%s\n", number, log->started ? "*" : " ",
+             ht_grouped(calls, log->calls), log->cpu_ns ? cost_text(cpu, (double)log->cpu_ns) : "?",
+             log->share.anon_bytes ? ht_bytes(peak, (double)log->share.anon_bytes) : "?", COMMAND_SHOWN_BYTES,
+             command, cut ? "..." : "");
+}
+
+void record_write_processes(FILE *out, const struct found_logs *found, size_t most) {
+    size_t shown = found->count < most ? found->count : most;
+    ht_print(out, "  %10s  %13s %9s %11s  %s\n", "process", "calls", "CPU", "RssAnon", "command");
+    for (size_t i = 0; i < shown; i++) write_process(out, &found->log[i]);
+}
+
 static void say_what_is_there(const struct record_talk *talk, const struct found_logs *found,
                               const struct ending *ending) {
     uint64_t threads = 0;
@@ -175,16 +195,14 @@ static void say_what_is_there(const struct record_talk *talk, const struct found
     ht_print(stderr, "recorded %s, %s, %s: %s (%s)", ht_number_of(text, found->calls, "call"),
              ht_number_of(by, found->processes, "process"), ht_number_of(on, threads, "thread"), first->path,
              ht_bytes(size, (double)first->bytes));
+    int folder_bytes = (int)(strrchr(first->path, '/') - first->path);
     say_cost(found, ending);
     fputc('\n', stderr);
-    for (size_t i = talk->verbose ? 0 : found->count; i < found->count; i++)
-        ht_print(stderr, "  %s: %s (%s)\n", ht_number_of(text, found->log[i].calls, "call"),
-                 found->log[i].path, ht_bytes(size, (double)found->log[i].bytes));
-    if (found->count > 1 && !talk->verbose)
-        ht_print(
-            stderr,
-            "  and %zu more in the same folder (-v lists them); this one is of the program with the most calls\n",
-            found->count - 1);
+    if (found->count > 1)
+        record_write_processes(stderr, found, talk->verbose ? found->count : PROCESSES_SHOWN);
+    if (found->count > PROCESSES_SHOWN && !talk->verbose)
+        ht_print(stderr, "  and %zu more: heaptape record --list %.*s\n", found->count - PROCESSES_SHOWN,
+                 folder_bytes, first->path);
     say_shell(found, ending);
     say_unsited(found);
 }
@@ -236,7 +254,7 @@ static void say_what_is_complete(const struct record_talk *talk, const struct co
     if (complete > 1 && !talk->verbose)
         ht_print(
             stderr,
-            "  and %zu more in the same folder (-v lists them); this one is of the program with the most calls\n",
+            "  and %zu more in the same folder (-v lists them); this one is of the program that used most\n",
             complete - 1);
 }
 

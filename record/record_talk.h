@@ -4,6 +4,8 @@
 #ifndef HEAPTAPE_RECORD_TALK_H
 #define HEAPTAPE_RECORD_TALK_H
 
+#include <stdio.h>
+
 #include "found_logs.h"
 #include "run_converter.h"
 
@@ -17,6 +19,8 @@ void record_say_directory(const struct record_talk *talk, const char *directory)
 
 // Hooks that were planned but not set, as the program's log says; empty: it says nothing.
 void record_say_hooks(const struct record_talk *talk, const char *hooks);
+// A line for each of the first processes; * marks the one that was started.
+void record_write_processes(FILE *out, const struct found_logs *found, size_t most);
 // Of a run that left logs.
 void record_say_logs(const struct record_talk *talk, const struct found_logs *found,
                      const struct ending *ending);

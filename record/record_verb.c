@@ -20,6 +20,7 @@
 #include "folder_status.h"
 #include "found_logs.h"
 #include "linked_plan.h"
+#include "log_list.h"
 #include "option_values.h"
 #include "own_functions.h"
 #include "print.h"
@@ -38,11 +39,11 @@ enum { LOG_BYTES_MIN = 64 << 10 };
 enum { EXIT_RECORD_FAILED = 125, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
 
 struct options {
-    const char *directory, *only, *start;
+    const char *directory, *only, *start, *list;
     uint64_t log_bytes_max;
     char start_text[32];
     struct record_talk talk;
-    bool converts, any_folder, accesses, sampled, no_hooks;
+    bool converts, any_folder, accesses, sampled, no_hooks, json;
     unsigned site_frames;  // 0: no call sites
     struct check_run check;
     int command_at;  // index of the command in argv
@@ -58,7 +59,9 @@ enum {
     KEY_SAMPLED,
     KEY_SITES,
     KEY_NO_HOOKS,
-    KEY_CHECK
+    KEY_CHECK,
+    KEY_LIST,
+    KEY_JSON
 };
 enum { SITE_FRAMES_DEFAULT = 64 };
 static const struct argp_option option_table[] = {
@@ -98,8 +101,12 @@ static const struct argp_option option_table[] = {
      "Run PROGRAM once more without the recorder, with all that it does to files and to others; print peak RSS and CPU of "
      "both runs, and note them in the log; with TIME, such as 10s, only if it ended within TIME (default: however long it took)",
      0},
+    {"list", KEY_LIST, "DIR", 0,
+     "Record nothing: list the processes whose raw logs are in DIR, of the newest run there, the one that matters first (default: record PROGRAM)",
+     0},
+    {"json", KEY_JSON, NULL, 0, "With --list: print JSON", 0},
     {"quiet", 'q', NULL, 0, "Print only what went wrong or was not recorded", 0},
-    {"verbose", 'v', NULL, 0, "List the log of every process", 0},
+    {"verbose", 'v', NULL, 0, "List every process", 0},
     {0}};
 
 // As the recorder reads it: seconds, with decimals. Lives as long as the options.
@@ -151,6 +158,8 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case KEY_ANY_FOLDER: options->any_folder = true; return 0;
     case KEY_SITES: return read_sites(value, options, state);
     case KEY_CHECK: return read_check(value, options, state);
+    case KEY_LIST: options->list = value; return 0;
+    case KEY_JSON: options->json = true; return 0;
     case KEY_ONLY:
         options->only = value;
         options->talk.only_some = true;
@@ -169,6 +178,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
         state->next = state->argc;
         return 0;
     case ARGP_KEY_END:
+        if (options->list && options->command_at)
+            argp_error(state, "--list records nothing: expected no PROGRAM with it");
+        if (options->json && !options->list) argp_error(state, "--json: expected --list with it");
         if (options->sampled && !options->accesses)
             argp_error(state, "--sampled: expected --accesses with it");
         if (options->accesses && (options->only || options->start || options->log_bytes_max ||
@@ -179,7 +191,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
         if (options->check.within_s > 0 && (options->accesses || options->converts || options->site_frames))
             argp_error(state, "--check: expected none of --accesses, --convert and --sites with it");
         return 0;
-    case ARGP_KEY_NO_ARGS: argp_error(state, "expected PROGRAM"); return 0;
+    case ARGP_KEY_NO_ARGS:
+        if (!options->list) argp_error(state, "expected PROGRAM");
+        return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
@@ -187,7 +201,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
 static const struct argp parser = {
     .options = option_table,
     .parser = parse_option,
-    .args_doc = "[--] PROGRAM [ARGUMENT...]",
+    .args_doc = "[--] PROGRAM [ARGUMENT...]\n--list DIR",
     .doc =
         "Run PROGRAM and record every call of the malloc family that it and its children make."
         "\vLD_PRELOAD=libmalloc_wrap.so PROGRAM records too, if the loader finds the library: after ldconfig, or by its full path. If a program calls "
@@ -203,6 +217,7 @@ const struct ht_page ht_page_record = {
              "Record only some processes, in logs of limited size"},
             {"heaptape record --sites -o logs -- ./app", "Record who allocates, too"},
             {"heaptape record --convert -o traces -- ./app", "Convert while the program runs"},
+            {"heaptape record --list logs", "See which processes were recorded"},
             {"heaptape record --check -o logs -- ./app", "See what recording changes"},
             {0}},
     .files =
@@ -280,7 +295,7 @@ static int conclude_converted(const struct options *options, const struct record
     struct converted *results;
     size_t count;
     int status = status_of(ending);
-    if (!run_converter_finish(converter, &results, &count)) {
+    if (!run_converter_finish(converter, ending->pid, &results, &count)) {
         ht_print(stderr, "heaptape record: the conversion during the recording failed: the logs are in %s\n",
                  run->directory);
         run_converter_free(results, count);
@@ -401,6 +416,7 @@ int ht_verb_record(int argc, char **argv) {
     uint64_t random[2] = {0};
     ht_page_parse(&ht_page_record, argc, argv, ARGP_IN_ORDER, &options);
     const char *any_folder = getenv("MALLOC_WRAP_ANY_FOLDER");
+    if (options.list) return log_list_print(options.list, options.json);
     options.any_folder |= any_folder && !strcmp(any_folder, "1");
     char **command = argv + options.command_at;
     int status = find_places(&options, shim, directory);

@@ -86,12 +86,12 @@ static int by_stamp(const void *a, const void *b) {
 }
 
 // The same sums as a conversion makes. `whole`: of all of the log, so that all blocks are known.
-static struct ht_heap_share sum_up(struct survey *survey, const struct ht_raw_log *log, bool whole) {
+static struct log_use sum_up(struct survey *survey, const struct ht_raw_log *log, bool whole) {
     struct merge_totals totals = {.allocated_bytes = whole ? survey->allocated_bytes : UINT64_MAX,
                                   .began_late = log->header.sequence || log->header.parent_pid};
     double ns = ht_raw_ns_per_stamp(log);
     struct sample_line *line = calloc(1, sizeof *line);
-    if (!line) return (struct ht_heap_share){0};
+    if (!line) return (struct log_use){0};
     line->totals = &totals;
     line->has_tables = sample_line_has_tables(log);
     if (survey->pieces) qsort(survey->piece, survey->pieces, sizeof *survey->piece, by_stamp);
@@ -111,12 +111,14 @@ static struct ht_heap_share sum_up(struct survey *survey, const struct ht_raw_lo
     }
     sample_line_end(line);
     free(line);
-    return merge_heap_share(&totals);
+    // The process's clock goes on through an exec.
+    uint64_t before_ns = log->header.sequence && survey->samples ? survey->sample[0].cpu_ns : 0;
+    return (struct log_use){merge_heap_share(&totals), totals.cpu_ns - before_ns};
 }
 
-struct ht_heap_share log_share_read(const struct ht_raw_log *log) {
+struct log_use log_use_read(const struct ht_raw_log *log) {
     struct survey survey = {0};
-    struct ht_heap_share share = {0};
+    struct log_use use = {0};
     struct ht_raw_chunk chunk;
     struct ht_raw_damage damage = {0};
     struct ht_error error;
@@ -136,9 +138,9 @@ struct ht_heap_share log_share_read(const struct ht_raw_log *log) {
             passed_bytes += chunk.bytes;
         }
     }
-    if (fits) share = sum_up(&survey, log, one_in == 1);
+    if (fits) use = sum_up(&survey, log, one_in == 1);
     heap_model_free(&survey.heap);
     free(survey.piece);
     free(survey.sample);
-    return share;
+    return use;
 }

@@ -6,9 +6,8 @@
 #include <string.h>
 
 #include "print.h"
+#include "process_rank.h"
 #include "talk.h"
-
-enum { TIMES_MORE = 10 };
 
 const char *shell_log_name(const struct ht_raw_log *log) {
     static const char *const shells[] = {"sh",   "bash", "dash", "zsh",  "ksh",    "mksh",
@@ -20,8 +19,6 @@ const char *shell_log_name(const struct ht_raw_log *log) {
         if (!strcmp(name, shells[i])) return shells[i];
     return NULL;
 }
-
-uint64_t shell_log_rank(bool shell, uint64_t calls) { return shell ? calls / TIMES_MORE : calls; }
 
 struct better {
     char path[2 * PATH_MAX], executable[PATH_MAX];
@@ -70,7 +67,7 @@ void shell_log_say_better(const char *path) {
     const char *shell = shell_log_name(&log), *run = ht_raw_context(&log, "run");
     if (shell && run && !ht_raw_count_calls(&log, &calls, &threads, &error)) find_better(&log, run, &best);
     ht_raw_close(&log);
-    if (best.calls / TIMES_MORE <= calls) return;
+    if (best.calls / SHELL_TIMES_MORE <= calls) return;
     const char *slash = strrchr(best.executable, '/');
     ht_print(stderr, "this is the log of a shell, %s, with %s; %s has %s: heaptape convert %s\n", shell,
              ht_number_of(here, calls, "call"), slash ? slash + 1 : best.executable,

@@ -362,6 +362,7 @@ static int finish(struct follower *f, struct follow_ending *ending, struct ht_er
     f->writer = NULL;
     ending->events = result.totals.events;
     ending->share = merge_heap_share(&result.totals);
+    ending->cpu_ns = result.totals.cpu_ns;
     ending->late_records = f->merge->late_records;
     bool has_forks = f->forks && fork_file_finish(f->forks);
     convert_warn_about(&f->log);

@@ -14,7 +14,7 @@
 struct follow_ending {
     bool complete;  // else it was stopped, and can be resumed
     bool empty;     // there was no call in the log, or it has gone: there is nothing to go on with
-    uint64_t events, file_bytes, late_records;
+    uint64_t events, file_bytes, late_records, cpu_ns;
     struct ht_heap_share share;  // of a complete one
 };
 

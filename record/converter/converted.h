@@ -11,9 +11,10 @@
 struct converted {
     char *raw, *trace;
     char *executable;  // empty: unknown
-    uint64_t events, file_bytes;
+    uint64_t events, file_bytes, cpu_ns;
     struct ht_heap_share share;
     uint32_t pid;
+    double rank;     // process_rank
     char hooks[64];  // what the log says of the hooks of a linked-in allocator; empty: nothing
     bool shell;      // it is of one
     bool complete;   // else the log is still there

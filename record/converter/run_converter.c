@@ -18,6 +18,7 @@
 #include "grow.h"
 #include "now.h"
 #include "print.h"
+#include "process_rank.h"
 #include "raw_in_use.h"
 #include "shell_log.h"
 #include "talk.h"
@@ -222,6 +223,7 @@ static void take_ending(struct watch *watch, const struct reported_ending *repor
         one->result.events = reported->ending.events;
         one->result.file_bytes = reported->ending.file_bytes;
         one->result.share = reported->ending.share;
+        one->result.cpu_ns = reported->ending.cpu_ns;
         one->result.complete = reported->ending.complete;
         one->result.empty = reported->ending.empty;
     }
@@ -383,9 +385,28 @@ bool run_converter_start(struct run_converter *converter, const char *folder, co
 static int main_first(const void *a, const void *b) {
     const struct converted *left = a, *right = b;
     if (left->complete != right->complete) return left->complete ? -1 : 1;
-    uint64_t left_rank = shell_log_rank(left->shell, left->events),
-             right_rank = shell_log_rank(right->shell, right->events);
-    return (left_rank < right_rank) - (left_rank > right_rank);
+    return (left->rank < right->rank) - (left->rank > right->rank);
+}
+
+static struct process_use use_of(const struct converted *result, pid_t started) {
+    return (struct process_use){.calls = result->events,
+                                .cpu_ns = result->cpu_ns,
+                                .anon_bytes = result->share.anon_bytes,
+                                .shell = result->shell,
+                                .started = (pid_t)result->pid == started};
+}
+
+static void rank(struct converted *results, size_t count, pid_t started) {
+    struct process_use most = {0};
+    for (size_t i = 0; i < count; i++) {
+        struct process_use use = use_of(&results[i], started);
+        process_use_most(&most, &use);
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct process_use use = use_of(&results[i], started);
+        results[i].rank = process_rank(&use, &most);
+    }
+    if (count) qsort(results, count, sizeof *results, main_first);
 }
 
 static bool read_all(int results, void *to, size_t left) {
@@ -430,7 +451,8 @@ void run_converter_free(struct converted *results, size_t count) {
     free(results);
 }
 
-bool run_converter_finish(struct run_converter *converter, struct converted **results, size_t *count) {
+bool run_converter_finish(struct run_converter *converter, pid_t started, struct converted **results,
+                          size_t *count) {
     struct converted one;
     const char ended = 1;
     size_t room = 0;
@@ -449,6 +471,6 @@ bool run_converter_finish(struct run_converter *converter, struct converted **re
     close(converter->results);
     int status = -1;
     while (waitpid(converter->pid, &status, 0) < 0 && errno == EINTR) continue;
-    if (*count) qsort(*results, *count, sizeof **results, main_first);
+    rank(*results, *count, started);
     return fits && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }

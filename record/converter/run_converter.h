@@ -19,8 +19,9 @@ struct run_converter {
 bool run_converter_start(struct run_converter *converter, const char *folder, const char *run_id, bool quiet);
 
 // The program has ended: waits for the traces of all logs that are complete. The others' followers keep what
-// is needed to go on. Results are by shell_log_rank. False if not all of them are known.
-bool run_converter_finish(struct run_converter *converter, struct converted **results, size_t *count);
+// is needed to go on. Results are by process_rank; started: the process that was. False if not all of them are known.
+bool run_converter_finish(struct run_converter *converter, pid_t started, struct converted **results,
+                          size_t *count);
 void run_converter_free(struct converted *results, size_t count);
 
 #endif

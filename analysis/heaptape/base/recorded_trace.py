@@ -1,19 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trace of a recorded process, and what `info` says of it."""
+"""The processes of a recorded run, the trace of one of them, and what `info` says of it."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .errors import HeaptapeError
+from .errors import HeaptapeError, UsageError
 from .programs import ToolFailed, run_tool
 
-SHELLS = {"sh", "bash", "dash", "zsh", "ksh", "mksh", "fish", "ash", "csh", "tcsh", "busybox"}
-"""Often no more than a script around the program that was meant."""
+
+@dataclass(frozen=True)
+class RecordedProcess:
+    """A program that ran in a process, as `heaptape record --list --json` has it. A process that executes several programs has a log
+    for each, numbered by `sequence`. None: unknown."""
+
+    log: Path
+    pid: int
+    sequence: int
+    parent: tuple[int, int]
+    started: bool
+    executable: str
+    command: str
+    calls: int
+    cpu_ns: int | None
+    rss_anon_peak_bytes: int | None
+
+    @property
+    def name(self) -> str:
+        """The base name of what it executed."""
+        return os.path.basename(self.executable)
+
+    @property
+    def number(self) -> str:
+        """As in the log's name: PID, or PID.N."""
+        return f"{self.pid}.{self.sequence}" if self.sequence else str(self.pid)
 
 
 @dataclass(frozen=True)
@@ -34,11 +59,25 @@ class RecordedTrace:
         """The base name of what the recorded process executed."""
         return os.path.basename(str(self.context.get("executable") or ""))
 
-    @property
-    def rank(self) -> float:
-        """By which the processes of a run are ordered, the largest first: calls, those of a shell count a tenth, as `heaptape
-        record` orders its logs."""
-        return float(self.info["events"]) / (10 if self.executable in SHELLS else 1)
+
+def recorded_processes(heaptape: str, folder: Path) -> list[RecordedProcess]:
+    """Those that made calls, the one that matters first. Raises HeaptapeError."""
+    try:
+        listed = json.loads(run_tool([heaptape, "record", "--list", str(folder), "--json"]))["processes"]
+    except ToolFailed as error:
+        raise HeaptapeError(str(error)) from error
+    return [RecordedProcess(Path(one["log"]), one["pid"], one["sequence"], (one["parent_pid"], one["parent_sequence"]), one["started"],
+                            one["executable"] or "", one["command"] or "", one["calls"], one["cpu_ns"], one["rss_anon_peak_bytes"])
+            for one in listed if one["calls"]]
+
+
+def choose_process(processes: Sequence[RecordedProcess], wanted: str | None) -> RecordedProcess:
+    """The first; or the first of that PID, PID.N or executable. Raises UsageError where there is none."""
+    for process in processes:
+        if wanted in (None, process.number, str(process.pid), process.name):
+            return process
+    names = ", ".join(dict.fromkeys(f"{process.number} ({process.name})" for process in processes[:10]))
+    raise UsageError(f"--process {wanted}: no such process was recorded, only {names}{' and others' if len(processes) > 10 else ''}")
 
 
 def convert_log(heaptape: str, log: Path, trace: Path) -> RecordedTrace:

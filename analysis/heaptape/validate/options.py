@@ -39,7 +39,7 @@ def parser() -> VerbParser:
     validate.add_argument("--replay-rounds", type=positive, metavar="N",
                           help=f"Replay in N rounds (default: {ROUNDS}; with --count: none)")
     validate.add_argument("--process", metavar="NAME",
-                          help="Of several processes, take that of the executable NAME (default: the one with the most calls; those of a shell count a tenth)")
+                          help="Of several processes, take that of the executable NAME (default: that which used most CPU time and memory)")
     validate.add_argument("--stdin", metavar="FILE", help="Use FILE as standard input of each run (default: /dev/null)")
     validate.add_argument("--timeout", type=duration, metavar="TIME",
                           help="Fail a run that takes longer (default: 1h for the recording, then ten times that, under simulation a thousand "

@@ -19,7 +19,10 @@ from ..base.recorded_trace import RecordedTrace, convert_log
 from ..base.units import counted
 from .observed_run import ObservedRun
 from .program import Program
-from .recording import LOGS_MAX, Recording, last_line
+from .recording import Recording, last_line
+
+LOGS_MAX = 50
+"""So many recordings of accesses, the largest, are read."""
 
 _SLOWDOWN = 100.0
 _LIMIT_S = 60.0

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which of the processes of a recorded run is the one that matters.
+#ifndef HEAPTAPE_PROCESS_RANK_H
+#define HEAPTAPE_PROCESS_RANK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+// What a program did in a process. started: the process is the one that was started, not a child of it.
+struct process_use {
+    uint64_t calls, cpu_ns, anon_bytes;
+    bool shell, started;
+};
+
+// A shell that only starts the program that was meant counts a tenth.
+enum { SHELL_TIMES_MORE = 10 };
+
+// The largest of each figure.
+void process_use_most(struct process_use *most, const struct process_use *use);
+
+// By which the logs of a run are ordered, the largest first: the share of the largest CPU time, and of the largest RssAnon. Calls
+// decide where both are unknown. The program that was started comes first unless a child clearly used more than it.
+double process_rank(const struct process_use *use, const struct process_use *most);
+
+#endif
