@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..base.allocator_settings import to_try
 from ..base.errors import HeaptapeError
 from ..base.files import json_lines
 from ..base.programs import ToolFailed, find_heaptape, list_allocators, run_tool
@@ -22,27 +23,10 @@ from ..results.use import use_lines
 from ..trace.reader import read_trace
 from .holders import Holder
 
-SETTINGS: dict[str, dict[str, str]] = {
-    "glibc": {"arena_max=1": "one arena for all threads", "tcache_count=0": "no thread caches",
-              "arena_max=1,tcache_count=0": "one arena, no thread caches",
-              "trim_threshold=131072,mmap_threshold=131072": "free memory at the end of the heap returned early"},
-    "jemalloc": {"narenas=1": "one arena for all threads", "tcache=false": "no thread caches",
-                 "narenas=1,tcache=false": "one arena, no thread caches",
-                 "dirty_decay_ms=0,muzzy_decay_ms=0": "free pages returned at once"},
-    "tcmalloc": {"max_total_thread_cache_bytes=524288": "the smallest thread caches", "aggressive_decommit=1": "free pages returned at once"},
-    "mimalloc": {"purge_delay=0": "free pages returned at once", "decommit_delay=0": "free pages returned at once"},
-}
-"""By kind: knobs as --alloc takes them, and what they change."""
-
-SET_BY: dict[str, str] = {"mallopt(M_ARENA_MAX)": "arena_max", "mallopt(M_TRIM_THRESHOLD)": "trim_threshold", "mallopt(M_MMAP_THRESHOLD)": "mmap_threshold",
-                          "mallctl(arenas.dirty_decay_ms)": "dirty_decay_ms", "mallctl(arena.N.dirty_decay_ms)": "dirty_decay_ms",
-                          "mallctl(arenas.muzzy_decay_ms)": "muzzy_decay_ms", "mallctl(arena.N.muzzy_decay_ms)": "muzzy_decay_ms"}
-"""Calls of a program, by their names in a trace's totals, and the knobs that they override."""
-
 _PURGES = {"arena.<all>.purge": "mallctl(arena.N.purge)"}
 """Of an allocator's list, those that have another name in a trace's totals."""
 
-CACHES = ("one arena for all threads", "no thread caches", "one arena, no thread caches", "the smallest thread caches")
+CACHES = ("one arena for all threads", "two arenas for all threads", "no thread caches", "one arena, no thread caches", "the smallest thread caches")
 OTHERS = ("glibc", "jemalloc", "tcmalloc", "mimalloc")
 
 
@@ -75,29 +59,13 @@ class Candidate:
         return str(self.listed["name"])
 
 
-def _pairs(knobs: Mapping[str, Any]) -> set[tuple[str, str]]:
-    words = {"true": "1", "yes": "1", "on": "1", "false": "0", "no": "0", "off": "0"}
-    return {(str(name), words.get(str(value), str(value))) for name, value in knobs.items()}
-
-
-def _in_force(listed: dict[str, Any]) -> set[tuple[str, str]]:
-    """Knobs and their values, as far as the allocator reports them or the recorded program set them."""
-    reported = {knob["name"]: knob.get("value") for knob in listed.get("knobs") or []}
-    return _pairs(reported | (listed.get("settings") or {}))
-
-
 def candidates(replay: str, baseline: Candidate, trace: str | None = None, controls: Collection[str] = ()) -> list[Candidate]:
     """What to try beside this allocator: its settings, but for those that are in force, and the usual others, as far as they are
     built and their versions heed the knobs, and the program does not set them itself. controls: names of its control calls."""
-    own = {SET_BY[name] for name in controls if name in SET_BY}
     built = {item["name"] for item in list_allocators(replay, None) if item.get("built")}
-    unnamed, in_force = baseline.alloc.removeprefix(f"{baseline.name}="), _in_force(baseline.listed)
+    unnamed = baseline.alloc.removeprefix(f"{baseline.name}=")
     unnamed += "," if ":" in unnamed else ":"
-    wanted: dict[str, str] = {}
-    for knobs, words in SETTINGS.get(str(baseline.listed.get("kind") or baseline.name), {}).items():
-        more = [knob for knob in knobs.split(",") if not _pairs(dict([knob.split("=")])) <= in_force]
-        if more and not own & {knob.partition("=")[0] for knob in more}:
-            wanted.setdefault(unnamed + ",".join(more), words)
+    wanted = {unnamed + knobs: words for knobs, words in to_try(baseline.listed, baseline.name, controls).items()}
     wanted |= {other: f"{other} instead" for other in OTHERS if other in built and other != baseline.name}
     return [Candidate(alloc, words, listed) for alloc, words in wanted.items() if (listed := _listed(replay, alloc, trace))]
 

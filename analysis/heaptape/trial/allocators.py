@@ -3,14 +3,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from ..base.allocator_settings import to_try
+from ..base.errors import HeaptapeError
 from ..base.own_allocator import is_the_linked
 from ..base.programs import list_allocators
 
 USUAL = ("glibc", "jemalloc", "tcmalloc", "mimalloc", "tbbmalloc", "scudo19")
 """Compared where they are built in and nothing else is asked for: with a line of titles a table of seven lines."""
+
+
+SETTINGS_MAX = 3
+"""So many settings of the recorded allocator are compared."""
+
+OF_THREADS = ("arena_max=1", "arena_max=2", "narenas=1", "tcache=false", "max_total_thread_cache_bytes=524288")
+OTHERS = ("trim_threshold=131072,mmap_threshold=131072", "dirty_decay_ms=0,muzzy_decay_ms=0", "purge_delay=0", "decommit_delay=0", "aggressive_decommit=1")
+"""Those of heaptape.base.allocator_settings that cost little: with threads all of these, else the latter."""
 
 
 def _found(replay: str, specification: str | None) -> dict[str, str]:
@@ -22,6 +33,35 @@ def _found(replay: str, specification: str | None) -> dict[str, str]:
 def listed(replay: str, specification: str | None) -> list[str]:
     """Names of those that are built in, or of those of an --alloc."""
     return list(_found(replay, specification))
+
+
+def settings(replay: str, alloc: str, baseline: str, trace: Path, controls: Collection[str], threads: int) -> list[str]:
+    """Settings of the baseline to compare it with, as --alloc takes them. alloc: of the baseline; controls: names of the program's
+    control calls; threads: of the program."""
+    [listed] = list_allocators(replay, alloc, str(trace))
+    wanted = [*(OF_THREADS if threads > 1 else ()), *OTHERS]
+    unnamed = alloc.removeprefix(f"{baseline}=")
+    found = [f"{unnamed}{',' if ':' in unnamed else ':'}{knobs}" for knobs in to_try(listed, baseline, controls) if knobs in wanted]
+    return [one for one in found if _is_possible(replay, one)][:SETTINGS_MAX]
+
+
+def _is_possible(replay: str, alloc: str) -> bool:
+    """Not every version of an allocator has every knob."""
+    try:
+        return bool(list_allocators(replay, alloc))
+    except HeaptapeError:
+        return False
+
+
+def countable(replay: str, alloc: str, names: Collection[str]) -> list[str]:
+    """Of an --alloc those of these names that a simulation can run, as --alloc takes them."""
+    return [str(item["name"]) if item["name"] not in _labels(alloc) else _labels(alloc)[item["name"]] for item in list_allocators(replay, alloc)
+            if item["name"] in names and not any(fault.get("not_counted") for fault in item.get("faults") or [])]
+
+
+def _labels(alloc: str) -> dict[str, str]:
+    """Of words such as name=/path in an --alloc the whole, by name."""
+    return {word.partition("=")[0]: word for word in alloc.split(",") if "/" in word.partition("=")[2]}
 
 
 def choose(replay: str, specification: str | None, context: dict[str, Any]) -> tuple[str, str, str]:

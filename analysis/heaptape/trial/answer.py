@@ -1,47 +1,220 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table that `heaptape try` prints."""
+"""What `heaptape try` prints: the decision, the figures behind it, what is at stake, and how to go on."""
 
 from __future__ import annotations
 
 import math
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
+from ..base.allocator_settings import in_words
+from ..base.printable import printable
+from ..base.recorded_trace import RecordedProcess
+from ..base.sharing import in_brackets
 from ..base.text_table import table_lines
-from ..base.units import decimal, figure, interval
-from ..results.as_set import shown_names
-from ..results.comparison import BASELINE, MEASURES, UNRESOLVED
+from ..base.units import byte_count, counted, figure, nanoseconds, percent
+from ..results.as_set import settings_lines, shown_names
+from ..results.caution import check_line
+from ..results.comparison import BASELINE, MEASURES, SAME, UNRESOLVED
+from ..results.reader import NULL_ALLOCATOR
 from ..results.summary import Summary
+from ..results.use import also_set, python_malloc, use_lines
+from .changes import Changes, modelled_ratio, modelled_times
+from .decision import Decision
+from .recorded import Recorded
 
-ROWS_MAX = 7
-_SHOWN = ("time", "rss_peak")
+ROWS_MAX = 11
+PROCESSES_SHOWN = 5
+COMMAND_SHOWN = 60
+"""Characters of a command line; a longer one would fold."""
+
+TIMES_FROM = 2.0
+"""From this ratio on "times as much" is easier to read than percent."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """All that is known when the replays have ended: recordings and summaries of the program, in the same order. logs: where another
+    process's log is found."""
+
+    command: list[str]
+    folder: Path
+    logs: str
+    recorded: list[Recorded]
+    summaries: list[Summary]
+    decision: Decision
+    changes: Changes
+    why_baseline: str
+    notes: list[str]
+
+
+def short(command: Sequence[str]) -> str:
+    """A command line that fits into one line."""
+    whole = shlex.join(command)
+    return whole if len(whole) <= COMMAND_SHOWN else f"{whole[:COMMAND_SHOWN - 1]}…"
+
+
+def answer(trial: Trial) -> str:
+    """The whole text; the first line is the decision."""
+    summary, recorded = trial.summaries[0], trial.recorded[0]
+    lines = [*_decision_lines(trial), *trial.notes, "", *table(summary), "", *_stakes(summary)]
+    lines += [line for line in summary.missing if line not in summary.headline]
+    lines += [*summary.obeyed, *settings_lines(summary.experiment.runs), *filter(None, [check_line(recorded.context)]), *_python_lines(trial)]
+    lines += _processes(trial)
+    lines += _use(trial)
+    lines += [f"Report:  {trial.folder}/report.html"]
+    return "\n".join(printable(line) for line in lines)
+
+
+def _decision_lines(trial: Trial) -> list[str]:
+    summary = trial.summaries[0]
+    first, *more = [summary.headline] if summary.own else trial.decision.lines
+    shared = f" ({summary.sharing})" if summary.sharing and not summary.own else ""
+    caution = [] if summary.own or not summary.caution else [summary.caution]
+    return [f"{first.removesuffix('.')}{shared}." if shared else first, *more, *caution, *filter(None, [trial.why_baseline])]
+
+
+# ---- the table ----
 
 
 def table(summary: Summary) -> list[str]:
-    """At most eight lines: names, then an allocator on each, the baseline first; of more than seven the first ones."""
-    versions, shown = _versions(summary.experiment.runs), shown_names(summary.experiment.runs)
+    """A line for each allocator, the baseline first: time in malloc, the modelled time where it was counted, and peak RSS."""
+    runs = summary.experiment.runs
+    versions, shown, counts = _versions(runs), readable_names(runs), modelled_times(runs)
     names = list(dict.fromkeys(summary.comparison["allocator"]))[:ROWS_MAX]
-    cells = [["allocator", *(cell for name in _SHOWN for cell in (MEASURES[name].title, f"vs {summary.baseline}"))]]
     rows = summary.comparison.set_index(["measure", "allocator"])
+    by_count = summary.baseline in counts
+    cells = [["allocator", MEASURES["time"].title, "", *(["modelled"] if by_count else []), MEASURES["rss_peak"].title, ""]]
     for name in names:
-        line = [f"{shown.get(name, name)} {versions.get(name, '')}".rstrip()]
-        for measure in _SHOWN:
-            line += _cells(rows.loc[(measure, name)]) if (measure, name) in rows.index else ["n/a", ""]
-        cells.append(line)
-    return table_lines(cells, right=(1, 3))
+        line = [shown[name] if ":" in name else f"{shown[name]} {versions.get(name, '')}".rstrip()]
+        line += _cells(rows, "time", name)
+        line += [_by_count(counts, name, summary.baseline)] if by_count else []
+        cells.append(line + _cells(rows, "rss_peak", name))
+    return table_lines(cells, right=(1, 4) if by_count else (1, 3), columns=0)
 
 
-def _cells(row: pd.Series) -> list[str]:
-    value, ratio = float(row["value"]), float(row["ratio"])
+def _cells(rows: pd.DataFrame, measure: str, name: str) -> list[str]:
+    if (measure, name) not in rows.index:
+        return ["n/a", ""]
+    row = rows.loc[(measure, name)]
+    value = float(row["value"])
     shown = figure(value, row["unit"]) if math.isfinite(value) else "n/a"
-    if row["verdict"] == BASELINE:
-        return [shown, "1"]
+    return [shown, "" if row["verdict"] == BASELINE else _difference(row, MEASURES[measure].unit == "ns")]
+
+
+def _difference(row: pd.Series, of_time: bool) -> str:
+    """In words, so that no number has to be turned round: "2.1× faster [1.9, 2.4]", "12 % more [10, 14]"."""
+    ratio, low, high = (float(row[key]) for key in ("ratio", "verdict_low", "verdict_high"))
     if not math.isfinite(ratio):
-        return [shown, "n/a"]
-    verdict = f" {UNRESOLVED}" if row["verdict"] == UNRESOLVED else ""
-    return [shown, f"{decimal(ratio)} {interval(row['ci_low'], row['ci_high'])}".rstrip() + verdict]
+        return "n/a"
+    if row["verdict"] == UNRESOLVED:
+        return f"not resolved {_bounds(low, high, _percent_off)}".rstrip()
+    if row["verdict"] == SAME:
+        return "the same"
+    less, more = ("faster", "slower") if of_time else ("less", "more")
+    if of_time or not 1 / TIMES_FROM < ratio < TIMES_FROM:
+        if ratio < 1:
+            return f"{1 / ratio:.2f}× {less} {_bounds(1 / high, 1 / low, '{:.2f}'.format)}".rstrip()
+        return f"{ratio:.2f}× {more} {_bounds(low, high, '{:.2f}'.format)}".rstrip()
+    low, high = (low, high) if ratio > 1 else (2 - high, 2 - low)
+    return f"{abs(ratio - 1) * 100:.0f} % {less if ratio < 1 else more} {_bounds(low, high, _percent_off)}".rstrip()
+
+
+def _percent_off(ratio: float) -> str:
+    return f"{(ratio - 1) * 100:.0f}".replace("-", "−")
+
+
+def _bounds(low: float, high: float, text: Callable[[float], str]) -> str:
+    return f"[{text(low)}, {text(high)}]" if math.isfinite(low) and math.isfinite(high) else ""
+
+
+def _by_count(counts: dict[str, float], name: str, baseline: str) -> str:
+    if name == baseline:
+        return nanoseconds(counts[name])
+    ratio, low, high = modelled_ratio(counts, name, baseline)
+    if not math.isfinite(ratio):
+        return ""
+    return f"{1 / ratio:.2f}× faster" if high < 1 else f"{ratio:.2f}× slower" if low > 1 else "no difference shown"
+
+
+def readable_names(runs: pd.DataFrame) -> dict[str, str]:
+    """What sentences and tables call each allocator."""
+    with_settings = shown_names(runs)
+    return {name: with_settings[name] if with_settings.get(name, name) != name else in_words(name) for name in map(str, runs["allocator"].unique())}
 
 
 def _versions(runs: pd.DataFrame) -> dict[str, str]:
-    return {str(name): str(group["allocator_version"].iloc[0]) for name, group in runs.groupby("allocator")} \
+    return {str(name): str(group["allocator_version"].iloc[0]) for name, group in runs.groupby("allocator") if name != NULL_ALLOCATOR} \
         if "allocator_version" in runs else {}
+
+
+# ---- what is at stake, and how to go on ----
+
+
+def _stakes(summary: Summary) -> list[str]:
+    """What the program uses, and malloc's part of it."""
+    time, memory = summary.malloc_share, summary.memory_share
+    words = [f"malloc takes {percent(time.share)} of {nanoseconds(time.cpu_ns)} of CPU time"] if time else []
+    if memory:
+        gain = "" if memory.gain is None else f", {byte_count(memory.gain * memory.whole_bytes)} beyond the live blocks"
+        words.append(f"its heap is {percent(memory.share)} of {byte_count(memory.whole_bytes)} of memory at the peak{gain}")
+    return [f"At stake: {'; '.join(words)}."] if words else summary.share_lines
+
+
+def _python_lines(trial: Trial) -> list[str]:
+    if python_malloc(trial.recorded[0].context) != "":
+        return []
+    return ["Python allocates objects of up to 512 bytes itself: they are not compared. To compare them too: set PYTHONMALLOC=malloc."]
+
+
+def _processes(trial: Trial) -> list[str]:
+    """Which process this is of, where there were several."""
+    recorded = trial.recorded[0]
+    processes = recorded.processes
+    if len(processes) < 2:
+        return []
+    shown = list(processes[:PROCESSES_SHOWN])
+    if recorded.process not in shown:
+        shown[-1] = recorded.process
+    rows = [["process", "calls", "CPU", "RssAnon", "command"], *(_process_cells(one, one == recorded.process) for one in shown)]
+    left = len(processes) - len(shown)
+    return ["", f"This is process {recorded.process.number} of {counted(len(processes), 'recorded program')}:",
+            *(f"  {line}" for line in table_lines(rows, right=(1, 2, 3), columns=0)), *([f"  and {left} more"] if left > 0 else []),
+            f"Another:  heaptape try --logs {shlex.quote(trial.logs)} --process PID"]
+
+
+def _process_cells(process: RecordedProcess, chosen: bool) -> list[str]:
+    first, _, rest = process.command.partition(" ")
+    command = f"{first.rpartition('/')[2]} {rest}".rstrip()
+    return [f"{process.number}{' *' if chosen else ''}", f"{process.calls:,}", nanoseconds(process.cpu_ns), byte_count(process.rss_anon_peak_bytes),
+            command if len(command) <= COMMAND_SHOWN else f"{command[:COMMAND_SHOWN - 1]}…"]
+
+
+def _use(trial: Trial) -> list[str]:
+    """One line to paste for the first that is worth using; the report has those of services and containers."""
+    line = use_line(trial)
+    also = also_set(trial.recorded[0].context)
+    return ["", *([also] if also and line else []), f"Use{in_brackets(trial.summaries[0].sharing)}:  {line}"] if line else [""]
+
+
+def use_line(trial: Trial) -> str | None:
+    """None where there is nothing to use."""
+    recorded, summary = trial.recorded[0], trial.summaries[0]
+    name = summary.own.best if summary.own else next(iter(trial.decision.allocators), "")
+    if not name:
+        return None
+    run = summary.experiment.runs[summary.experiment.runs["allocator"] == name].iloc[0]
+    variables: Any = run.get("allocator_environment")
+    kind, path, package = (value if isinstance(value := run.get(f"allocator_{key}"), str) else "" for key in ("kind", "path", "debian"))
+    command = shlex.join(trial.command)
+    lines = use_lines(kind, path, package, variables if isinstance(variables, list) else [], command,
+                      *(str(recorded.context.get(key) or "") for key in ("allocator_name", "linked_allocator")))
+    if not lines:
+        return f"{name} is not a library and cannot be preloaded ({path})."
+    what, line = lines[0]
+    return f"export {line.removesuffix(f' {command}')}" if what == "shell" and len(command) > COMMAND_SHOWN else line

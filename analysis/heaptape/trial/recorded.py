@@ -1,22 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recording of a trial: the program under `heaptape record`, and the trace of its main process."""
+"""The recordings of a trial: the program under `heaptape record`, and a trace of the process that matters."""
 
 from __future__ import annotations
 
 import os
 import signal
 import stat
-import struct
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..base.errors import HeaptapeError
+from ..base.errors import HeaptapeError, UsageError
 from ..base.programs import run_attended
-from ..base.recorded_trace import SHELLS, RecordedTrace, convert_log
+from ..base.recorded_trace import (
+    RecordedProcess,
+    RecordedTrace,
+    choose_process,
+    convert_log,
+    recorded_processes,
+)
 
-LOGS_MAX = 100
 CHECKED_WITHIN = "10s"
 """A program that ends within this time is run once more without the recorder."""
 RECORD_FAILED = 125
@@ -25,43 +30,30 @@ RECORD_FAILED = 125
 
 @dataclass(frozen=True)
 class Recorded(RecordedTrace):
-    """How the program ended, how many other processes have logs, the logs of those of the same name that made about as
-    many calls, and who shares pages with it since a fork, such as "4 workers", or ""."""
+    """`process` is the one of the trace, one of `processes`, the one that matters most first. `sharers` share pages with it since
+    a fork, such as "4 workers", or are "". exit_status: of the program, 0 where that is not known."""
 
     exit_status: int
-    others: int
-    namesakes: list[Path]
+    process: RecordedProcess
+    processes: list[RecordedProcess]
     sharers: str
 
 
-_FAMILY_OFFSET, _FAMILY = 24, struct.Struct("<4I")
-"""Of a raw log's header: pid and sequence, and those of the parent's log, or zeros (docs/reference/raw-log-format.md)."""
-
-_Name = tuple[int, int]
-"""Of a log: pid and sequence."""
-
-
-def _family(log: Path) -> tuple[_Name, _Name]:
-    """The log's name and its parent's."""
-    with log.open("rb") as file:
-        file.seek(_FAMILY_OFFSET)
-        numbers = file.read(_FAMILY.size)
-    pid, sequence, parent_pid, parent_sequence = _FAMILY.unpack(numbers.ljust(_FAMILY.size, b"\0"))  # a log may be cut
-    return (pid, sequence), (parent_pid, parent_sequence)
-
-
-def sharers_of(log: Path, logs: list[Path]) -> str:
-    """How many recorded processes share pages with that of the log since a fork, in words; "" where none does. A process that
-    executes another program, and begins another log, shares nothing any more."""
-    families = [_family(one) for one in logs]
-    executed = {pid for (pid, sequence), parent in families if sequence and not parent[0]}
-    name, parent = _family(log)
-    children = {one: {pid for (pid, _), other in families if other == one and pid not in executed} for one in (name, parent)}
-    siblings = len(children[parent]) if parent[0] else 0
-    if siblings > 1:
-        return f"{siblings} workers"
-    relatives = siblings + len(children[name])
+def sharers_of(process: RecordedProcess, processes: Sequence[RecordedProcess]) -> str:
+    """How many recorded processes share pages with that one since a fork, in words; "" where none does. A process that executes
+    another program, and begins another log, shares nothing any more."""
+    executed = {one.pid for one in processes if one.sequence and not one.parent[0]}
+    name = (process.pid, process.sequence)
+    siblings = children_of(process.parent, processes) - executed if process.parent[0] else set()
+    if len(siblings) > 1:
+        return f"{len(siblings)} workers"
+    relatives = len(siblings) + len(children_of(name, processes) - executed)
     return f"{relatives + 1} processes" if relatives else ""
+
+
+def children_of(parent: tuple[int, int], processes: Sequence[RecordedProcess]) -> set[int]:
+    """PIDs of those that were forked from it."""
+    return {one.pid for one in processes if one.parent == parent}
 
 
 def input_comes_twice() -> bool:
@@ -93,47 +85,36 @@ def run_recorded(heaptape: str, command: list[str], logs: Path, seconds: float |
         signal.signal(signal.SIGINT, before)
 
 
-def record(heaptape: str, command: list[str], folder: Path, process: str | None, seconds: float | None, checked: bool = False) -> Recorded:
-    """Records, and converts the log of the process of the highest rank, or of those of this name. The log of the only process
-    goes; those of several stay. Raises HeaptapeError where nothing was recorded."""
-    logs = folder / "logs"
+def record(heaptape: str, command: list[str], folder: Path, process: str | None, seconds: float | None, checked: bool = False, number: int = 1) -> Recorded:
+    """Records, and converts the log of the process that matters, or of that one. The log of the only process goes; those of several
+    stay. number: of this recording, from 1, in the names of its files. Raises HeaptapeError where nothing was recorded."""
+    again = f"-{number}" if number > 1 else ""
+    logs = folder / f"logs{again}"
     begun = time.monotonic()
     status = run_recorded(heaptape, command, logs, seconds, checked)
-    found = sorted(logs.glob("*.mraw"), key=lambda path: -path.stat().st_blocks) if logs.is_dir() else []
-    if not found:
+    if not logs.is_dir() or not any(logs.glob("*.mraw")):
         why = "heaptape record failed" if status >= RECORD_FAILED else f"the program ended with status {status} after {time.monotonic() - begun:.1f} s"
         raise HeaptapeError(f"nothing was recorded of {command[0]}: {why}")
-    best, log, namesakes = _convert_one(heaptape, found, folder / "trace.bin", process)
-    sharers = sharers_of(log, found)
-    if len(found) == 1:
-        found[0].unlink()
+    found = from_logs(heaptape, logs, folder / f"trace{again}.bin", process, status)
+    if len(list(logs.iterdir())) == 1:
+        found.process.log.unlink()
         logs.rmdir()
-    return Recorded(best.trace, best.info, status, len(found) - 1, namesakes, sharers)
+    return found
 
 
-def _convert_one(heaptape: str, logs: list[Path], trace: Path, process: str | None) -> tuple[RecordedTrace, Path, list[Path]]:
-    """Leaves the trace of the highest rank, with its log; the logs beside it are of its namesakes. A log is as large as its last chunk allows: the
-    one with the most calls may take half of the bytes of the first, and one that outranks a shell a twentieth."""
-    best: RecordedTrace | None = None
-    chosen, other = logs[0], trace.with_name("other.bin")
-    names: dict[Path, str] = {}
-    problem, most = "", logs[0].stat().st_blocks
-    for log in logs[:LOGS_MAX]:
-        if best and log.stat().st_blocks < most // (20 if best.executable in SHELLS else 2):
-            break
-        try:
-            found = convert_log(heaptape, log, other)
-        except HeaptapeError as error:
-            problem = str(error)
-            continue
-        names[log] = found.executable
-        if process in (None, found.executable) and found.rank > (best.rank if best else 0):
-            best, chosen = RecordedTrace(trace, found.info), log
-            other.replace(trace)
-    other.unlink(missing_ok=True)
-    if best:
-        return best, chosen, [log for log, name in names.items() if name == names[chosen] and log != chosen]
-    if process is not None and names:
-        raise HeaptapeError(f"--process {process}: no such process was recorded, only {', '.join(dict.fromkeys(names.values()))}")
-    raise HeaptapeError(problem or "no process made a call that could be recorded")
+def folder_of_logs(folder: Path) -> Path:
+    """The folder itself, or that of a trial's logs in it. Raises UsageError where there are none."""
+    for place in (folder, folder / "logs"):
+        if place.is_dir() and any(place.glob("*.mraw")):
+            return place
+    raise UsageError(f"--logs {folder}: expected raw logs (malloc-footprint.PID.mraw) in it or in its folder logs, found none")
 
+
+def from_logs(heaptape: str, logs: Path, trace: Path, wanted: str | None, status: int = 0) -> Recorded:
+    """Converts one of these logs. Raises HeaptapeError, UsageError where no such process was recorded."""
+    processes = recorded_processes(heaptape, logs)
+    if not processes:
+        raise HeaptapeError("no process made a call that could be recorded")
+    process = choose_process(processes, wanted)
+    found = convert_log(heaptape, process.log, trace)
+    return Recorded(trace, found.info, status, process, processes, sharers_of(process, processes))

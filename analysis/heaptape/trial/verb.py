@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import os
-import shlex
 import shutil
 import subprocess
 import sys
@@ -13,22 +14,31 @@ import warnings
 from pathlib import Path
 
 from ..base.errors import EXIT_FAILED, HeaptapeError, UsageError
+from ..base.files import sha256_of
 from ..base.printable import printable
 from ..base.programs import find_heaptape, find_replay, run_attended
+from ..base.recorded_trace import RecordedProcess
 from ..base.units import counted
 from ..report.html import write_report
-from ..results.as_set import settings_lines
-from ..results.caution import check_line
-from ..results.comparison import experiments
+from ..results.comparison import UNRESOLVED, experiments
 from ..results.reader import ResultsWarning, read_results
 from ..results.summary import Summary, summarise
-from ..results.use import also_set, no_reason, python_malloc, use_heading, uses
-from .allocators import choose, listed
-from .answer import table
-from .recorded import CHECKED_WITHIN, Recorded, input_comes_twice, record
+from ..results.use import SMALL_SHARE
+from .allocators import choose, countable, listed, settings
+from .answer import Trial, answer, readable_names, short
+from .answer_json import answer_object
+from .changes import CPU, MEMORY, changes_of
+from .decision import decide
+from .recorded import CHECKED_WITHIN, Recorded, folder_of_logs, from_logs, input_comes_twice, record
 
-NAMESAKES_MAX = 3
-"""So many logs of other processes of the same name are listed."""
+BUDGET_S = 60.0
+"""What replay takes where nobody says."""
+
+COUNTED_CALL_S = 2.5e-6
+"""What a simulated call takes, about."""
+
+COUNT_MAX_S = 3600.0
+"""Nobody waits longer for it."""
 
 
 def _folder(options: argparse.Namespace) -> Path:
@@ -42,7 +52,7 @@ def _folder(options: argparse.Namespace) -> Path:
         except OSError as error:
             raise UsageError(f"-o {path}: cannot create: {error.strerror}") from error
         return path
-    name = f"heaptape-{Path(options.command[0]).name}"
+    name = f"heaptape-{Path(options.command[0] if options.command else options.logs).resolve().name.removeprefix('heaptape-')}"
     for number in range(1, 10_000):
         path = Path(name if number == 1 else f"{name}-{number}")
         try:
@@ -55,10 +65,11 @@ def _folder(options: argparse.Namespace) -> Path:
     raise HeaptapeError(f"{name} to {name}-9999 exist: name a folder with -o")
 
 
-def _replay(replay: str, alloc: str, baseline: str, trace: Path, results: Path, options: argparse.Namespace) -> str:
-    """Its progress, on a terminal, is that of replay itself. What went wrong without ending all, or ""."""
+def _replay(replay: str, alloc: str, baseline: str, trace: Path, results: Path, options: argparse.Namespace, recordings: int) -> str:
+    """Its progress, on a terminal, is that of replay itself. recordings share the budget. What went wrong without ending all, or ""."""
     command = [replay, "--alloc", alloc, "--baseline", baseline, "-o", str(results), "--json"]
-    command += ["--budget", f"{max(round(options.budget), 1)}s"] if options.budget else []
+    budget_s = (options.budget or BUDGET_S) / recordings
+    command += ["--budget", f"{max(round(budget_s), 1)}s"] if options.budget or recordings > 1 else []
     command += ["--cpus", str(options.cpus)] if options.cpus else []
     command += ["-q"] if options.quiet or not sys.stderr.isatty() else []
     status = run_attended([*command, "--", str(trace)], subprocess.Popen.wait, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -72,72 +83,126 @@ def _say(options: argparse.Namespace, words: str) -> None:
         print(f"heaptape try: {printable(words)}", file=sys.stderr, flush=True)
 
 
-def _summary(folder: Path, baseline: str, processes: str) -> Summary:
-    """Of the results, whose report is written beside them; processes as in results.sharing."""
+def _recordings(heaptape: str, options: argparse.Namespace, folder: Path) -> list[Recorded]:
+    """One, or as many as were asked for, of the same program in each."""
+    if options.logs:
+        return [from_logs(heaptape, folder_of_logs(Path(options.logs)), folder / "trace.bin", options.process)]
+    found: list[Recorded] = []
+    checked = not options.no_check and not options.seconds and input_comes_twice()
+    for number in range(1, options.recordings + 1):
+        of = f" ({number} of {options.recordings})" if options.recordings > 1 else ""
+        again = f", and once more without the recorder if it ends within {CHECKED_WITHIN} (--no-check leaves that out)" if checked and number == 1 else ""
+        _say(options, f"recording {short(options.command)}{of}{again}")
+        wanted = found[0].process.name if found else options.process
+        found.append(record(heaptape, options.command, folder, wanted, options.seconds, checked and number == 1, number))
+        if found[-1].exit_status:
+            _say(options, f"the program ended with status {found[-1].exit_status}")
+    return found
+
+
+def _alloc(replay: str, options: argparse.Namespace, recorded: Recorded) -> tuple[str, str, str]:
+    """As choose() has them, with settings of the recorded allocator where nothing else was asked for."""
+    alloc, baseline, why_baseline = choose(replay, options.alloc, recorded.context)
+    if options.alloc or why_baseline:
+        return alloc, baseline, why_baseline
+    own = next((word for word in alloc.split(",") if word.startswith(f"{baseline}=")), baseline)
+    found = settings(replay, own, baseline, recorded.trace, recorded.info.get("control_calls") or {}, recorded.info["threads"])
+    return ",".join([alloc, *found]), baseline, why_baseline
+
+
+def _count(replay: str, alloc: str, summaries: list[Summary], recorded: Recorded, results: Path, options: argparse.Namespace) -> str:
+    """Where the time of allocators is not resolved: what their calls do is simulated, which repeats exactly. What has to be said of that,
+    or ""."""
+    if not shutil.which("valgrind"):
+        return "With the package valgrind, what is not resolved is simulated."
+    wanted = countable(replay, alloc, _open(summaries) | {summaries[0].baseline})
+    took_s = recorded.info["events"] * len(wanted) * COUNTED_CALL_S
+    if took_s > (options.budget or BUDGET_S):
+        return f"To simulate it would take {took_s / 60:.0f} min: --budget {math.ceil(took_s / 60)}m does so." if took_s < COUNT_MAX_S else ""
+    _say(options, f"the time is not resolved: simulating {counted(len(wanted), 'allocator')}, about {max(took_s, 1):.0f} s")
+    command = [replay, "-q", "--json", "--pass", "count", "--alloc", ",".join(wanted), "-o", str(results), "--", str(recorded.trace)]
+    status = run_attended(command, subprocess.Popen.wait, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    return f"Its simulation ended with status {status}." if status else ""
+
+
+def _summaries(recorded: list[Recorded], baseline: str, results: Path) -> list[Summary]:
+    """In the order of the recordings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResultsWarning)
-        frame = read_results(folder / "results.jsonl")
-    write_report(frame, folder / "report.html", [folder / "trace.bin"], baseline, processes=processes)
-    return summarise(experiments(frame)[0], baseline, traces=[folder / "trace.bin"], processes=processes)
+        frame = read_results(results)
+    of_traces = {str(experiment.trace_sha256): experiment for experiment in experiments(frame)}
+    found = [of_traces[sha] for one in recorded if (sha := sha256_of(one.trace)) in of_traces]
+    return [summarise(experiment, baseline, traces=[one.trace], processes=one.sharers) for experiment, one in zip(found, recorded, strict=True)]
 
 
-def _use(summary: Summary, command: list[str], recorded: Recorded) -> list[str]:
-    lines = []
-    kind, linked = (str(recorded.context.get(key) or "") for key in ("allocator_name", "linked_allocator"))
-    for use in uses(summary, shlex.join(command), kind, linked):
-        lines += ["", use_heading(use, summary.sharing), *(f"  {what:7}  {line}" for what, line in use.lines)]
-    if lines and also_set(recorded.context):
-        lines += ["", also_set(recorded.context)]
-    return lines or ["", no_reason(summary)]
+def _open(summaries: list[Summary]) -> set[str]:
+    """Allocators whose time is not resolved, where malloc's share of the program's makes that matter."""
+    found: set[str] = set()
+    for summary in summaries:
+        rows = summary.comparison[summary.comparison["measure"] == "time"]
+        if summary.malloc_share is None or summary.malloc_share.share >= SMALL_SHARE:
+            found |= set(rows[rows["verdict"] == UNRESOLVED]["allocator"].astype(str))
+    return found
 
 
-def _answer(summary: Summary, recorded: Recorded, why_baseline: str, command: list[str], folder: Path) -> str:
-    lines = [summary.caution] if summary.caution else []
-    lines += [summary.headline.removeprefix(summary.caution).strip()]
-    lines += [why_baseline] if why_baseline else []
-    lines += ["", *table(summary), "", *(line for line in summary.missing if line not in summary.headline), *summary.obeyed, *summary.share_lines,
-              *settings_lines(summary.experiment.runs)]
-    lines += filter(None, [check_line(recorded.context)])
-    if python_malloc(recorded.context) == "":
-        lines += ["Python allocates objects of up to 512 bytes itself: they are not compared. To compare them too: "
-                  f"PYTHONMALLOC=malloc heaptape try -- {shlex.join(command)}"]
-    lines += _use(summary, command, recorded)
-    if recorded.others:
-        lines += ["", f"{recorded.executable} (process {recorded.context.get('pid')}) was compared; beside it there {'is' if recorded.others == 1 else 'are'} {counted(recorded.others, 'other log')}; "
-                  "--process NAME takes another."]
-    if recorded.namesakes:
-        more = len(recorded.namesakes) - NAMESAKES_MAX
-        lines += [f"Also called {recorded.executable}: {', '.join(str(log) for log in recorded.namesakes[:NAMESAKES_MAX])}"
-                  f"{f' and {more} more' if more > 0 else ''}. heaptape convert LOG -o other.bin and "
-                  "heaptape replay --alloc all other.bin compare one of these."]
-    lines += ["", f"{folder}/report.html has the curves; {folder}/trace.bin and results.jsonl are its inputs."]
-    return "\n".join(printable(line) for line in lines)
+def _notes(recorded: list[Recorded]) -> list[str]:
+    """What one recording does not show."""
+    threads = max(one.info["threads"] for one in recorded)
+    if len(recorded) > 1:
+        return [f"Of {len(recorded)} recordings: the decision's intervals are over the program's own runs; figures below are of the first."]
+    if threads > 1:
+        return [f"One recording of {threads} threads: intervals are the replay's alone, and runs of the program differ more; memory within 10 % has no "
+                "verdict (--recordings 5)."]
+    return []
 
 
 def run_try(options: argparse.Namespace) -> int:
     """heaptape try"""
     replay = find_replay()
     heaptape = find_heaptape(replay)
-    if not shutil.which(options.command[0]):
-        raise UsageError(f"{options.command[0]}: no such program")
+    _check(options)
     if options.alloc:
         listed(replay, options.alloc)  # refused before the program runs
     folder = _folder(options)
     try:
-        checked = not options.no_check and not options.seconds and input_comes_twice()
-        again = f", and once more without the recorder if it ends within {CHECKED_WITHIN} (--no-check leaves that out)" if checked else ""
-        _say(options, f"recording {' '.join(options.command)}{again}")
-        recorded = record(heaptape, options.command, folder, options.process, options.seconds, checked)
+        recorded = _recordings(heaptape, options, folder)
     except HeaptapeError:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    if recorded.exit_status:
-        _say(options, f"the program ended with status {recorded.exit_status}")
-    alloc, baseline, why_baseline = choose(replay, options.alloc, recorded.context)
-    _say(options, f"replaying {counted(recorded.info['events'], 'call')} under {alloc.replace(',', ', ')}")
-    problem = _replay(replay, alloc, baseline, recorded.trace, folder / "results.jsonl", options)
-    summary = _summary(folder, baseline, recorded.sharers)
-    print(_answer(summary, recorded, why_baseline, options.command, folder))
-    if problem:
+    alloc, baseline, why_baseline = _alloc(replay, options, recorded[0])
+    _say(options, f"replaying {counted(sum(one.info['events'] for one in recorded), 'call')} under {alloc.replace(',', ', ')}")
+    results = folder / "results.jsonl"
+    problems = [_replay(replay, alloc, baseline, one.trace, results, options, len(recorded)) for one in recorded]
+    summaries = _summaries(recorded, baseline, results)
+    more = ""
+    if _open(summaries):
+        more = _count(replay, alloc, summaries, recorded[0], results, options)
+        summaries = _summaries(recorded, baseline, results)
+    write_report(read_results(results), folder / "report.html", [one.trace for one in recorded], baseline, processes=recorded[0].sharers)
+    changes = changes_of(summaries, [one.context for one in recorded], max(one.info["threads"] for one in recorded))
+    shown = readable_names(summaries[0].experiment.runs)
+    more_of_memory = "More --recordings may tell." if recorded[0].info["threads"] > 1 else "A longer --budget may tell."
+    decision = decide(changes, baseline, shown, {CPU: " ".join(filter(None, [more, "A longer --budget may tell."])), MEMORY: more_of_memory})
+    trial = Trial(options.command or _command_of(recorded[0].process), folder, options.logs or str(folder), recorded, summaries, decision, changes,
+                  why_baseline, _notes(recorded))
+    print(json.dumps(answer_object(trial), indent=1) if options.json else answer(trial))
+    for problem in filter(None, problems):
         print(f"heaptape try: {problem}", file=sys.stderr)
-    return EXIT_FAILED if problem else 0
+    return EXIT_FAILED if any(problems) else 0
+
+
+def _command_of(process: RecordedProcess) -> list[str]:
+    """Its words, whose blanks the log writes as \\x20."""
+    return [word.replace("\\x20", " ") for word in process.command.split(" ")]
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raises UsageError."""
+    if bool(options.command) == bool(options.logs):
+        raise UsageError("expected COMMAND, or --logs DIR" + (", not both" if options.logs else ""))
+    if options.logs:
+        folder_of_logs(Path(options.logs))
+        if options.recordings > 1 or options.seconds:
+            raise UsageError("--logs records nothing: expected neither --recordings nor --seconds with it")
+    elif not shutil.which(options.command[0]):
+        raise UsageError(f"{options.command[0]}: no such program")

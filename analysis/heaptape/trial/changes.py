@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""By how much each allocator would change what the program uses: CPU time and memory, with what is left uncertain.
+
+The replay's intervals are of one recording's calls. Three things widen them here, as a program is more than that: its own runs
+differ from one another, the recorder changes it, and where blocks lie changes the time of its own accesses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from ..base.units import known
+from ..judge.intervals import student_interval
+from ..results.comparison import UNRESOLVED
+from ..results.program_time import MODEL_RESIDUAL
+from ..results.reader import NULL_ALLOCATOR
+from ..results.summary import Summary
+from ..results.use import SMALL_SHARE
+
+CPU, MEMORY = "CPU", "memory"
+MEASURED_BY = {CPU: "time", MEMORY: "rss_peak"}
+
+OWN_RUNS = 0.10
+"""By what share the peak of a program with threads may differ in another run (docs/method/threads.md)."""
+
+RECORDER_BYTES = 512 << 10
+"""So much more or less with the recorder is its own memory."""
+
+SMALL_BYTES = 1 << 20
+"""A process that holds so much more or less is no reason for anything."""
+
+PLACEMENT_LESS, PLACEMENT_MORE = 0.09, 0.03
+"""By what share of the program's CPU time its own accesses took less or more than the replay's calls explain, where blocks lay
+elsewhere: ten of eleven resolved differences (docs/method/validity/cpu.csv)."""
+
+IN_CACHE_BYTES = 256 << 10
+"""Live blocks of so many bytes are in a cache wherever they lie."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """Of what the program uses, `whole` in bytes or ns, as shares of it; negative: less than under the baseline. [low, high] is the
+    replay's interval; [least, most] also holds what placement may do. counted: modelled from counts of the first
+    recording, as the time was not resolved."""
+
+    what: str
+    whole: float
+    share: float
+    low: float
+    high: float
+    least: float
+    most: float
+    counted: bool = False
+
+    @property
+    def small(self) -> float:
+        """A share that is no reason for anything."""
+        return max(SMALL_SHARE, SMALL_BYTES / self.whole) if self.what == MEMORY else SMALL_SHARE
+
+    @property
+    def is_small(self) -> bool:
+        """Shown to be no reason for anything."""
+        return (self.low >= -self.small and self.high <= self.small) or (self.low * self.high > 0 and abs(self.share) < self.small)
+
+    @property
+    def may_save(self) -> bool:
+        """It is not shown, and not excluded."""
+        return (self.is_open or (self.saves and self.most >= 0)) and self.least < -self.small
+
+    @property
+    def saves(self) -> bool:
+        """The replay shows it."""
+        return self.high < 0 and not self.is_small
+
+    @property
+    def costs(self) -> bool:
+        return self.low > 0 and not self.is_small
+
+    @property
+    def is_open(self) -> bool:
+        return not (self.is_small or self.saves or self.costs)
+
+
+Changes = dict[str, dict[str, Change]]
+"""By allocator and figure; without the baseline, and without a figure that is not known."""
+
+
+def changes_of(summaries: Sequence[Summary], contexts: Sequence[Mapping[str, Any]], threads: int) -> Changes:
+    """summaries: one for each recording of the program; contexts: theirs. threads: the most that one has."""
+    names = dict.fromkeys(str(name) for summary in summaries for name in summary.comparison["allocator"] if name != summary.baseline)
+    found: Changes = {name: {} for name in names}
+    for what, parts in ((CPU, [_cpu_part(summary) for summary in summaries]), (MEMORY, [_memory_part(summary) for summary in summaries])):
+        if any(part is None for part in parts):
+            continue
+        error = _own_error(contexts, threads, len(summaries)) if what == MEMORY else 0.0
+        for name in names:
+            change = _change(what, name, summaries, [part for part in parts if part], error)
+            if change:
+                found[name][what] = change
+    return found
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What the program uses, and malloc's share of it."""
+
+    whole: float
+    share: float
+
+
+def _cpu_part(summary: Summary) -> _Part | None:
+    share = summary.malloc_share
+    return _Part(share.cpu_ns, share.share) if share and share.reference == summary.baseline else None
+
+
+def _memory_part(summary: Summary) -> _Part | None:
+    share = summary.memory_share
+    return _Part(share.whole_bytes, share.share) if share and not summary.differs and share.reference == summary.baseline else None
+
+
+def _own_error(contexts: Sequence[Mapping[str, Any]], threads: int, recordings: int) -> float:
+    """By what share the program's peak differs in runs that are not these recordings, as far as that is known."""
+    errors = [OWN_RUNS if threads > 1 and recordings == 1 else 0.0]
+    for context in contexts:
+        check = context.get("check")
+        recorded, alone = (check.get(f"{run}_rss_peak_bytes") if isinstance(check, Mapping) else None for run in ("recorded", "alone"))
+        if recorded and alone and abs(recorded - alone) > RECORDER_BYTES:
+            errors.append(abs(math.log(alone / recorded)))
+    return max(errors)
+
+
+def _change(what: str, name: str, summaries: Sequence[Summary], parts: Sequence[_Part], error: float) -> Change | None:
+    rows = [rows.loc[name] for summary in summaries if name in (rows := _rows(summary, what)).index]
+    if len(rows) < len(summaries):
+        return None
+    ratio, low, high = _ratio(rows)
+    counted = False
+    if what == CPU and any(row["verdict"] == UNRESOLVED for row in rows):
+        summary = summaries[0]
+        modelled = modelled_ratio(modelled_times(summary.experiment.runs), name, summary.baseline)
+        if known(modelled[0]):
+            (ratio, low, high), counted = modelled, True
+    if not known(ratio):
+        return None
+    whole, part = (sum(getattr(one, key) for one in parts) / len(parts) for key in ("whole", "share"))
+    low, high = _wider(ratio, low, error, -1), _wider(ratio, high, error, 1)
+    share, low, high = ((value - 1) * part for value in (ratio, low, high))
+    apart = what == CPU and any(_is_spread(summary) for summary in summaries)
+    return Change(what, whole, share, low, high, low - apart * PLACEMENT_LESS, high + apart * PLACEMENT_MORE, counted)
+
+
+def _rows(summary: Summary, what: str) -> pd.DataFrame:
+    return summary.comparison[summary.comparison["measure"] == MEASURED_BY[what]].set_index("allocator")
+
+
+def _ratio(rows: Sequence[pd.Series]) -> tuple[float, float, float]:
+    """Of one recording as the judge has it; of several the mean over the program's own runs, with Student's t. NaN: no interval."""
+    if len(rows) == 1:
+        return float(rows[0]["ratio"]), float(rows[0]["verdict_low"]), float(rows[0]["verdict_high"])
+    ratios = [float(row["ratio"]) for row in rows]
+    if not all(known(ratio) and ratio > 0 for ratio in ratios):
+        return math.nan, math.nan, math.nan
+    logs = [math.log(ratio) for ratio in ratios]
+    low, high = student_interval(logs)
+    return math.exp(sum(logs) / len(logs)), math.exp(low), math.exp(high)
+
+
+def _wider(ratio: float, end: float, error: float, side: int) -> float:
+    """An end of the interval with an error that adds in quadrature, in logarithms; beyond all where there is no end."""
+    if not (known(end) and end > 0):
+        return math.inf if side > 0 else 0.0
+    return ratio * math.exp(side * math.hypot(math.log(end / ratio), error))
+
+
+def modelled_times(runs: pd.DataFrame) -> dict[str, float]:
+    """By allocator the modelled time of its calls, in ns, where they were counted by simulation. It repeats exactly."""
+    counted = runs[(runs["pass"] == "count") & (runs["allocator"] != NULL_ALLOCATOR)] if "counts" in runs else runs[:0]
+    found = {}
+    for name, counts in zip(counted["allocator"], counted["counts"], strict=True):
+        total = ((counts.get("time") or {}).get("modelled_ns") or {}).get("total") if isinstance(counts, dict) else None
+        if total is not None and known(total) and total > 0:
+            found[str(name)] = float(total)
+    return found
+
+
+def modelled_ratio(times: Mapping[str, float], name: str, baseline: str) -> tuple[float, float, float]:
+    """To the baseline's, with its interval: the model is off in each, but of one allocator with two settings in what differs alone.
+    NaN where one was not counted."""
+    if name not in times or baseline not in times:
+        return math.nan, math.nan, math.nan
+    ratio = times[name] / times[baseline]
+    same = name.partition(":")[0] == baseline.partition(":")[0]
+    off = MODEL_RESIDUAL * (abs(ratio - 1) if same else math.hypot(ratio, 1))
+    return ratio, max(ratio - off, 0.0), ratio + off
+
+
+def _is_spread(summary: Summary) -> bool:
+    """Whether the program's blocks do not all fit into a cache, so that it matters where they lie."""
+    return summary.memory_share is None or summary.memory_share.live_bytes > IN_CACHE_BYTES

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What to do: one allocator to use, or to keep the present one, or that this was not decided.
+
+A saving and its price are both shares of what the program uses, one of memory worth one of CPU time. An allocator is worth using
+where what it is shown to save is more than what it costs, and than what it may cost as far as that was not resolved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..base.units import byte_count, nanoseconds, percent
+from .changes import CPU, MEMORY, Change, Changes
+
+SURE_WITHIN = 0.02
+"""A range that is narrower is one figure."""
+
+USE, KEEP, OPEN = "use", "keep", "not decided"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """`answer` is USE, KEEP or OPEN; `allocators` are those worth using, the best one first. `lines`: the sentences, the decision
+    first."""
+
+    answer: str
+    allocators: list[str]
+    lines: list[str] = field(default_factory=list)
+
+
+def decide(changes: Changes, baseline: str, shown: Mapping[str, str], more: Mapping[str, str]) -> Decision:
+    """shown: what sentences call each allocator. more: for each figure what would decide it, as a sentence."""
+    worth = sorted((name for name, figures in changes.items() if _is_worth_it(figures)), key=lambda name: -_value(changes[name]))
+    trades = _trades(changes, worth[:1], shown)
+    if worth:
+        return Decision(USE, worth, [f"{shown[worth[0]]}: {_sentence(changes[worth[0]])}.", *_settings(worth, changes, baseline, shown), *trades])
+    if not any(changes.values()):
+        return Decision(OPEN, [], [f"Not decided: what {shown[baseline]} takes of the program's CPU time and memory is not known."])
+    may = {name: change for name, figures in changes.items() for change in figures.values() if _may_save(change, figures)}
+    if may:
+        name = min(may, key=lambda one: may[one].low)
+        others = f" (and {len(may) - 1} more)" if len(may) > 1 else ""
+        first = f"Not decided: {shown[name]}{others} may save up to {percent(-may[name].least)} of {may[name].what}. {more[may[name].what]}"
+        return Decision(OPEN, [], [first, *trades])
+    known = " or ".join(what for what in (CPU, MEMORY) if any(what in figures for figures in changes.values()))
+    saves = any(change.saves for figures in changes.values() for change in figures.values())
+    why = "no saving is worth its price" if saves else f"none of {len(changes)} others saves 1 % of the program's {known}"
+    return Decision(KEEP, [], [f"Keep {shown[baseline]}: {why}.", *trades])
+
+
+def _value(figures: Mapping[str, Change]) -> float:
+    """What it saves, less what it costs, or may cost."""
+    return sum(-change.share if change.saves else change.share * -1 if change.costs else -max(change.high, 0.0) if change.is_open else 0.0
+               for change in figures.values())
+
+
+def _is_worth_it(figures: Mapping[str, Change]) -> bool:
+    """Time alone is a reason only where placement cannot turn it."""
+    saves = [change for change in figures.values() if change.saves and (change.what == MEMORY or change.most < 0)]
+    return bool(saves) and _value(figures) > 0
+
+
+def _settings(worth: list[str], changes: Changes, baseline: str, shown: Mapping[str, str]) -> list[str]:
+    """The best of the present allocator's settings, which is the smaller change, where another allocator is the best."""
+    found = next((name for name in worth if _is_setting(name, baseline)), None)
+    return [f"Or {shown[found]}: {_sentence(changes[found])}."] if found and found != worth[0] else []
+
+
+def _trades(changes: Changes, best: list[str], shown: Mapping[str, str]) -> list[str]:
+    """Who saves most of either figure, where that is another one and its price no more than twice what it saves."""
+    lines, said = [], set(best)
+    for what in (CPU, MEMORY):
+        saving = {name: figures for name, figures in changes.items() if what in figures and figures[what].saves and figures[what].most < 0 and _value(figures) > figures[what].share}
+        name = min(saving, key=lambda one: saving[one][what].share, default="")
+        if name and name not in said:
+            said.add(name)
+            lines.append(f"For {what} alone, {shown[name]}: {_sentence(saving[name])}.")
+    return lines
+
+
+def _is_setting(name: str, baseline: str) -> bool:
+    return name.partition(":")[0] == baseline.partition(":")[0]
+
+
+def _sentence(figures: Mapping[str, Change]) -> str:
+    """What it saves, then the price."""
+    ordered = sorted(figures.values(), key=lambda change: change.share)
+    gains, prices = ([change for change in ordered if change.saves is saves] for saves in (True, False))
+    words = " and ".join(in_words(change) for change in gains)
+    costs = [change for change in prices if change.costs and change.least > 0]
+    words += f", for {' and '.join(in_words(change) for change in costs)}" if costs else ""
+    return "".join([words, *(f"; {in_words(change)}" for change in prices if change not in costs)])
+
+
+def in_words(change: Change) -> str:
+    """Such as "8.7 MB (7 %) less memory" or "CPU between 2.0 % less and 9.0 % more"."""
+    if change.is_small:
+        return f"the same {change.what}" + (" in malloc" if change.what == CPU else "")
+    if change.least < 0 < change.most:
+        if not math.isfinite(change.most):
+            return f"{change.what} not resolved"
+        return f"{change.what} between {percent(-change.least)} less and {percent(change.most)} more"
+    direction = "less" if change.share < 0 else "more"
+    amount = byte_count(abs(change.share) * change.whole) if change.what == MEMORY else nanoseconds(abs(change.share) * change.whole)
+    counted = ", modelled" if change.counted else ""
+    ends = sorted(abs(end) for end in (change.least, change.most))
+    sure = ends[1] - ends[0] < SURE_WITHIN
+    share = percent(abs(change.share)) if sure else f"{100 * ends[0]:.0f} to {100 * ends[1]:.0f} %"
+    return f"{amount} ({share}{counted}) {direction} {change.what}"
+
+
+def _may_save(change: Change, figures: Mapping[str, Change]) -> bool:
+    """Whether what was not resolved may be a reason: it may save more than the rest costs."""
+    rest = sum(other.share for other in figures.values() if other is not change and (other.costs or other.saves))
+    return change.may_save and change.low + rest < -change.small

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `heaptape try` recommends, from how much each allocator changes of what the program uses."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from heaptape.trial.changes import CPU, MEMORY, Change, Changes
+from heaptape.trial.decision import KEEP, OPEN, USE, decide
+
+WHOLE = {CPU: 1e9, MEMORY: 100e6}
+MORE = {CPU: "More of CPU.", MEMORY: "More of memory."}
+
+
+def change(what: str, share: float, off: float = 0.002, placement: float = 0.0) -> Change:
+    """off: how far the interval's ends are from the share."""
+    low, high = share - off, share + off
+    return Change(what, WHOLE[what], share, low, high, low - placement, high + placement)
+
+
+def both(cpu: Change | float, memory: Change | float) -> dict[str, Change]:
+    return {CPU: cpu if isinstance(cpu, Change) else change(CPU, cpu), MEMORY: memory if isinstance(memory, Change) else change(MEMORY, memory)}
+
+
+def decided(changes: Changes) -> tuple[str, list[str], list[str]]:
+    shown = {name: name for name in ("glibc", *changes)}
+    found = decide(changes, "glibc", shown, MORE)
+    return found.answer, found.allocators, found.lines
+
+
+@pytest.mark.parametrize(("figures", "answer", "line"), [
+    (both(0.0, 0.0), KEEP, "Keep glibc: none of 1 others saves 1 % of the program's CPU or memory."),
+    (both(0.05, 0.05), KEEP, "Keep glibc: none of 1 others saves 1 % of the program's CPU or memory."),
+    (both(0.06, -0.087), USE, "x: 8.70 MB (8.7 %) less memory, for 60.0 ms (6.0 %) more CPU."),
+    (both(-0.05, 0.0), USE, "x: 50.0 ms (5.0 %) less CPU; the same memory."),
+    (both(-0.05, -0.2), USE, "x: 20.0 MB (20 %) less memory and 50.0 ms (5.0 %) less CPU."),
+    (both(-0.012, 0.37), KEEP, "Keep glibc: no saving is worth its price."),  # a trade that nobody would make
+    (both(0.0, change(MEMORY, -0.2, 0.05)), USE, "x: 20.0 MB (15 to 25 %) less memory; the same CPU in malloc."),
+    (both(change(CPU, 0.03, 0.02, 0.09), -0.2), USE, "x: 20.0 MB (20 %) less memory; CPU between 8.0 % less and 14 % more."),
+    (both(change(CPU, -0.02, 0.005, 0.09), 0.0), OPEN, "Not decided: x may save up to 12 % of CPU. More of CPU."),
+    (both(change(CPU, -0.02, 0.05), 0.0), OPEN, "Not decided: x may save up to 7.0 % of CPU. More of CPU."),
+    (both(0.0, change(MEMORY, -0.03, 0.05)), OPEN, "Not decided: x may save up to 8.0 % of memory. More of memory."),
+    (both(change(CPU, -0.02, 0.05), 0.3), KEEP, "Keep glibc: none of 1 others saves 1 % of the program's CPU or memory."),  # the price is known
+    ({CPU: change(CPU, -0.3)}, USE, "x: 300 ms (30 %) less CPU."),
+    ({}, OPEN, "Not decided: what glibc takes of the program's CPU time and memory is not known.")])
+def test_the_first_line(figures: dict[str, Change], answer: str, line: str) -> None:
+    found, allocators, lines = decided({"x": figures})
+    assert (found, lines[0]) == (answer, line) and allocators == (["x"] if answer == USE else [])
+
+
+def test_a_megabyte_is_no_reason() -> None:
+    small = Change(MEMORY, 3e6, -0.2, -0.21, -0.19, -0.21, -0.19)
+    assert small.is_small and decided({"x": {MEMORY: small}})[0] == KEEP
+
+
+def test_a_price_that_may_be_high_is_none_to_pay() -> None:
+    """A saving of memory, and a time whose interval is wide."""
+    assert decided({"x": both(change(CPU, 0.1, 0.3), -0.05)})[0] == OPEN
+    assert decided({"x": both(Change(CPU, 1e9, 0.0, -0.1, math.inf, -0.1, math.inf), -0.2)})[0] == OPEN
+
+
+def test_the_best_a_setting_and_the_other_trade() -> None:
+    changes = {"glibc:arena_max=1": both(0.01, -0.15), "a": both(0.0, -0.2), "b": both(-0.25, 0.3), "c": both(-0.01, 0.9)}
+    answer, allocators, lines = decided(changes)
+    assert answer == USE and allocators[:2] == ["a", "glibc:arena_max=1"]
+    assert [line.partition(":")[0] if not line.startswith("Or") else "Or" for line in lines] == ["a", "Or", "For CPU alone, b"]
+
+
+def test_nothing_that_nobody_would_do_is_named() -> None:
+    """A price of more than twice what it saves."""
+    assert len(decided({"x": both(-0.05, 0.11)})[2]) == 1
+    assert len(decided({"x": both(-0.05, 0.09)})[2]) == 2
