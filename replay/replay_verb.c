@@ -294,10 +294,10 @@ static int stopped(const char *where) {
     return HT_EXIT_FAILED;
 }
 
-// Whether anything is to be judged: rounds, or counts against a condition or another run.
-static bool needs_judge(const struct ht_plan *plan) {
-    return plan->time_pass || plan->memory_pass ||
-           (plan->count_pass && (plan->conditions.count || plan->baseline_file || plan->write_baseline));
+// Whether anything is to be judged: rounds, or counts against a condition or another run, or for who started us.
+static bool needs_judge(const struct ht_plan *plan, const struct ht_judge *judge) {
+    bool of_counts = judge->attached || plan->conditions.count || plan->baseline_file || plan->write_baseline;
+    return plan->time_pass || plan->memory_pass || (plan->count_pass && of_counts);
 }
 
 static size_t count_unjudged(struct ht_runner *r) {
@@ -341,7 +341,7 @@ static int measure(struct ht_runner *r, const struct loaded_trace *trace, struct
     if (r->plan->limit_pass) refused += ht_limit_all(r);
     if (r->plan->limit_pass && ht_child_interrupted()) return stopped("in the limit pass");
     if (r->plan->snapshots_folder) refused += ht_snapshot_all(r);
-    if (needs_judge(r->plan)) {
+    if (needs_judge(r->plan, judge)) {
         return *missing ? measure_unjudged(r, refused, missing) : ht_judge_serve(judge, r, refused);
     }
     if (r->plan->count_pass) refused += count_unjudged(r);
@@ -445,7 +445,7 @@ static int replay_all(struct ht_runner *r, struct ht_plan *plan, struct ht_choic
     }
     int refusal = HT_EXIT_DONE;
     r->warnings_told = 0;
-    if (needs_judge(plan) && !ht_judge_meet(judge, r, missing, sizeof missing, &refusal) && refusal)
+    if (needs_judge(plan, judge) && !ht_judge_meet(judge, r, missing, sizeof missing, &refusal) && refusal)
         return refusal;
     refused += plan->verify ? ht_verify_all(r) : 0;
     say_waiting(plan, trace.program.end_ns);
@@ -471,7 +471,10 @@ int ht_verb_replay(int argc, char **argv) {
     ht_standard_streams_occupy();
     signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit fails instead, and that is reported
     ht_replay_options_parse(argc, argv, &options);
-    static struct ht_runner r;  // too large for a small stack
+    struct ht_judge judge;
+    if (ht_judge_attach(&judge, &error)) return complain(&error);
+    options.plan.json |= judge.attached;  // no text
+    static struct ht_runner r;            // too large for a small stack
     static const struct ht_recorded_program none;
     r = (struct ht_runner){
         .plan = &options.plan, .program = &none, .results_fd = -1, .random = {options.plan.seed}};
@@ -487,8 +490,7 @@ int ht_verb_replay(int argc, char **argv) {
     }
     r.null_choice = &null_choices.list[0];
     // While the trace is read: it takes a while to start.
-    struct ht_judge judge = {0};
-    if (needs_judge(&options.plan)) ht_judge_start(&judge);
+    if (!judge.attached && needs_judge(&options.plan, &judge)) ht_judge_start(&judge);
     status = replay_all(&r, &options.plan, &null_choices.list[0], &judge);
     ht_judge_end(&judge);
     ht_child_end_as_interrupted();

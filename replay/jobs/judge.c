@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@
 
 #include "child_run.h"
 #include "grow.h"
+#include "option_values.h"
 #include "python_program.h"
 
 // Told to stop, we have as much patience with a judge that says nothing; each further signal takes a second of it.
@@ -54,20 +56,40 @@ static void become_judge(int socket) {
     _exit(127);
 }
 
-bool ht_judge_start(struct ht_judge *judge) {
-    int ends[2];
+int ht_judge_attach(struct ht_judge *judge, struct ht_error *error) {
+    const char *given = getenv("HEAPTAPE_JUDGE_FD");
+    struct sockaddr peer;
+    socklen_t peer_bytes = sizeof peer, type_bytes = sizeof(int);
+    uint64_t number;
+    int type;
     *judge = (struct ht_judge){.socket = -1};
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends)) return false;
+    if (!given) return 0;
+    if (!ht_parse_whole(given, 0, INT_MAX, &number) || getpeername((int)number, &peer, &peer_bytes) ||
+        peer.sa_family != AF_UNIX || getsockopt((int)number, SOL_SOCKET, SO_TYPE, &type, &type_bytes) ||
+        type != SOCK_STREAM) {
+        snprintf(error->message, sizeof error->message,
+                 "HEAPTAPE_JUDGE_FD: expected the descriptor of a connected stream socket, found %s", given);
+        error->status = HT_EXIT_USAGE;
+        return -1;
+    }
+    unsetenv("HEAPTAPE_JUDGE_FD");
+    fcntl((int)number, F_SETFD, FD_CLOEXEC);
+    *judge = (struct ht_judge){.pid = getppid(), .attached = true, .socket = (int)number};
+    return 0;
+}
+
+void ht_judge_start(struct ht_judge *judge) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends)) return;
     pid_t pid = fork();
     if (pid == 0) become_judge(ends[1]);
     close(ends[1]);
     if (pid < 0) {
         close(ends[0]);
-        return false;
+        return;
     }
     judge->pid = pid;
     judge->socket = ends[0];
-    return true;
 }
 
 // Takes the first line off what has come. NULL: it is not whole, or is no object.
@@ -126,10 +148,10 @@ double ht_judge_cpu_s(const struct ht_judge *judge) {
 }
 
 void ht_judge_end(struct ht_judge *judge) {
-    if (!judge->pid) return;
+    if (judge->socket < 0) return;
     close(judge->socket);
-    kill(judge->pid, SIGKILL);
-    while (waitpid(judge->pid, NULL, 0) < 0 && errno == EINTR) continue;
+    if (!judge->attached) kill(judge->pid, SIGKILL);
+    while (!judge->attached && waitpid(judge->pid, NULL, 0) < 0 && errno == EINTR) continue;
     free(judge->line);
     *judge = (struct ht_judge){.socket = -1};
 }

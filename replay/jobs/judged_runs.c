@@ -24,7 +24,7 @@ struct drawing {
 
 bool ht_judge_meet(struct ht_judge *judge, const struct ht_runner *r, char *missing, size_t room,
                    int *status) {
-    json_t *hello = judge->pid ? ht_judge_read(judge) : NULL, *ready = NULL;
+    json_t *hello = judge->socket >= 0 ? ht_judge_read(judge) : NULL, *ready = NULL;
     if (hello) ht_judge_write(judge, ht_judge_context(r));
     if (hello) ready = ht_judge_read(judge);
     const char *lacks = json_string_value(json_object_get(ready, "missing"));
@@ -100,6 +100,7 @@ static void run_turn(struct ht_runner *r, const json_t *job, json_t *answer) {
     drawing.name = ht_turn_choice(r, &turn)->name;
     r->random.state = strtoull(text_of(job, "random"), NULL, 16);
     r->repeats = number_of(job, "repeats");
+    r->curves = json_is_true(json_object_get(job, "curves"));
     r->channel.watch.waiting = draw;
     r->channel.watch.context = &drawing;
     draw(&drawing, 0);
@@ -188,8 +189,8 @@ int ht_judge_serve(struct ht_judge *judge, struct ht_runner *r, size_t refused) 
         json_decref(job);
     }
     ht_progress_end(&r->progress);
-    ht_print(stderr,
-             "heaptape replay: what judges the runs has ended before it could; completed runs are %s%s\n",
+    ht_print(stderr, "heaptape replay: %s; completed runs are %s%s\n",
+             ht_child_interrupted() ? "stopped" : "what judges the runs has ended before it could",
              r->plan->results_path ? "in " : "lost", r->plan->results_path ? r->plan->results_path : "");
     return HT_EXIT_FAILED;
 }

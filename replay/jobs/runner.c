@@ -123,14 +123,14 @@ json_t *ht_runner_keep(struct ht_runner *r, struct ht_run_result *line) {
     line->trace_sha256 = r->trace_sha256;
     line->program = r->program;
     line->own_bytes = r->own_bytes;
-    json_t *made = ht_results_line(line, kept);
+    json_t *made = ht_results_line(line, kept || r->curves);
     if (kept && ht_results_line_write(r->results_fd, made) && !r->results_failed) {
         ht_progress_end(&r->progress);
         ht_print(stderr, "heaptape replay: %s: a result cannot be written: %s\n", r->plan->results_path,
                  strerror(errno));
         r->results_failed = true;
     }
-    json_object_del(made, "timeline");
+    if (!r->curves) json_object_del(made, "timeline");
     return made;
 }
 

@@ -45,6 +45,7 @@ struct ht_runner {
     struct ht_child_channel channel;
     struct ht_random random;
     uint32_t repeats;                      // of the trace in one flat run; 0: one
+    bool curves;                           // the judge wants them, too
     struct ht_choice_figures *of_choices;  // the null replayer's first, then one for each choice
     struct ht_participant participants[HT_CHOICES_MAX + 2];  // by who takes a turn (turn.h)
     struct ht_outcome null_memory;                           // of its latest memory turn, with its samples
@@ -68,7 +69,7 @@ struct ht_job ht_runner_job_at_once(const struct ht_runner *runner, enum ht_pass
 bool ht_runner_describe(struct ht_runner *runner, struct ht_choice *choice, char *problem, size_t room);
 
 // Appends a line to the results, where there is to be one; what it says of the plan, trace and machine is filled in. Returns
-// it without its curves.
+// it, without its curves where the judge does not want them.
 json_t *ht_runner_keep(struct ht_runner *runner, struct ht_run_result *line);
 
 void ht_runner_free(struct ht_runner *runner);

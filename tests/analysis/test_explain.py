@@ -26,14 +26,18 @@ from heaptape.command_line import main
 from heaptape.explain import answering, verb
 from heaptape.explain.accounts import Accounts, account, use_of
 from heaptape.explain.answer import Answer, nothing_helps, object_of, text_of
-from heaptape.explain.cures import Candidate, Cure, ProgramCures, _cure, _of_two_heaps, _rounds, candidates
+from heaptape.explain.cures import Candidate, Cure, ProgramCures, _cure, _of_two_heaps, candidates
 from heaptape.explain.heap_map import FREE, LIVE, NOT_RESIDENT, SHADES, TABLES, map_of
 from heaptape.explain.holders import Holder, find_holders, size_class
 from heaptape.explain.shared_lines import SharedLines
 from heaptape.explain.snapshots import ACCOUNTS, Snapshot, SnapshotFile, Timed
 from heaptape.explain.stretches import _Cost, accounts_along, break_of, mean_of
 from heaptape.explain.verdict import VERDICTS, trend_of, verdict_of
+from heaptape.judge.attached import Replayed
+from heaptape.judge.comparison import compare
+from heaptape.judge.model import END, PEAK
 from heaptape.report.heap_maps import map_figure
+from judged_runs import cell, context, measurements
 from quick_tier import quick
 
 ROOT = Path(__file__).parents[2]
@@ -129,30 +133,23 @@ def test_text(replay: None, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
         assert ("Set it too, as under glibc." in text) == ("Environment=" in printed)
 
 
-def test_only_a_line_feed_ends_a_line_of_results(tmp_path: Path) -> None:
-    """As replay writes a path, in any locale."""
-    line = {"trace": {"path": "u\u2028v\x85é"}, "allocator": {"name": "glibc"}, "rss_peak_bytes": 1}
-    (tmp_path / "lines").write_text(json.dumps(line, ensure_ascii=False) + "\n", encoding="utf-8")
-    (tmp_path / "replay").write_text(f"#!/bin/sh\ncp {tmp_path}/lines {tmp_path}/r.jsonl\n")
-    (tmp_path / "replay").chmod(0o755)
-    assert _rounds(str(tmp_path / "replay"), "t.bin", Candidate("glibc", "", {"name": "glibc"}), tmp_path / "r.jsonl") == [line]
-
-
 @pytest.mark.parametrize(("rounds", "known"), [(1, False), (2, True)])
-def test_what_one_round_saves_is_not_certain(tmp_path: Path, rounds: int, known: bool) -> None:
+def test_what_one_round_saves_is_not_certain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rounds: int, known: bool) -> None:
     """Of the changed trace, as where the others failed, and of another allocator."""
-    lines = {kind: "".join(json.dumps({"allocator": {"name": "glibc"}, "rss_peak_bytes": 1000 * place + 10 * number}) + "\n" for number in range(many))
-             for kind, place, many in (("before", 9, 5), ("after", 5, rounds))}
-    for kind, text in lines.items():
-        (tmp_path / kind).write_text(text)
-    (tmp_path / "replay").write_text(f'#!/bin/sh\ncase "$*" in *--purge*) kind=after ;; *) kind=before ;; esac\ncp "{tmp_path}/$kind" {tmp_path}/rounds.jsonl\n')
-    (tmp_path / "replay").chmod(0o755)
+    def replay(command: list[str], **_more: object) -> Replayed:
+        place, many = (5, rounds) if "--purge" in command else (9, 5)
+        cells = [[cell(memory={"rss_peak_bytes": 1000 * place + 10 * number}), cell()] for number in range(many)]
+        return Replayed(0, "", compare(context(["glibc"]), measurements(cells)))
+
+    monkeypatch.setattr("heaptape.judge.attached.replay", replay)
     listed = {"name": "glibc", "purge_call": "malloc_trim(0)"}
-    (cure,) = ProgramCures(str(tmp_path / "replay"), "t.bin", Candidate("glibc", "", listed), "rss_peak_bytes", tmp_path).purges(10**6, [])
+    (cure,) = ProgramCures("replay", "t.bin", Candidate("glibc", "", listed), PEAK, tmp_path).purges(10**6, [])
     assert cure.saves_bytes == 4020 - 5 * (rounds - 1) and math.isfinite(cure.ci_low) == (cure.ci_low > 0) == known
-    row = {"rss_peak_bytes": {"ratio": 0.5} | ({"verdict_low": 0.4, "verdict_high": 0.6} if known else {"verdict_low": None, "verdict_high": None})}
-    other = _cure(Candidate("jemalloc", "", {"name": "jemalloc"}), row, "rss_peak_bytes", 100.0, "")
-    assert other and other.saves_bytes == 50 and [other.ci_low, other.ci_high] == pytest.approx([40, 60] if known else [math.nan] * 2, nan_ok=True)
+    cells = [[cell(memory={"rss_peak_bytes": 100}), cell(memory={"rss_peak_bytes": 50 + number}), cell(memory={"rss_peak_bytes": 100})] for number in range(rounds)]
+    found = compare(context(["glibc", "jemalloc"]), measurements(cells)).allocators[1]
+    other = _cure(Candidate("jemalloc", "", {"name": "jemalloc"}), found, PEAK, 100.0, "")
+    assert other and other.saves_bytes == pytest.approx(50 - (rounds - 1) / 2) and math.isfinite(other.ci_low) == math.isfinite(other.ci_high) == known
+    assert not known or other.ci_low < other.saves_bytes < other.ci_high
 
 
 @pytest.mark.parametrize(("null_ns", "resolved"), [((1.0, 1.2, 0.2), True), ((1.0, 0.8, 1.8), False)])
@@ -220,7 +217,7 @@ def test_a_program_that_allocates_nothing_else(replay: None, heaptape_binary: Pa
     subprocess.run([heaptape_binary, "convert", "-q", "--from", "rep", tmp_path / "t.rep", "-o", tmp_path / "t.bin"], timeout=60, check=True)
     program = find_replay()
     changed = ProgramCures(program, str(tmp_path / "t.bin"), Candidate("mine=glibc", "", list_allocators(program, "mine=glibc")[0]),
-                           "rss_peak_bytes", tmp_path)
+                           PEAK, tmp_path)
     everything = Holder(5000, 5000, None, 0, 1, False, 9, 1.0, 45000)
     assert changed.without(everything, 9 * 10**9) == [] == changed.without(replace(everything, size_low=1, size_high=2), 9 * 10**9)
 
@@ -232,14 +229,14 @@ def test_two_heaps(replay: None, heaptape_binary: Path, tmp_path: Path) -> None:
     (tmp_path / "t.rep").write_text("0\n400\n600\n1\n" + "".join(phases[p].format(n=n + 200 * (p == 2)) for p in range(3) for n in range(200)))
     subprocess.run([heaptape_binary, "convert", "-q", "--from", "rep", tmp_path / "t.rep", "-o", tmp_path / "t.bin"], timeout=60, check=True)
     program = find_replay()
-    changed = ProgramCures(program, str(tmp_path / "t.bin"), Candidate("glibc", "", list_allocators(program, "glibc")[0]), "rss_peak_bytes", tmp_path)
+    changed = ProgramCures(program, str(tmp_path / "t.bin"), Candidate("glibc", "", list_allocators(program, "glibc")[0]), PEAK, tmp_path)
     small, bound = changed.without(Holder(70000, 70000, None, 0, 1, False, 200, 1.0, 10**6), 9 * 10**9)
     assert bound.saves_bytes >= small.saves_bytes
     curves = [{"timeline": {"time_ns": [1, 3], "rss_bytes": [5, 7], "high_bytes": [5, 7]}, "rss_end_bytes": 7},
               {"timeline": {"time_ns": [2, 4], "rss_bytes": [9, 1], "high_bytes": [9, 1]}, "rss_end_bytes": 1}]
-    assert (_of_two_heaps(*curves, "rss_peak_bytes"), _of_two_heaps(*curves, "rss_end_bytes")) == (16, 8)
+    assert (_of_two_heaps(*curves, PEAK), _of_two_heaps(*curves, END)) == (16, 8)
     curves[1]["timeline"]["high_bytes"][1] = 20  # within a call, beside 7 of the other
-    assert _of_two_heaps(*curves, "rss_peak_bytes") == 27
+    assert _of_two_heaps(*curves, PEAK) == 27
 
 
 @pytest.mark.thorough

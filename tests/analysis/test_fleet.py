@@ -36,7 +36,7 @@ options = dict(word.removeprefix("--").split("=", 1) for word in sys.argv[1:] if
 specs = [word.removeprefix("--alloc=") for word in sys.argv if word.startswith("--alloc=")]
 trace = sys.argv[-1]
 if "--list" in sys.argv:
-    print("glibc 2.36 /libc.so.6\\njemalloc 5.3.0 /libjemalloc.so")
+    print(json.dumps([{{"name": name}} for name in ("glibc", "jemalloc")]))
     sys.exit(0)
 if "nonsense" in specs or options.get("touch") == "nonsense":
     print("heaptape replay: nonsense cannot be had", file=sys.stderr)

@@ -16,13 +16,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import results_factory
+import judged_runs
 
 pytest.importorskip("optuna")
 
 from heaptape.__main__ import main
-from heaptape.results.comparison import compare
-from heaptape.results.reader import read_results
+from heaptape.judge.comparison import compare
 from heaptape.tune.front import dominates, front_of, hypervolume, simplest_front, spread
 from heaptape.tune.result import still_on_front
 from heaptape.tune.space import searched_knobs
@@ -90,20 +89,20 @@ def test_front() -> None:
     assert 2 in spread([(0, 10), (0.1, 9.9), (5, 5), (10, 0)], 2)
 
 
-def test_what_is_unresolved_stays_on_the_front(tmp_path: Path) -> None:
+def test_what_is_unresolved_stays_on_the_front() -> None:
     """Two between which the rounds show no difference both stay, whichever has the smaller ratio; what is shown to be beaten goes, and
     so does what is shown to be the same with more knobs, and what is not shown to be better than the default."""
     truth = {"fake": (1.0, 0.01), "trial-1": (0.7, 0.15), "trial-2": (0.71, 0.15), "trial-3": (0.9, 0.01), "trial-4": (1.0, 0.1),
              "trial-5": (0.5, 0.001), "trial-6": (0.5, 0.001)}
     peaks = {"fake": 1.0, "trial-5": 0.9, "trial-6": 0.9, "trial-3": 0.75}
     rng = np.random.default_rng(5)
-    rows = [results_factory.run(name, pass_name, number, rng, time_ratio=time, noise=noise, peak_ratio=peaks.get(name, 0.7))
-            for number in range(9) for name, (time, noise) in truth.items() for pass_name in ("time", "memory")]
-    runs = read_results(results_factory.write(tmp_path / "r.jsonl", rows))
+    rounds = [[judged_runs.cell({"alloc_time_ns": 1e6 * time * rng.lognormal(0, noise)}, {"rss_peak_bytes": 1e6 * peaks.get(name, 0.7)})
+               for name, (time, noise) in truth.items()] for _ in range(9)]
+    comparison = compare(judged_runs.context(list(truth)), judged_runs.measurements([[*cells, cells[0]] for cells in rounds]))
     front = [Trial(number, dict.fromkeys("abcdef"[:number], "1"), (1.0, 1.0)) for number in range(1, 7)]
-    kept = still_on_front(front, runs, compare(runs, "fake"), ["time", "rss_peak"])
+    kept = still_on_front(front, comparison, ["time", "rss_peak"])
     assert {trial.number for trial in kept} == {1, 2, 5}
-    assert [trial.number for trial in still_on_front(front[3:4], runs, compare(runs, "fake"), ["time"])] == []
+    assert [trial.number for trial in still_on_front(front[3:4], comparison, ["time"])] == []
 
 
 @pytest.mark.thorough

@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from heaptape.base.programs import ToolFailed
+from heaptape.base.errors import Undecided, UsageError
 from heaptape.forecast import parts
 from heaptape.forecast.estimates import estimate, growth_left_out, rss_and_slope
+from heaptape.judge.attached import Replayed
+from heaptape.judge.comparison import compare
+import judged_runs
 from service_load import Service, write_service
 from tool_runner import Tools, run
 
@@ -52,16 +56,15 @@ def test_parts_grow_as_the_whole_stretch_does() -> None:
     assert growth_left_out(grows, grows) == growth_left_out(level, {**level, "live_to_bytes": 9e6}) == (0, 0)
 
 
-def test_only_a_line_feed_ends_a_line_of_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As replay writes a path, in any locale."""
-    line = {"trace": {"path": "u\u2028v\x85é"}, "control": False, "timeline": {"time_ns": [0]}, "allocator": {"name": "glibc"}}
-    (tmp_path / "r.jsonl").write_text(json.dumps(line, ensure_ascii=False) + "\n", encoding="utf-8")
-
-    def fails(_command: list[str]) -> str:
-        raise ToolFailed("one failed", 1, "")
-
-    monkeypatch.setattr(parts, "run_tool", fails)
-    assert parts._replay_part(["replay"], tmp_path / "r.jsonl", parts.Replayed()) == [line]
+@pytest.mark.parametrize(("status", "error"), [(1, None), (2, UsageError), (5, Undecided)])
+def test_one_of_two_fails(monkeypatch: pytest.MonkeyPatch, status: int, error: type[Exception] | None) -> None:
+    """Of the other there is a line; other failures are all the part's."""
+    runs = judged_runs.measurements([[judged_runs.cell(), judged_runs.cell(memory={}), judged_runs.cell()]])
+    replayed = Replayed(status, "heaptape replay: bad, round 1, memory pass: killed\n", compare(judged_runs.context(["bad", "glibc"]), runs))
+    monkeypatch.setattr(parts.attached, "replay", lambda _command, curves: replayed)
+    found = parts.Replayed()
+    with pytest.raises(error) if error else nullcontext():
+        assert list(parts._replay_part(["replay"], found)) == ["glibc"] and found.failures == ["bad, round 1, memory pass: killed"]
 
 
 @pytest.mark.thorough

@@ -154,7 +154,7 @@ def test_input_that_is_refused_waits_for_no_judge(tools: Tools, tmp_path: Path) 
 def test_a_runner_that_ends_with_a_word_unread() -> None:
     """That is no end of what was sent, but an error."""
     ours, theirs = socket.socketpair()
-    talk = Talk(ours.detach())
+    talk = Talk(ours)
     talk.write({"job": "turn"})
     theirs.close()
     with pytest.raises(Ended):

@@ -17,7 +17,13 @@ import random
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "analysis"))
+from fake_runner import serve  # noqa: E402
+from judged_runs import MEMORY_LINE, TIME_LINE, context  # noqa: E402
 
 KNOBS = [
     {"name": "haste", "type": "integer", "lowest": 0, "highest": 9, "search": [0, 9], "value": "4"},
@@ -66,15 +72,40 @@ def count(options: argparse.Namespace, configs: dict[str, dict[str, str]]) -> in
     if not Path(options.splice).exists():
         print(f"heaptape replay: {options.splice}: cannot open", file=sys.stderr)
         return 3
-    kinds = ("instruction", "l1d_miss", "l1i_miss", "l2_sequential_miss", "l2_miss", "dtlb_miss", "stlb_miss", "fault", "mapping_call")
-    costs = {kind: {"latency_ns": 1, "low_ns": 1, "high_ns": 1} for kind in kinds}
-    with Path(options.o).open("a") as out:
-        for label, knobs in configs.items():
-            parts = {"allocator": 1e8 * 0.9 ** (int(knobs.get("haste", 4)) - 4), "program": 9e8}
-            counts = {part: {"modelled_ns": dict.fromkeys(kinds, 0) | {"instruction": ns}} for part, ns in parts.items()}
-            out.write(json.dumps({"schema": 1, "trace": {"path": options.trace, "sha256": "ab"}, "allocator": {"name": label}, "round": 0,
-                                  "pass": "count", "counts": counts | {"costs": costs, "program_time": {"ns": sum(parts.values())}}}) + "\n")
-    return 0
+    ratios = {label: 0.9 + 0.1 * 0.9 ** (int(knobs.get("haste", 4)) - 4) for label, knobs in configs.items()}
+    counts = {label: {"program_time": {"ratio": ratio, "ratio_low": ratio - 0.01, "ratio_high": ratio + 0.01}, "sampled": None}
+              for label, ratio in ratios.items()}
+    return serve(context(list(configs), plan={"time_pass": False, "memory_pass": False}), lambda _job: {},
+                 lambda: {"failed": 0, "counts": counts, "print": {"counts": counts}})
+
+
+def measure(options: argparse.Namespace, configs: dict[str, dict[str, str]]) -> int:
+    rng, labels = random.Random(options.seed), list(configs)
+    trace = {"path": options.trace, "sha256": "ab", "events": 1000}
+    passes = ["time", "memory"] if getattr(options, "pass") == "both" else [getattr(options, "pass")]
+
+    def turn(job: dict[str, Any]) -> dict[str, Any]:
+        if job["warm_up"]:
+            return {"cpu_ns": 1_000_000}
+        if job["timed_follows"]:
+            return {"failed": False}
+        label = labels[(job["who"] - 1) % len(labels)] if job["who"] else "null"
+        knobs, pass_name = configs.get(label, {}), "memory" if job["pass"] == "memory" else "time"
+        time_ns, rss = figures(knobs, rng)
+        environment = ["FAKE_CONF=" + ":".join(f"{name}={value}" for name, value in knobs.items())] if knobs else []
+        found = {"alloc_time_ns": time_ns} if pass_name == "time" else {"rss_mean_bytes": rss, "rss_peak_bytes": 2 * rss, "rss_end_bytes": rss}
+        line = {"schema": 1, "trace": trace, "round": job["round"], "allocator": {"name": label, "version": "1.0", "environment": environment},
+                "control": job["who"] > len(labels), "seed": int(options.seed), "threads": "trace", "touch": "recorded", "pace": "virtual",
+                "failures": 0, "pass": pass_name, **(TIME_LINE if pass_name == "time" else MEMORY_LINE), **found}
+        if options.o and job["who"]:
+            with Path(options.o).open("a") as out:
+                out.write(json.dumps(line) + "\n")
+        return {"problem": None, "line": line, "exact": {}}
+
+    plan = {"rounds": int(options.rounds), "budget_ns": 0, "repeats_max": 1, "time_pass": "time" in passes, "memory_pass": "memory" in passes,
+            "layouts": 1, "json": True, "quiet": True}
+    made = context(labels, baseline=labels.index(options.baseline), plan=plan)
+    return serve(replace(made, program=replace(made.program, forked=Path(options.trace).read_bytes()[4:] == b"forked")), turn)
 
 
 def main() -> int:
@@ -104,23 +135,7 @@ def main() -> int:
             os.kill(os.getpid(), signal.SIGABRT)
     if options.splice:
         return count(options, configs)
-    rng = random.Random(options.seed)
-    with Path(options.o).open("a") as out:
-        for number in range(int(options.rounds)):
-            for label, control in [*((label, False) for label in configs), (options.baseline, True)]:
-                knobs = configs[label]
-                time_ns, rss = figures(knobs, rng)
-                environment = ["FAKE_CONF=" + ":".join(f"{name}={value}" for name, value in knobs.items())] if knobs else []
-                trace = {"path": options.trace, "sha256": "ab", "events": 1000, "forked": Path(options.trace).read_bytes()[4:] == b"forked"}
-                common = {"schema": 1, "trace": trace, "round": number,
-                          "allocator": {"name": label, "version": "1.0", "environment": environment}, "control": control,
-                          "seed": int(options.seed), "threads": "trace", "touch": "recorded", "pace": "virtual", "failures": []}
-                if getattr(options, "pass") in ("both", "time"):
-                    out.write(json.dumps(common | {"pass": "time", "alloc_time_ns": time_ns}) + "\n")
-                if getattr(options, "pass") in ("both", "memory"):
-                    out.write(json.dumps(common | {"pass": "memory", "rss_mean_bytes": rss, "rss_peak_bytes": 2 * rss,
-                                                   "rss_end_bytes": rss}) + "\n")
-    return 0
+    return measure(options, configs)
 
 
 if __name__ == "__main__":

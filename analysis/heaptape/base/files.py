@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import os
 import stat
 import sys
@@ -14,7 +13,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from .errors import HeaptapeError, UsageError
 
@@ -25,12 +24,6 @@ def sha256_of(path: str | Path) -> str:
     """Of a file's contents."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def json_lines(path: str | Path) -> list[Any]:
-    """The values of a file that has one in each line, as replay writes results. Only a line feed ends a line: texts in it may hold
-    what Unicode calls ends of lines and paragraphs. It is UTF-8, whatever the locale."""
-    return [json.loads(line) for line in Path(path).read_bytes().split(b"\n") if line.strip()]
 
 
 def refuse_inputs(output: str | Path, inputs: Iterable[str | Path]) -> None:

@@ -34,12 +34,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class ToolFailed(HeaptapeError):
-    """What a program said last before it failed, with its exit status, and what it printed all the same."""
+    """What a program said last before it failed, of all that it said, with its exit status."""
 
-    def __init__(self, words: str, exit_status: int, printed: str) -> None:
-        super().__init__(words)
-        self.exit_status = exit_status
-        self.printed = printed
+    def __init__(self, said: str, exit_status: int) -> None:
+        lines = [line for line in said.splitlines() if line.strip()]
+        super().__init__(lines[-1].removeprefix("heaptape replay: ") if lines else f"ended with status {exit_status}")
+        self.exit_status = max(exit_status, 1)
 
 
 _ERRORS: dict[int, type[HeaptapeError]] = {EXIT_USAGE: UsageError, EXIT_BAD_INPUT: BadTrace, EXIT_UNDECIDED: Undecided}
@@ -159,9 +159,7 @@ def run_tool(command: list[str], errors: str = "replace", env: Mapping[str, str]
     status, printed, said = run_attended(command, attend, group, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                          stderr=subprocess.PIPE, text=True, errors=errors, env=env)
     if status:
-        lines = [line for line in said.splitlines() if line.strip()]
-        words = lines[-1] if lines else f"ended with status {status}"
-        raise ToolFailed(words.removeprefix("heaptape replay: "), max(status, 1), printed)
+        raise ToolFailed(said, status)
     return printed
 
 

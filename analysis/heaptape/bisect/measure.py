@@ -3,10 +3,7 @@
 
 from __future__ import annotations
 
-import math
 import shutil
-import tempfile
-import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,20 +16,16 @@ from ..base.errors import (
     HeaptapeError,
     UsageError,
 )
-from ..base.programs import ToolFailed, run_tool
-from ..results.comparison import compare, experiments
-from ..results.conditions import Condition, Judged, judge
-from ..results.reader import ResultsWarning, read_results
+from ..base.programs import ToolFailed, as_ours, run_tool
+from ..judge import attached
+from ..judge.against import against
+from ..judge.model import Comparison
+from ..results.conditions import Condition
 from .history import Commit, History
 
 GOOD, BAD, SKIP = "good", "bad", "skip"
 _BASE, _HERE = "good", "commit"
-
-
-class BadInput(HeaptapeError):
-    """A trace that replay refuses: no commit can help."""
-
-    exit_status = EXIT_BAD_INPUT
+_OUTCOMES = {0: GOOD, EXIT_HOLDS: BAD, EXIT_UNDECIDED: SKIP}
 
 
 @dataclass(frozen=True)
@@ -136,38 +129,19 @@ class Bench:
         return Tested(commit, SKIP, "a condition stayed undecided", figures)
 
     def _of_trace(self, trace: Path) -> tuple[str, list[Figure]]:
-        with tempfile.TemporaryDirectory(dir=self._history.folder) as folder:
-            results = Path(folder) / "results.jsonl"
-            status = self._run([f"--alloc={_BASE}={self._kept},{_HERE}={self._copied}", f"--baseline={_BASE}", "-q", *self._passes,
-                                *(["--rounds", self._options.rounds] if "--pass=count" not in self._passes else []),
-                                *(f"--fail-if={condition.text}" for condition in self._conditions), "-o", str(results), "--", str(trace)])
-            return {0: GOOD, EXIT_HOLDS: BAD}.get(status, SKIP), self._figures(trace, results)
+        """What the status says of the conditions. Raises ToolFailed where the run failed, and another HeaptapeError where no commit can
+        help."""
+        replayed = attached.replay([
+            self._replay, f"--alloc={_BASE}={self._kept},{_HERE}={self._copied}", f"--baseline={_BASE}", "-q", *self._passes,
+            *(["--rounds", self._options.rounds] if "--pass=count" not in self._passes else []),
+            *(f"--fail-if={condition.text}" for condition in self._conditions), "--", str(trace)])
+        if replayed.status in _OUTCOMES:
+            return _OUTCOMES[replayed.status], self._figures(trace, replayed.compared())
+        error = ToolFailed(replayed.said, replayed.status)
+        raise as_ours(error) if error.exit_status in (EXIT_USAGE, EXIT_BAD_INPUT) else error
 
-    def _run(self, options: list[str]) -> int:
-        """The status that says what came of the conditions. Raises ToolFailed where the run failed."""
-        try:
-            run_tool([self._replay, *options])
-        except ToolFailed as error:
-            if error.exit_status in (EXIT_HOLDS, EXIT_UNDECIDED):
-                return error.exit_status
-            if error.exit_status == EXIT_USAGE:
-                raise UsageError(str(error)) from error
-            if error.exit_status == EXIT_BAD_INPUT:
-                raise BadInput(str(error)) from error
-            raise
-        return 0
-
-    def _figures(self, trace: Path, results: Path) -> list[Figure]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResultsWarning)
-            (found,) = experiments(read_results([str(results)]))
-        comparison = compare(found.all_runs, _BASE)
-        judged = judge(comparison, self._conditions, found.runs, _BASE)
-        return [Figure(trace.name, item.condition.figure, _value(item, comparison), item.ratio, item.low, item.high) for item in judged]
-
-
-def _value(item: Judged, comparison: Any) -> float:
-    if item.condition.counted:
-        return item.value
-    rows = comparison[(comparison["measure"] == item.condition.measure) & (comparison["allocator"] == item.allocator)]
-    return float(rows["value"].iloc[0]) if len(rows) else math.nan
+    def _figures(self, trace: Path, comparison: Comparison) -> list[Figure]:
+        here = comparison.names.index(_HERE)
+        found = [against(comparison, condition, here) for condition in comparison.context.conditions]
+        return [Figure(trace.name, condition.figure, item.now, item.ratio.estimate, item.widened.low, item.widened.high)
+                for condition, item in zip(self._conditions, found, strict=True)]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -15,9 +14,10 @@ from numpy.typing import NDArray
 
 from ..base.allocator_settings import to_try
 from ..base.errors import HeaptapeError
-from ..base.files import json_lines
 from ..base.programs import ToolFailed, find_heaptape, list_allocators, run_tool
-from ..base.units import nanoseconds
+from ..base.units import nanoseconds, null_unless_known
+from ..judge import attached
+from ..judge.model import END, TIME, AllocatorEstimates, FigureWords
 from ..results.comparison import estimate_unpaired
 from ..results.use import use_lines
 from ..trace.reader import read_trace
@@ -55,7 +55,7 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """In what `heaptape replay` prints."""
+        """In a comparison."""
         return str(self.listed["name"])
 
 
@@ -78,31 +78,25 @@ def _listed(replay: str, alloc: str, trace: str | None) -> dict[str, Any] | None
         return None
 
 
-def try_cures(replay: str, trace: str, baseline: Candidate, figure: str, budget_s: float, controls: Collection[str]) -> list[Cure]:
-    """Largest saving first. figure: the key of RSS in `heaptape replay --json`, such as rss_peak_bytes."""
+def try_cures(replay: str, trace: str, baseline: Candidate, figure: FigureWords, budget_s: float, controls: Collection[str]) -> list[Cure]:
+    """Largest saving first, where some of them fail of the others. figure: one of RSS."""
     tried = candidates(replay, baseline, trace, controls)
-    command = [replay, "-q", "--json", "--alloc", ",".join(one.alloc for one in (baseline, *tried)), "--baseline", baseline.name,
-               "--budget", f"{max(round(budget_s), 1)}s"]
-    try:
-        printed = run_tool([*command, "--", trace])
-    except ToolFailed as error:
-        if not error.printed:
-            raise
-        printed = error.printed  # some of them failed
-    rows = {str(item["name"]): item for item in json.loads(printed)["allocators"]}
-    base = (rows.get(baseline.name) or {}).get(figure, {}).get("median")
-    found = [_cure(one, rows[one.name], figure, base, baseline.linked) for one in tried if base and one.name in rows]
-    return sorted((cure for cure in found if cure), key=lambda cure: -cure.saves_bytes)
+    comparison = attached.replay([replay, "-q", "--alloc", ",".join(one.alloc for one in (baseline, *tried)), "--baseline", baseline.name,
+                                  "--budget", f"{max(round(budget_s), 1)}s", "--", trace]).compared()
+    found = dict(zip(comparison.names, comparison.allocators, strict=True))
+    base = found[baseline.name].estimates[figure.name].median
+    cures = [_cure(one, found[one.name], figure, base, baseline.linked) for one in tried if base > 0 and one.name in found]
+    return sorted((cure for cure in cures if cure), key=lambda cure: -cure.saves_bytes)
 
 
-def _cure(one: Candidate, row: dict[str, Any], figure: str, base: float, linked: str) -> Cure | None:
-    rss, time = row[figure], row.get("alloc_time_ns") or {}
-    if rss.get("ratio") is None:
+def _cure(one: Candidate, found: AllocatorEstimates, figure: FigureWords, base: float, linked: str) -> Cure | None:
+    rss, wide = found.estimates[figure.name].ratio, found.estimates[figure.name].widened
+    if math.isnan(rss.estimate):
         return None
-    low, high = (math.nan if rss.get(key) is None else rss[key] for key in ("verdict_low", "verdict_high"))
     lines = use_lines(str(one.listed.get("kind") or ""), str(one.listed.get("path") or ""), str(one.listed.get("package") or ""),
                       list(one.listed.get("environment") or []), "COMMAND", "glibc", linked)
-    return Cure(one.words, one.alloc, base * (1 - rss["ratio"]), base * (1 - high), base * (1 - low), time.get("ratio"), lines)
+    return Cure(one.words, one.alloc, base * (1 - rss.estimate), base * (1 - wide.high), base * (1 - wide.low),
+                null_unless_known(found.estimates[TIME.name].ratio.estimate), lines)
 
 
 # ---- what the program itself could do ----
@@ -119,21 +113,14 @@ def named(holder: Holder, at_ns: int) -> str:
     return ",".join(words)
 
 
-def _rounds(replay: str, trace: str, allocator: Candidate, results: Path, *more: str) -> list[dict[str, Any]]:
-    """Lines of results, one a round."""
-    results.unlink(missing_ok=True)  # else they would be added to those of before
-    run_tool([replay, "-q", "--alloc", allocator.alloc, "--pass", "memory", "--rounds", str(_ROUNDS), *more, "-o", str(results), "--", trace])
-    return [row for row in json_lines(results) if row["allocator"]["name"] == allocator.name and not row.get("control") and row.get("rss_peak_bytes") is not None]
+def _values(rows: list[dict[str, Any]], figure: FigureWords) -> NDArray[np.float64]:
+    return np.array([row[figure.key] for row in rows], float)
 
 
-def _values(rows: list[dict[str, Any]], figure: str) -> NDArray[np.float64]:
-    return np.array([row[figure] for row in rows], float)
-
-
-def _of_two_heaps(one: dict[str, Any], other: dict[str, Any], figure: str) -> float:
+def _of_two_heaps(one: dict[str, Any], other: dict[str, Any], figure: FigureWords) -> float:
     """Of two replays at once, each in a heap of its own."""
-    if figure == "rss_end_bytes":
-        return float(one[figure] + other[figure])
+    if figure == END:
+        return float(one[figure.key] + other[figure.key])
     curves = [[np.array(row["timeline"][key], float) for key in ("time_ns", "rss_bytes", "high_bytes")] for row in (one, other)]
     peaks = [0.0]
     for (time_ns, _, high), (other_ns, other_rss, _) in (curves, curves[::-1]):
@@ -152,15 +139,15 @@ def _changed(name: str, before: NDArray[np.float64], after: NDArray[np.float64],
 class ProgramCures:
     """Replays of the trace changed as the program might be, beside the trace as it is. figure: as of try_cures."""
 
-    def __init__(self, replay: str, trace: str, allocator: Candidate, figure: str, scratch: Path) -> None:
+    def __init__(self, replay: str, trace: str, allocator: Candidate, figure: FigureWords, scratch: Path) -> None:
         self._replay, self._trace, self._allocator, self._figure, self._scratch = replay, trace, allocator, figure, scratch
-        self._before = self._replayed(trace)
-
-    def _replayed(self, trace: str, *more: str) -> NDArray[np.float64]:
-        return _values(self._rows(trace, *more), self._figure)
+        self._before = _values(self._rows(trace), figure)
 
     def _rows(self, trace: str, *more: str) -> list[dict[str, Any]]:
-        return _rounds(self._replay, trace, self._allocator, self._scratch / "rounds.jsonl", *more)
+        """Lines of results with their curves, one a round."""
+        comparison = attached.replay([self._replay, "-q", "--alloc", self._allocator.alloc, "--pass", "memory", "--rounds", str(_ROUNDS), *more,
+                                      "--", trace], curves=True).whole()
+        return [cells[1].memory for cells in comparison.measurements.rounds if cells[1].memory is not None]
 
     def _slice(self, which: str, blocks: str) -> str | None:
         """None: there is no such block."""
@@ -178,7 +165,7 @@ class ProgramCures:
         call = str(self._allocator.listed.get("purge_call") or "")
         if not call or any(name.endswith(_PURGES.get(call, call.partition("(")[0])) for name in controls):
             return []
-        after = self._replayed(self._trace, "--purge", f"{every_ns}ns")
+        after = _values(self._rows(self._trace, "--purge", f"{every_ns}ns"), self._figure)
         words = f"{call} every {nanoseconds(every_ns)} of the trace"
         return [_changed(words, self._before, after, ("code", f"Call {call} at about this interval"))]
 

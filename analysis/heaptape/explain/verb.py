@@ -25,6 +25,7 @@ from ..base.programs import (
 )
 from ..base.progress import ProgressLine
 from ..base.units import listing, nanoseconds
+from ..judge.model import END, PEAK
 from ..trace.reader import read_trace
 from .accounts import Sums
 from .answer import Answer, object_of, text_of, text_of_several
@@ -101,7 +102,7 @@ def _cures(replay: str, trace: str, options: argparse.Namespace, allocator: Cand
     if not options.budget:
         return answer
     accounts, holders = answer.accounts, answer.holders
-    figure = "rss_end_bytes" if options.at == "end" else "rss_peak_bytes"
+    figure = END if options.at == "end" else PEAK
     progress.show(f"trying settings of {allocator.name} and other allocators")
     cures = try_cures(replay, trace, allocator, figure, options.budget, answer.controls)
     held = holders and holders[0].holes_bytes >= _TRIED_SHARE * accounts.rss_bytes

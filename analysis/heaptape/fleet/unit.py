@@ -11,15 +11,17 @@ import hashlib
 import json
 import signal
 import socket
-import subprocess
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..base.errors import EXIT_BAD_INPUT, EXIT_FAILED, HeaptapeError
-from ..base.files import json_lines, sha256_of
-from ..base.programs import ends_with_us, find_replay
+from ..base.files import sha256_of
+from ..base.programs import ends_with_us, find_replay, list_allocators
+from ..judge import attached
+from ..judge.attached import Replayed
 from .baselines import BaselineFile
 from .plan import Configuration, Plan, PlanError, TraceFile, allocator_name
 
@@ -81,8 +83,7 @@ def _seed(*parts: object) -> int:
 def built_allocators() -> list[str]:
     """What `all` stands for on this machine."""
     # Not the bare --list, which also has those that are compared only where they are named.
-    done = _call([find_replay(), "--list", "--alloc=all"])
-    return [line.split()[0] for line in done.stdout.splitlines() if line.strip()]
+    return [str(item["name"]) for item in list_allocators(find_replay(), "all")]
 
 
 def check_plan(plan: Plan) -> None:
@@ -92,10 +93,10 @@ def check_plan(plan: Plan) -> None:
         *((f"configurations.{each.name}", each, plan.allocators) for each in plan.configurations),
     ]:
         options = configuration.arguments() if configuration else []
-        done = _call([find_replay(), "--quiet", *_allocator_arguments(allocators), *options, "/dev/null"])
+        done = attached.replay([find_replay(), "--quiet", *_allocator_arguments(allocators), *options, "/dev/null"])
         # /dev/null is no trace; that being the only complaint, the rest is right.
-        if done.returncode != EXIT_BAD_INPUT:
-            raise PlanError(plan.path, key, _first_line(done.stderr) or f"replay ended with status {done.returncode}")
+        if done.status != EXIT_BAD_INPUT:
+            raise PlanError(plan.path, key, _first_line(done.said) or f"replay ended with status {done.status}")
 
 
 def _allocator_arguments(specs: list[str]) -> list[str]:
@@ -106,34 +107,25 @@ def _first_line(text: str) -> str:
     return next((line.removeprefix("heaptape replay: ") for line in text.splitlines() if line.strip()), "")
 
 
-def _call(command: list[str]) -> subprocess.CompletedProcess[str]:
-    """The replayer, which ends when its worker does: a round that is run again must not meet the first one still running."""
-    try:
-        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-                              check=False, preexec_fn=ends_with_us(signal.SIGKILL))
-    except OSError as error:
-        raise HeaptapeError(f"cannot run {command[0]}: {error.strerror}") from error
-
-
 def run_unit(unit: Unit, worker: str) -> Outcome:
     """Run it here. Each allocator and pass has a line in the outcome, with figures or with what went wrong."""
     rounds = ["--rounds=1"] if unit.configuration.has_rounds else []
     against = [f"--baseline-file={unit.file.path}"] if unit.file else [f"--baseline={unit.baseline}"] if rounds else []
     with tempfile.TemporaryDirectory(prefix="heaptape-fleet-") as folder:
         results = Path(folder) / "results.jsonl"
-        try:
-            done = _call([find_replay(), "--quiet", *_allocator_arguments(unit.allocators),
-                          *against, *rounds, f"--seed={unit.seed}", f"--output={results}",
-                          *unit.configuration.arguments(unit.round), unit.trace.path])
+        try:  # it ends when the worker does: a round that is run again must not meet the first one still running
+            done = attached.replay([find_replay(), "--quiet", *_allocator_arguments(unit.allocators),
+                                    *against, *rounds, f"--seed={unit.seed}", f"--output={results}",
+                                    *unit.configuration.arguments(unit.round), unit.trace.path], preexec_fn=ends_with_us(signal.SIGKILL))
         except HeaptapeError as error:
             return Outcome([], [], f"{socket.gethostname()}: {error}")
         # Those of a replay that was killed may be cut short.
-        ended = done.returncode in (0, EXIT_FAILED)
-        rows: list[dict[str, Any]] = json_lines(results) if ended and results.exists() else []
+        ended = done.status in (0, EXIT_FAILED)
+        rows: list[dict[str, Any]] = list(map(json.loads, results.read_bytes().splitlines())) if ended and results.exists() else []
     refused = _why_refused(unit, done, rows)
     if refused:
         return Outcome([], [], f"{socket.gethostname()}: {refused}")
-    rows += _missing_rows(unit, rows, done.stderr)
+    rows += _missing_rows(unit, rows, done.said)
     about = {"round": unit.round, "configuration": unit.configuration.name, "host": socket.gethostname(),
              "worker": worker, "fleet": unit.terms | {"lines": len(rows), "files": _files_without_build_id(rows)}}
     problems = [f"{row['allocator']['name']}, {row['pass']} pass: {row['problem']}" for row in rows if row.get("problem")]
@@ -158,22 +150,17 @@ def builds_here(plan: Plan) -> dict[str, str]:
     """By the allocator's name, the build ids of those that have one, as replay on this machine finds them."""
     found: dict[str, str] = {}
     for spec, name in zip(plan.allocators, plan.names, strict=True):
-        done = _call([find_replay(), "--list", "--json", f"--alloc={spec}"])
-        try:
-            listed = json.loads(done.stdout)
-            if listed and listed[0].get("build_id"):
-                found[name] = str(listed[0]["build_id"])
-        except (ValueError, LookupError, TypeError, AttributeError):
-            continue  # replay itself will say what is wrong with it
-    return found
+        with suppress(HeaptapeError):  # replay itself will say what is wrong with it
+            found[name] = str(list_allocators(find_replay(), spec)[0].get("build_id") or "")
+    return {name: build_id for name, build_id in found.items() if build_id}
 
 
-def _why_refused(unit: Unit, done: subprocess.CompletedProcess[str], rows: list[dict[str, Any]]) -> str | None:
+def _why_refused(unit: Unit, done: Replayed, rows: list[dict[str, Any]]) -> str | None:
     """Why there is nothing to be kept of a launch: replay would not begin, or it was ended."""
-    if done.returncode < 0:
-        return f"replay was killed by {signal.Signals(-done.returncode).name}"
+    if done.status < 0:
+        return f"replay was killed by {signal.Signals(-done.status).name}"
     if not rows:
-        return _first_line(done.stderr) or f"replay ended with status {done.returncode} and no results"
+        return _first_line(done.said) or f"replay ended with status {done.status} and no results"
     found = {row["trace"]["sha256"] for row in rows}
     return None if found == {unit.trace.sha256} else f"{unit.trace.path} is a different trace on this host"
 

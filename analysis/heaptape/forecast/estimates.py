@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Student's t at 97.5 %, by degrees of freedom from 1.
-_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-_T_BEYOND = 1.96 + 2.4 / len(_T)
+from ..judge.intervals import student_interval
 
 LAST_SHARE = 0.1
 """RSS at the end is the mean over this part of the time: at one moment it depends on what is just being done."""
@@ -40,8 +38,7 @@ def estimate(values: Sequence[float], more: float = 0.0) -> Estimate:
     count, mean = len(values), float(np.mean(values))
     if count < 2:
         return Estimate(mean, -math.inf, math.inf)
-    t = _T[count - 2] if count - 2 < len(_T) else _T_BEYOND
-    half = math.hypot(t * float(np.std(values, ddof=1)) / math.sqrt(count), more)
+    half = math.hypot(mean - student_interval(values)[0], more)
     return Estimate(mean, mean - half, mean + half)
 
 

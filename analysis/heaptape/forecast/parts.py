@@ -5,17 +5,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..base.errors import EXIT_FAILED, Undecided
-from ..base.files import json_lines
 from ..base.programs import ToolFailed, as_ours, run_tool
 from ..base.progress import ProgressLine
+from ..judge import attached
+from ..judge.model import Json
 from .estimates import growth_left_out, rss_and_slope
 
 _POINTS = 100_000
@@ -57,37 +56,34 @@ def steady_stretch(heaptape: str, options: argparse.Namespace) -> dict[str, Any]
 
 def baseline_check(replay: str, options: argparse.Namespace) -> dict[str, Any] | None:
     """What a replay of the recording itself says of it, where the allocator that served it is among those asked for."""
-    command = [replay, "-q", "--json", "--pass", "memory", "--rounds", "1", "--alloc", options.alloc, "--", options.trace]
+    replayed = attached.replay([replay, "-q", "--pass", "memory", "--rounds", "1", "--alloc", options.alloc, "--", options.trace])
     try:
-        said = run_tool(command)
+        return replayed.compared().check  # where some of them fail, the parts' replays say so
     except ToolFailed as error:
-        if not error.printed:
-            raise as_ours(error) from error
-        said = error.printed  # some of them failed, which the parts' replays say
-    found: dict[str, Any] | None = json.loads(said)["baseline_check"]
-    return found
+        raise as_ours(error) from error
 
 
-def _command(replay: str, options: argparse.Namespace, stretch_ns: tuple[int, int], processors: int | None, results: Path) -> list[str]:
+def _command(replay: str, options: argparse.Namespace, stretch_ns: tuple[int, int], processors: int | None) -> list[str]:
     how = f"{options.to:.9f}s,from={stretch_ns[0]}ns,until={stretch_ns[1]}ns"
     machine = ["--cpus", str(processors)] if processors else []
     return [replay, "-q", "--pass", "memory", "--rounds", "1", "--points", str(_POINTS), "--alloc", options.alloc, "--scale", str(options.scale), *machine, "--extend", how,
-            "-o", str(results), "--", options.trace]
+            "--", options.trace]
 
 
-def _replay_part(command: list[str], results: Path, found: Replayed) -> list[dict[str, Any]]:
-    """Lines of the part's runs. Raises Undecided where the part by itself is not steady."""
-    try:
-        run_tool(command)
-    except ToolFailed as error:
-        # A run that fails is one allocator's; the others' are in the file.
-        ours = as_ours(error)
-        if ours.exit_status != EXIT_FAILED or not results.exists() or not results.stat().st_size:
-            raise ours from error
-        words = str(ours)
-        if words not in found.failures:
-            found.failures.append(words)
-    return [line for line in json_lines(results) if not line["control"] and line["timeline"] and line["allocator"]["name"] != "null"]
+def _replay_part(command: list[str], found: Replayed) -> dict[str, Json]:
+    """By allocator the line of its run. Raises Undecided where the part by itself is not steady."""
+    replayed = attached.replay(command, curves=True)
+    if replayed.failure:
+        ours = as_ours(replayed.failure)
+        # A run that fails is one allocator's.
+        if ours.exit_status != EXIT_FAILED or replayed.comparison is None:
+            raise ours from replayed.failure
+        if str(ours) not in found.failures:
+            found.failures.append(str(ours))
+    comparison = replayed.compared()
+    found.forked |= comparison.context.program.forked
+    lines = [cell.memory for cell in comparison.measurements.rounds[0][1:]]
+    return {name: line for name, line in zip(comparison.names, lines, strict=False) if line is not None and name != "null"}
 
 
 def replay_parts(replay: str, options: argparse.Namespace, said: dict[str, Any], progress: ProgressLine) -> Replayed:
@@ -95,23 +91,20 @@ def replay_parts(replay: str, options: argparse.Namespace, said: dict[str, Any],
     found, last = Replayed(), None
     machines: list[int | None] = options.cpus or [None]
     length, done = (said["until_ns"] - said["from_ns"]) // options.parts, 0
-    with tempfile.TemporaryDirectory() as folder:
-        for part in range(options.parts):
-            stretch_ns = (said["from_ns"] + part * length, said["from_ns"] + (part + 1) * length)
-            try:
-                for processors in machines:
-                    progress.show(f"part {part + 1} of {options.parts}", progress.left_s(done, options.parts * len(machines)))
-                    results = Path(folder) / f"{part}-{processors}.jsonl"
-                    for line in _replay_part(_command(replay, options, stretch_ns, processors, results), results, found):
-                        more = options.scale * np.array(growth_left_out(said, line["trace"]["extended"]))
-                        rss, slope = rss_and_slope(line) + more
-                        found.forked |= line["trace"].get("forked") is True
-                        found.figures.setdefault((processors, line["allocator"]["name"]), []).append((float(rss), float(slope)))
-                    done += 1
-            except Undecided as error:
-                last = error
-                continue
-            found.parts += 1
+    for part in range(options.parts):
+        stretch_ns = (said["from_ns"] + part * length, said["from_ns"] + (part + 1) * length)
+        try:
+            for processors in machines:
+                progress.show(f"part {part + 1} of {options.parts}", progress.left_s(done, options.parts * len(machines)))
+                for name, line in _replay_part(_command(replay, options, stretch_ns, processors), found).items():
+                    more = options.scale * np.array(growth_left_out(said, line["trace"]["extended"]))
+                    rss, slope = rss_and_slope(line) + more
+                    found.figures.setdefault((processors, name), []).append((float(rss), float(slope)))
+                done += 1
+        except Undecided as error:
+            last = error
+            continue
+        found.parts += 1
     progress.end()
     if found.parts < 2:
         raise Undecided(f"fewer than two of {options.parts} parts of the steady stretch are steady by themselves, which leaves no interval; the last: {last}")

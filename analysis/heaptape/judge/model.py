@@ -109,6 +109,11 @@ class Plan:
     pollutes: bool
     touch: str
 
+    @property
+    def in_rounds(self) -> bool:
+        """Whether allocators are measured in rounds; else some are counted alone."""
+        return self.time_pass or self.memory_pass
+
 
 @dataclass(frozen=True)
 class Trace:

@@ -57,11 +57,12 @@ def note(failing: Failing, number: int, problem: str | None) -> bool:
 
 
 class Rounds:
-    """The schedule's executor. end, spent_s: how it ended, and how long warm-up and rounds took."""
+    """The schedule's executor. curves: lines of results come with theirs. end, spent_s: how it ended, and how long warm-up and rounds
+    took."""
 
-    def __init__(self, context: Context, talk: Talk, random: Random, warnings: list[Warning], err: TextIO) -> None:
+    def __init__(self, context: Context, talk: Talk, random: Random, warnings: list[Warning], err: TextIO, *, curves: bool = False) -> None:
         self.context, self.plan, self.talk, self.warnings = context, context.plan, talk, warnings
-        self.err = err
+        self.err, self._curves = err, curves
         self.measurements = Measurements(failing=[Failing() for _ in context.choices])
         self.random = random
         self.end, self.spent_s = End.EARLY, 0.0
@@ -155,7 +156,7 @@ class Rounds:
         before, after = self._progress(turn)
         answer = self.talk.ask("turn", who=turn.who, round=turn.round, warm_up=turn.warm_up, timed_follows=turn.timed_follows, cpu=turn.cpu,
                                layout=self._layouts[turn.who], repeats=self.measurements.repeats, random=f"{self.random.state:x}",
-                               before=before, after=after, **{"pass": turn.pass_name})
+                               curves=self._curves, before=before, after=after, **{"pass": turn.pass_name})
         self.random.state = int(answer["random"], 16)
         self.warnings += [Warning(**warning) for warning in answer["warnings"]]
         if "failed" in answer and turn.who == CHOICE_NULL:

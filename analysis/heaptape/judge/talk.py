@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import socket
 
-from .model import Json
+from .model import Context, Json
 
 
 class Ended(Exception):
@@ -16,9 +16,8 @@ class Ended(Exception):
 class Talk:
     """Answers leave these behind: interrupted, the user asked to stop; results_failed, a line of results could not be written."""
 
-    def __init__(self, descriptor: int) -> None:
-        with socket.socket(fileno=descriptor) as line:  # that stays open as long as the file
-            self._file = line.makefile("rwb")
+    def __init__(self, line: socket.socket) -> None:
+        self._file = line.makefile("rwb")
         self.interrupted = False
         self.results_failed = False
 
@@ -38,6 +37,11 @@ class Talk:
             raise Ended
         found: Json = json.loads(line)
         return found
+
+    def meet(self) -> Context:
+        """What the runner says of itself, as it is the first thing that both say."""
+        self.write({"hello": 1})
+        return Context.of(self.read())
 
     def ask(self, job: str, **details: object) -> Json:
         self.write({"job": job, **details})

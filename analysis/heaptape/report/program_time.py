@@ -25,7 +25,7 @@ def program_gain(summary: Summary) -> Gain:
         bounds = units.interval(best.ratio.ci_low, best.ratio.ci_high, 3)
         amount = f"−{units.percent(1 - best.ratio.ratio)}"
         words = [f"{units.nanoseconds(best.ns)} instead of {units.nanoseconds(base.ns)}, modelled", f"ratio {best.ratio.ratio:.3f} {bounds}"]
-    return Gain(MEASURE, "Your program’s time", best.allocator if best else "", amount, words, interval_means(summary.program_times), None, _split(summary.program_times))
+    return Gain(MEASURE, "Your program’s time", best.allocator if best else "", amount, words, interval_means(summary.program_times[0].bursts), None, _split(summary.program_times))
 
 
 def _split(times: list[ProgramTime]) -> Table:

@@ -127,7 +127,7 @@ def _program_table(summary: Summary) -> TextTable:
 def program_line(summary: Summary) -> list[str]:
     """What the brackets of the program's time are, or that it is not known."""
     if summary.program_times:
-        means = interval_means(summary.program_times)
+        means = interval_means(summary.program_times[0].bursts)
         return [f"Your program's time: {means[0].lower()}{means[1:]}"]
     return [NOT_KNOWN] if "time" in set(summary.experiment.runs["pass"]) else []
 

@@ -79,8 +79,7 @@ class ProgramTime:
         return [(cause, shares[cause]) for cause in most if abs(shares[cause]) >= 0.0005]
 
 
-def interval_means(times: Sequence[ProgramTime]) -> str:
-    bursts = times[0].bursts
+def interval_means(bursts: int) -> str:
     return _SAMPLED.format(f"{bursts:,}") if bursts else _INTERVAL
 
 

@@ -8,7 +8,6 @@ import json
 import math
 import os
 import shutil
-import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -16,9 +15,10 @@ from pathlib import Path
 from ..base.errors import EXIT_FAILED, HeaptapeError, UsageError
 from ..base.files import sha256_of
 from ..base.printable import printable
-from ..base.programs import find_heaptape, find_replay, run_attended
+from ..base.programs import find_heaptape, find_replay
 from ..base.recorded_trace import RecordedProcess
 from ..base.units import counted
+from ..judge import attached
 from ..report.html import write_report
 from ..results.comparison import UNRESOLVED, experiments
 from ..results.reader import ResultsWarning, read_results
@@ -67,12 +67,12 @@ def _folder(options: argparse.Namespace) -> Path:
 
 def _replay(replay: str, alloc: str, baseline: str, trace: Path, results: Path, options: argparse.Namespace, recordings: int) -> str:
     """Its progress, on a terminal, is that of replay itself. recordings share the budget. What went wrong without ending all, or ""."""
-    command = [replay, "--alloc", alloc, "--baseline", baseline, "-o", str(results), "--json"]
+    command = [replay, "--alloc", alloc, "--baseline", baseline, "-o", str(results)]
     budget_s = (options.budget or BUDGET_S) / recordings
     command += ["--budget", f"{max(round(budget_s), 1)}s"] if options.budget or recordings > 1 else []
     command += ["--cpus", str(options.cpus)] if options.cpus else []
     command += ["-q"] if options.quiet or not sys.stderr.isatty() else []
-    status = run_attended([*command, "--", str(trace)], subprocess.Popen.wait, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    status = attached.replay([*command, "--", str(trace)], aloud=True).status
     if not results.exists() or not results.stat().st_size:
         raise HeaptapeError(f"the replay failed with status {status}")
     return f"the replay ended with status {status}: not all runs succeeded" if status else ""
@@ -120,8 +120,8 @@ def _count(replay: str, alloc: str, summaries: list[Summary], recorded: Recorded
     if took_s > (options.budget or BUDGET_S):
         return f"To simulate it would take {took_s / 60:.0f} min: --budget {math.ceil(took_s / 60)}m does so." if took_s < COUNT_MAX_S else ""
     _say(options, f"the time is not resolved: simulating {counted(len(wanted), 'allocator')}, about {max(took_s, 1):.0f} s")
-    command = [replay, "-q", "--json", "--pass", "count", "--alloc", ",".join(wanted), "-o", str(results), "--", str(recorded.trace)]
-    status = run_attended(command, subprocess.Popen.wait, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    command = [replay, "-q", "--pass", "count", "--alloc", ",".join(wanted), "-o", str(results), "--", str(recorded.trace)]
+    status = attached.replay(command, aloud=True).status
     return f"Its simulation ended with status {status}." if status else ""
 
 

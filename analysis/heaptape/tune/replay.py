@@ -3,23 +3,23 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
 from ..base.errors import EXIT_BAD_INPUT, BadTrace, UsageError
 from ..base.printable import printable
-from ..base.programs import ToolFailed, list_allocators, run_tool
+from ..base.programs import list_allocators
 from ..base.recorded_settings import shown_name
-from ..results.caution import baseline_caution, was_forked
-from ..results.comparison import MEASURES, Measure, is_control, round_table
-from ..results.program_time import ProgramTime, program_times
-from ..results.reader import read_results
+from ..judge import attached
+from ..judge.against import BY_NAME
+from ..judge.comparison import compared_values
+from ..judge.model import Comparison, Interval
+from ..results.caution import as_caution
+from ..results.comparison import MEASURES, Measure
 from .options import MEASURES_BY_OBJECTIVE
 from .space import Config, config_text
 
@@ -77,35 +77,35 @@ class Bench:
         """The name that the default configuration has in the results."""
         return self._allocator.spec
 
-    def runs(self, configs: dict[str, Config], rounds: int, seed: int, budget_s: float | None = None) -> pd.DataFrame:
-        """The rows of a replay of the default and of each configuration, which has its key as its name. All rows that
-        were measured are kept in the results file, if there is to be one, even if the replay fails. Raises ToolFailed."""
+    def runs(self, configs: dict[str, Config], rounds: int, seed: int, budget_s: float | None = None) -> Comparison:
+        """The default and each configuration, which has its key as its name. All rows that were measured are kept in the
+        results file, if there is to be one, even if the replay fails. Raises ToolFailed."""
         limit = ["--budget", f"{max(round(budget_s), 1)}s"] if budget_s is not None else []
         return self._run(configs, ["--rounds", str(rounds), "--pass", self._pass, "--seed", str(seed), *limit])
 
-    def program_times(self, configs: dict[str, Config]) -> list[ProgramTime]:
-        """The program's modelled time under the default and each configuration; none without accesses. Raises ToolFailed."""
+    def program_times(self, configs: dict[str, Config]) -> dict[str, Interval]:
+        """The program's modelled time under the default and each configuration, to that under the default, of so many bursts of
+        accesses (0: all were simulated); none without accesses. Raises ToolFailed."""
         if self._accesses is None:
-            return []
-        return program_times(self._run(configs, ["--pass", "count", "--splice", self._accesses]), self.default)
+            return {}
+        counts = self._run(configs, ["--pass", "count", "--splice", self._accesses]).measurements.counts or {}
+        times = {name: (of["program_time"], of.get("sampled") or {}) for name, of in counts.items()}
+        return {name: Interval(time["ratio"], time["ratio_low"], time["ratio_high"], sampled.get("bursts", 0)) for name, (time, sampled) in times.items()}
 
-    def _run(self, configs: dict[str, Config], how: list[str]) -> pd.DataFrame:
+    def _run(self, configs: dict[str, Config], how: list[str]) -> Comparison:
         names = [self.default, *(f"{label}={self._allocator.spec}{',' if ':' in self._allocator.spec else ':'}{config_text(config)}" for label, config in configs.items())]
         with tempfile.TemporaryDirectory(prefix="heaptape-tune-") as folder:
             rows = Path(folder) / "rows.jsonl"
-            command = [self._replay, "-q", "--alloc", ",".join(names), "--baseline", self.default, *self._machine, *how, "-o", str(rows)]
-            try:
-                run_tool([*command, "--", str(self._trace)])
-            except ToolFailed as error:
-                if error.exit_status == EXIT_BAD_INPUT:
-                    raise BadTrace(str(error)) from error
-                raise
-            finally:
-                self._keep(rows)
-            found = read_results(rows)
-            self.forked |= was_forked(found)
-            self.caution = baseline_caution(found) or self.caution
-            return found
+            kept = ["-o", str(rows)] if self._rows else []
+            replayed = attached.replay([self._replay, "-q", "--alloc", ",".join(names), "--baseline", self.default, *self._machine, *how, *kept,
+                                        "--", str(self._trace)])
+            self._keep(rows)
+        if replayed.failure and replayed.failure.exit_status == EXIT_BAD_INPUT:
+            raise BadTrace(str(replayed.failure))
+        comparison = replayed.whole()
+        self.forked |= comparison.context.program.forked
+        self.caution = as_caution(comparison.check) or self.caution
+        return comparison
 
     def _keep(self, rows: Path) -> None:
         if self._rows is None or not rows.exists():
@@ -117,23 +117,21 @@ class Bench:
             print(f"heaptape tune: warning: {printable(str(self._rows))}: cannot write: {error.strerror}", file=sys.stderr)
 
 
-def ratios(frame: pd.DataFrame, default: str, name: str, objectives: list[str]) -> dict[str, float]:
+def ratios(comparison: Comparison, name: str, objectives: list[str]) -> dict[str, float]:
     """Of one round: each objective over the default's, of which the two runs in the round (the second is the control)
     are one in the geometric mean. NaN where a figure is missing or 0."""
-    found = {}
-    again = frame[is_control(frame)].assign(control=False)
+    found, choice, control = {}, comparison.names.index(name), len(comparison.names)
     for objective in objectives:
-        measure = OBJECTIVES[objective]
-        first = round_table(frame, measure)
-        second = round_table(again, measure)
-        bases = [float(value) for table in (first, second) if default in table for value in table[default] if value > 0]
-        mine = float(first[name].median()) if name in first else float("nan")
-        found[objective] = mine / float(np.exp(np.mean(np.log(bases)))) if bases and mine > 0 else float("nan")
+        bases, again, mine = (compared_values(comparison.measurements, BY_NAME[OBJECTIVES[objective].name], who)
+                              for who in (comparison.context.baseline, control, choice))
+        logarithms = [math.log(value) for value in bases + again if value > 0]
+        known = logarithms and mine and mine[0] > 0
+        found[objective] = mine[0] / math.exp(math.fsum(logarithms) / len(logarithms)) if known else math.nan
     return found
 
 
-def environment(frame: pd.DataFrame, name: str) -> tuple[str, ...]:
+def environment(comparison: Comparison, name: str) -> tuple[str, ...]:
     """The variables, as NAME=value, that give an allocator the knobs that it had under this name."""
-    rows = frame[frame["allocator"] == name]
-    found = rows["allocator_environment"].iloc[0] if "allocator_environment" in rows and len(rows) else []
-    return tuple(map(str, found)) if isinstance(found, list) else ()
+    cell = comparison.measurements.rounds[0][1 + comparison.names.index(name)]
+    line = cell.time or cell.memory
+    return tuple(map(str, line["allocator"]["environment"])) if line else ()

@@ -12,10 +12,10 @@ from ..base.recorded_settings import left_out_sentence
 from ..base.sharing import in_brackets
 from ..base.text_table import table_lines
 from ..base.units import counted, figure, interval, null_unless_known
-from ..results.comparison import control_estimate
+from ..judge.model import LESS, MORE
 from ..results.program_time import PROGRAM_TIME, interval_means
 from .replay import OBJECTIVES
-from .result import Tuned, estimate_of, row_of
+from .result import Tuned, measured, ratio_of
 from .space import config_text
 from .study import Trial
 
@@ -26,7 +26,7 @@ def paste_line(trial: Trial) -> str:
 
 
 def _rounds(tuned: Tuned) -> int:
-    return 0 if tuned.comparison is None else int(tuned.comparison["rounds"].max())
+    return 0 if tuned.comparison is None else tuned.comparison.rounds
 
 
 def _title(tuned: Tuned) -> str:
@@ -45,33 +45,33 @@ def _how_measured(tuned: Tuned) -> str:
 
 
 def _controls(tuned: Tuned) -> list[str]:
-    if tuned.runs is None:
+    if tuned.comparison is None:
         return []
     found = []
     for objective in tuned.objectives:
-        control = control_estimate(tuned.runs, OBJECTIVES[objective])
-        if control is not None and math.isfinite(control.ratio):
-            found.append(f"{OBJECTIVES[objective].title} {control.ratio:.2f} {interval(control.ci_low, control.ci_high)}".rstrip())
+        control = tuned.comparison.controls[OBJECTIVES[objective].name]
+        if math.isfinite(control.estimate):
+            found.append(f"{OBJECTIVES[objective].title} {control.estimate:.2f} {interval(control.low, control.high)}".rstrip())
     return [f"A/A control (the default again): {', '.join(found)}"] if found else []
 
 
 def _default_cells(tuned: Tuned) -> list[str]:
     cells = []
     for objective in tuned.objectives:
-        row = None if tuned.comparison is None else row_of(tuned.comparison, objective, tuned.allocator.spec)
-        cells.append("1.00" if row is None else f"1.00  {figure(row['value'], row['unit'])}")
+        value = math.nan if tuned.comparison is None else measured(tuned.comparison, objective, tuned.allocator.spec).median
+        cells.append("1.00" if math.isnan(value) else f"1.00  {figure(value, OBJECTIVES[objective].unit)}")
     return ["default", *cells, *_program_cells(tuned, tuned.allocator.spec), ""]
 
 
 def _program_cells(tuned: Tuned, name: str) -> list[str]:
     """The program's modelled time, where it is known."""
-    found = [item.ratio for item in tuned.program_times if item.allocator == name]
-    return [f"{item.ratio:.3f} {interval(item.ci_low, item.ci_high, 3) if name != tuned.allocator.spec else ''}".rstrip() for item in found]
+    found = [tuned.program_times[name]] if name in tuned.program_times else []
+    return [f"{item.estimate:.3f} {interval(item.low, item.high, 3) if name != tuned.allocator.spec else ''}".rstrip() for item in found]
 
 
 def _trial_cells(tuned: Tuned, trial: Trial) -> list[str]:
-    found = [estimate_of(tuned, trial, objective) for objective in tuned.objectives]
-    ratios = [f"{item.ratio:.2f} {interval(item.ci_low, item.ci_high)}".rstrip() for item in found]
+    found = [ratio_of(tuned, trial, objective) for objective in tuned.objectives]
+    ratios = [f"{item.estimate:.2f} {interval(item.low, item.high)}".rstrip() for item in found]
     return [trial.label, *ratios, *_program_cells(tuned, trial.label), config_text(trial.config)]
 
 
@@ -82,7 +82,7 @@ def front_text(tuned: Tuned) -> str:
         cells = [["", *(OBJECTIVES[name].title for name in tuned.objectives), *([PROGRAM_TIME] if tuned.program_times else []), "knobs"],
                  _default_cells(tuned)]
         cells += [_trial_cells(tuned, trial) for trial in tuned.front]
-        lines += ["", *table_lines(cells), *([interval_means(tuned.program_times)] if tuned.program_times else []), "", f"to use a configuration, put its line before the command{in_brackets(tuned.sharing)}:"]
+        lines += ["", *table_lines(cells), *([interval_means(tuned.program_times[tuned.allocator.spec].count)] if tuned.program_times else []), "", f"to use a configuration, put its line before the command{in_brackets(tuned.sharing)}:"]
         lines += table_lines([[trial.label, paste_line(trial)] for trial in tuned.front], columns=0)
     else:
         shown = "is clearly" if tuned.dropped else "was"
@@ -113,14 +113,13 @@ def front_object(tuned: Tuned) -> dict[str, Any]:
 def _trial_object(tuned: Tuned, trial: Trial) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     for objective in tuned.objectives:
-        found = estimate_of(tuned, trial, objective)
-        row = None if tuned.comparison is None else row_of(tuned.comparison, objective, trial.label)
+        found, again = ratio_of(tuned, trial, objective), tuned.comparison and measured(tuned.comparison, objective, trial.label)
+        words = {LESS: OBJECTIVES[objective].less, MORE: OBJECTIVES[objective].more}
         figures[objective] = {
-            "ratio": found.ratio, "ci_low": null_unless_known(found.ci_low), "ci_high": null_unless_known(found.ci_high),
-            "value": None if row is None else null_unless_known(float(row["value"])),
-            "verdict": None if row is None else str(row["verdict"]),
+            "ratio": found.estimate, "ci_low": null_unless_known(found.low), "ci_high": null_unless_known(found.high),
+            "value": again and null_unless_known(again.median), "verdict": again and words.get(again.verdict, again.verdict),
         }
-    modelled = next((item.ratio for item in tuned.program_times if item.allocator == trial.label), None)
+    modelled = tuned.program_times.get(trial.label)
     return {"trial": trial.number, "knobs": trial.config, "environment": list(trial.environment),
             "line": paste_line(trial), "objectives": figures,
-            "program_time": modelled and {"ratio": modelled.ratio, "ratio_low": modelled.ci_low, "ratio_high": modelled.ci_high}}
+            "program_time": modelled and {"ratio": modelled.estimate, "ratio_low": modelled.low, "ratio_high": modelled.high}}

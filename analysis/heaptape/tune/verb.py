@@ -11,8 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from ..base.errors import HeaptapeError
 from ..base.files import appendable, check_output
 from ..base.printable import printable
@@ -20,7 +18,7 @@ from ..base.programs import ToolFailed, find_replay
 from ..base.progress import ProgressLine
 from ..base.sharing import sharing
 from ..base.units import counted
-from ..results.comparison import compare
+from ..judge.model import Comparison
 from ..results.found_trace import trace_sha256
 from .front import spread
 from .replay import OBJECTIVES, Bench, TunedAllocator, environment, find_allocator, ratios
@@ -89,9 +87,9 @@ class _Search:
             trial, config = asked
             begun, label = time.monotonic(), f"trial-{trial.number}"
             try:
-                rows = self._bench.runs({label: config}, 1, self._seed + trial.number)
-                found = ratios(rows, self._bench.default, label, self._options.objective)
-                trials.append(self._study.tell(trial, config, found, environment=environment(rows, label)))
+                comparison = self._bench.runs({label: config}, 1, self._seed + trial.number)
+                found = ratios(comparison, label, self._options.objective)
+                trials.append(self._study.tell(trial, config, found, environment=environment(comparison, label)))
                 self._trial_s = max(self._trial_s, time.monotonic() - begun)
             except ToolFailed as error:
                 if not checked:
@@ -138,14 +136,13 @@ def run_tune(options: argparse.Namespace) -> None:
     progress = ProgressLine(not options.quiet and not options.json)
     identity = _identity(sha256, allocator, objectives, space, options.cpus)
     with open_study(path, identity, space, options.trials, options.seed, options.sampler) as (study, seed):
-        def tuned(front: list[Trial], runs: pd.DataFrame | None = None) -> Tuned:
+        def tuned(front: list[Trial], comparison: Comparison | None = None) -> Tuned:
             found = Tuned(trace, sha256, allocator, objectives, path, seed, len(space), study.trials(), front, sharing=sharing(bench.forked), caution=bench.caution)
-            if runs is None:
+            if comparison is None:
                 return found
-            comparison = compare(runs, bench.default)
-            members = still_on_front(front, runs, comparison, objectives)
-            modelled = bench.program_times({trial.label: trial.config for trial in members}) if members else []
-            return replace(found, front=members, dropped=len(front) - len(members), runs=runs, comparison=comparison, program_times=modelled)
+            members = still_on_front(front, comparison, objectives)
+            modelled = bench.program_times({trial.label: trial.config for trial in members}) if members else {}
+            return replace(found, front=members, dropped=len(front) - len(members), comparison=comparison, program_times=modelled)
 
         search = _Search(options, study, bench, seed, progress)
         front: list[Trial] = []
@@ -156,7 +153,7 @@ def run_tune(options: argparse.Namespace) -> None:
             front = _chosen(study)
             progress.show(f"measuring {len(front)} again in {counted(options.rounds, 'round')}", search.last_s(len(front)))
             last_seed = seed + _LAST_SEEDS + len(study.trials())
-            runs = bench.runs({trial.label: trial.config for trial in front}, options.rounds, last_seed, search.left_s()) \
+            comparison = bench.runs({trial.label: trial.config for trial in front}, options.rounds, last_seed, search.left_s()) \
                 if front else None
         except Exception:
             progress.end()
@@ -168,7 +165,7 @@ def run_tune(options: argparse.Namespace) -> None:
             print("heaptape tune: stopped; run the same command to resume", file=sys.stderr)
             raise
         progress.end()
-        _print(tuned(front, runs), options.json)
+        _print(tuned(front, comparison), options.json)
 
 
 def _all_failed(trials: list[Trial]) -> str:

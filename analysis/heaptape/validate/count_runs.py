@@ -11,8 +11,8 @@ from typing import Any
 
 from ..base.errors import HeaptapeError
 from ..base.files import sha256_of
-from ..base.programs import ToolFailed, run_tool
 from ..base.units import counted
+from ..judge import attached
 from .allocators import of_equal_size
 from .observed_run import ObservedRun
 from .program import Program
@@ -106,14 +106,10 @@ class CountRuns:
 
     def _count_replays(self, found: Counted) -> None:
         self.step(f"counting the replays of {counted(self.recording.info['events'], 'call')}")
-        command = [self.replay, "-q", "--json", "--pass", "count", *(["--instructions"] if found.instructions_alone else []),
-                   "--alloc", self.alloc, "--", str(self.recording.trace)]
-        problem, printed = "was not replayed", ""
-        try:
-            printed = run_tool(command)
-        except ToolFailed as error:
-            problem, printed = f"in the replay: {error}", error.printed
-        found.replayed = json.loads(printed or "{}").get("counts", {})
+        replayed = attached.replay([self.replay, "-q", "--pass", "count", *(["--instructions"] if found.instructions_alone else []),
+                                    "--alloc", self.alloc, "--", str(self.recording.trace)])
+        problem = f"in the replay: {replayed.failure}" if replayed.failure else "was not replayed"
+        found.replayed = (replayed.comparison.measurements.counts if replayed.comparison else None) or {}
         for name in set(found.real) - set(found.replayed):
             if name == found.baseline:
                 raise HeaptapeError(f"{name}: {problem}")

@@ -4,19 +4,18 @@ gives, simulated (docs/method/cost-model.md). That is what a replay of calls alo
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ..base.errors import EXIT_BAD_INPUT, BadTrace, HeaptapeError
 from ..base.files import sha256_of
-from ..base.programs import ToolFailed, run_tool
+from ..base.programs import ToolFailed
 from ..base.recorded_trace import RecordedTrace, convert_log
 from ..base.units import counted
+from ..judge import attached
 from .observed_run import ObservedRun
 from .program import Program
 from .recording import Recording, last_line
@@ -110,16 +109,13 @@ class AccessRuns:
         return files[0], convert_log(self.heaptape, files[0], self.folder / "accesses.bin")
 
     def _replay(self, accesses: Path, trace: Path) -> dict[str, ModelledChange]:
-        command = [self.replay, "-q", "--json", "--pass", "count", "--alloc", self.alloc, "--baseline", self.baseline,
-                   "--splice", str(accesses), "--", str(trace)]
+        replayed = attached.replay([self.replay, "-q", "--pass", "count", "--alloc", self.alloc, "--baseline", self.baseline,
+                                    "--splice", str(accesses), "--", str(trace)])
         try:
-            printed = run_tool(command)
+            counts = replayed.compared().measurements.counts or {}
         except ToolFailed as error:
-            if not error.printed:
-                kind = BadTrace if error.exit_status == EXIT_BAD_INPUT else HeaptapeError
-                raise kind(f"in the replay with accesses: {error}") from error
-            printed = error.printed
-        counts: dict[str, Any] = json.loads(printed).get("counts", {})
+            kind = BadTrace if error.exit_status == EXIT_BAD_INPUT else HeaptapeError
+            raise kind(f"in the replay with accesses: {error}") from error
         times = {name: found["program_time"] for name, found in counts.items() if found.get("program_time")}
         if self.baseline not in times:
             raise HeaptapeError(f"in the replay with accesses: {self.baseline} has no program time")

@@ -23,8 +23,9 @@ from ..base import units
 from ..base.errors import EXIT_FAILED, HeaptapeError, UsageError
 from ..base.files import check_output, write_whole
 from ..base.printable import printable
-from ..base.programs import ToolFailed, find_heaptape, find_replay, run_tool
+from ..base.programs import find_heaptape, find_replay
 from ..base.progress import ProgressLine
+from ..judge import attached
 from ..results.reader import read_results
 from ..trace.reader import read_trace
 from .allocators import (
@@ -133,21 +134,20 @@ class _Tools:
 
 def _replay(tools: _Tools, rounds: int, seed: int, recording: Recording, folder: Path,
             options: argparse.Namespace) -> tuple[dict[str, dict[str, Any]], str]:
-    """One block of rounds, whose rows go behind those that are there: the comparison by allocator, and what went wrong, if
-    something did without ending all."""
-    rows, problem, printed = folder / "replay.jsonl", "", "{}"
-    command = [tools.replay, "-q", "--json", "--alloc", tools.alloc, "--baseline", tools.baseline, "--rounds", str(rounds),
+    """One block of rounds, whose rows go behind those that are there: by allocator what is known of it besides rounds, and what
+    went wrong, if something did without ending all."""
+    rows = folder / "replay.jsonl"
+    command = [tools.replay, "-q", "--alloc", tools.alloc, "--baseline", tools.baseline, "--rounds", str(rounds),
                "--seed", str(seed), "--points", str(_REPLAY_POINTS), "-o", str(rows)]
     # The real runs are to have the other half.
     budget_s = options.budget / 2 * rounds / options.replay_rounds if options.budget else 0.0
     command += ["--budget", f"{max(round(budget_s), 1)}s"] if options.budget else []
-    try:
-        printed = run_tool([*command, "--", str(recording.trace)])
-    except ToolFailed as error:
-        problem, printed = str(error), error.printed or "{}"
-        if not rows.exists():
-            raise HeaptapeError(f"the replay failed: {problem}") from error
-    return {item["name"]: item for item in json.loads(printed).get("allocators", [])}, problem
+    replayed = attached.replay([*command, "--", str(recording.trace)])
+    if replayed.failure and not rows.exists():
+        raise HeaptapeError(f"the replay failed: {replayed.failure}") from replayed.failure
+    found = replayed.comparison
+    figures = dict(zip(found.names, found.measurements.figures, strict=True)) if found else {}
+    return figures, str(replayed.failure or "")
 
 
 def _blocks(rounds: int, count: int) -> list[int]:
