@@ -76,7 +76,7 @@ def test_the_files_own_rounds_widen_the_interval(tmp_path: Path) -> None:
     ('baseline-files = { a = "base-a.json", b = "base-b.json", c = "c" }', "expected a file for each trace and no other, found: c"),
     ('baseline-files = { a = "base-a.json", b = "none.json" }', "baseline-files.b: none.json: cannot be read: No such file"),
     ('baseline-files = { a = "base-b.json", b = "base-b.json" }', "baseline-files.a: base-b.json: trace.sha256: expected "),
-    ('baseline-files = { a = "base-a.json", b = "b.bin" }', "baseline-files.b: b.bin: expected JSON"),
+    ('baseline-files = { a = "base-a.json", b = "b.bin" }', "baseline-files.b: b.bin: offset 0: expected a baseline, as --write-baseline writes it, found another file"),
     ('baseline = "new"\nbaseline-files = "base-{trace}.json"', "expected it without baseline"),
     ('configurations = { one = {}, two = {} }\nbaseline-files = "base-{trace}.json"', "expected it without several configurations"),
 ])
@@ -87,10 +87,10 @@ def test_files_that_do_not_fit_the_plan(tmp_path: Path, files: str, said: str) -
 
 
 @pytest.mark.parametrize(("change", "said"), [
-    (lambda made: made.update(format="other"), "expected a file of heaptape replay --write-baseline"),
+    (lambda made: made.update(format="other"), 'format: expected "heaptape-baseline", found "other"'),
     (lambda made: made.update(allocators={"x": {}, "y": {}}), "allocators: expected an entry new, or a single one, found neither"),
-    (lambda made: made["allocators"]["mine"].update(rss_peak_bytes=[1, -1]), "rss_peak_bytes: expected a list of numbers of bytes, found -1"),
-    (lambda made: made["allocators"]["mine"].update(rss_peak_bytes=7), "rss_peak_bytes: expected a list of numbers of bytes, found 7"),
+    (lambda made: made["allocators"]["mine"].update(rss_peak_bytes=[1, -1]), "rss_peak_bytes: expected numbers of bytes, found -1"),
+    (lambda made: made["allocators"]["mine"].update(rss_peak_bytes=7), "rss_peak_bytes: expected a list, found 7"),
     (lambda made: made["allocators"]["mine"].update(rss_peak_bytes=[1000, 1000, 9]), "expected rounds within 4 times of their median, 1000, found 9"),
     (lambda made: made["allocators"]["mine"]["counts"]["allocator"].update(instructions=-5), "counts.allocator.instructions: expected a count, found -5"),
 ])

@@ -26,15 +26,20 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+def _read(path: Path, **more: Any) -> Json:
+    ours = context(conditions=CONDITIONS, **more)
+    return read(str(path), ours.baseline_facts, [choice.name for choice in ours.choices], ours.conditions)
+
+
 def refused(path: Path, **more: Any) -> str:
     with pytest.raises(HeaptapeError) as error:
-        read(str(path), context(conditions=CONDITIONS, **more))
+        _read(path, **more)
     assert error.value.exit_status == 3 and "\n" not in str(error.value)
     return str(error.value).removeprefix(f"{path}: ")
 
 
 def test_what_is_written_is_read(file: Path) -> None:
-    found = read(str(file), context(conditions=CONDITIONS))
+    found = _read(file)
     assert list(found) == ["glibc", "jemalloc"]
     assert list(found["glibc"]) == ["version", "build_id", "rss_peak_bytes", "rss_mean_bytes", "rss_end_bytes", "process_rss_peak_bytes", "counts"]
     assert len(found["glibc"]["rss_peak_bytes"]) == 8 and all(type(value) is int for value in found["glibc"]["rss_peak_bytes"])
@@ -93,7 +98,7 @@ def test_one_entry_is_for_any_allocator(file: Path) -> None:
     # What is less the null replayer's may be below 0.
     root["allocators"]["jemalloc"]["counts"]["time"] = {"faults": -3}
     file.write_text(json.dumps(root))
-    assert list(read(str(file), context(conditions=CONDITIONS))) == ["jemalloc"]
+    assert list(_read(file)) == ["jemalloc"]
 
 
 @pytest.mark.parametrize(("content", "said"), [

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,21 +14,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..base.errors import HeaptapeError
 from ..base.files import sha256_of
+from ..judge.against import earlier_of
+from ..judge.baseline_file import BaselineFileError, read
 from ..results.comparison import MEASURES, Floats, Measure, estimate_ratio, widen
 from ..results.conditions import Condition, Judged
 from ..results.counted import counted_figure, counts_by_allocator
-
-_LISTS = ("rss_peak_bytes", "rss_mean_bytes", "rss_end_bytes", "process_rss_peak_bytes")
-
-
-_APART_MAX = 4
-"""Rounds of one run are within percents of each other: one that is far off was not measured."""
-
-
-class BaselineError(HeaptapeError):
-    """A file that is no baseline for the plan."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +32,8 @@ class BaselineFile:
     allocators: dict[str, Any]
 
     def entry(self, allocator: str) -> dict[str, Any]:
-        """The allocator's own, or the only one. Raises BaselineError where there is neither."""
-        found = self.allocators.get(allocator, next(iter(self.allocators.values())) if len(self.allocators) == 1 else None)
-        if not isinstance(found, dict):
-            raise BaselineError(f"{self.name}: allocators: expected an entry {allocator}, or a single one, found neither")
+        """The allocator's own, or the only one."""
+        found: dict[str, Any] = earlier_of(self.allocators, allocator)
         return found
 
     def rounds(self, allocator: str, measure: Measure) -> Floats:
@@ -53,56 +41,23 @@ class BaselineFile:
         return np.array(self.entry(allocator).get(measure.column) or [], dtype=float)
 
     def check(self, condition: Condition, allocator: str) -> None:
-        """Raises BaselineError where it has no figures for the condition."""
+        """Raises BaselineFileError where it has no figures for the condition."""
         if condition.counted:
             known = math.isfinite(counted_figure(self.entry(allocator).get("counts") or {}, condition.measure, condition.part))
         else:
             known = self.rounds(allocator, MEASURES[condition.measure]).size > 0
         if not known:
-            raise BaselineError(f"{self.name}: allocators.{allocator}: --fail-if {condition.text}: expected figures for it, found none")
+            raise BaselineFileError(f"{self.name}: allocators.{allocator}: --fail-if {condition.text}: expected figures for it, found none")
 
 
 def read_baseline(name: str, path: Path, trace_sha256: str, allocators: list[str]) -> BaselineFile:
-    """Raises BaselineError for what no round could be compared with; what else is wrong replay says."""
+    """Raises BaselineFileError for what no round could be compared with; what else is wrong replay says."""
     try:
-        root = json.loads(path.read_bytes())
-        digest = sha256_of(path)
+        return BaselineFile(name, str(path), sha256_of(path), read(str(path), {"trace": {"sha256": trace_sha256}}, allocators))
     except OSError as error:
-        raise BaselineError(f"{name}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise BaselineError(f"{name}: expected JSON, found: {error}") from error
-    if not isinstance(root, dict) or root.get("format") != "heaptape-baseline" or not isinstance(root.get("allocators"), dict):
-        raise BaselineError(f'{name}: expected a file of heaptape replay --write-baseline, with "format" and "allocators"')
-    trace = root.get("trace")
-    found = trace.get("sha256") if isinstance(trace, dict) else None
-    if found != trace_sha256:
-        raise BaselineError(f'{name}: trace.sha256: expected "{trace_sha256}", as the trace has, found {json.dumps(found)}')
-    baseline = BaselineFile(name, str(path), digest, root["allocators"])
-    for allocator in allocators:
-        for key in _LISTS:
-            _check_list(f"{name}: allocators.{allocator}.{key}", baseline.entry(allocator).get(key))
-        _check_counts(f"{name}: allocators.{allocator}.counts", baseline.entry(allocator).get("counts"))
-    return baseline
-
-
-def _check_list(what: str, values: Any) -> None:
-    for value in values if isinstance(values, list) else [values] * (values is not None):
-        if not isinstance(values, list) or isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-            raise BaselineError(f"{what}: expected a list of numbers of bytes, found {json.dumps(value)}")
-    median = float(np.median(values)) if values else 0.0
-    for value in values or []:
-        if value > _APART_MAX * median or _APART_MAX * value < median:
-            raise BaselineError(f"{what}: expected rounds within {_APART_MAX} times of their median, {median:.0f}, found {json.dumps(value)}")
-
-
-def _check_counts(what: str, value: Any) -> None:
-    """All numbers in there are counts, but of what is less the null replayer's."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else []
-    for key, item in inner:
-        if isinstance(item, int | float) and not 0 <= item < math.inf:
-            raise BaselineError(f"{what}.{key}: expected a count, found {json.dumps(item)}")
-        if key != "time":
-            _check_counts(f"{what}.{key}", item)
+        raise BaselineFileError(f"{name}: cannot be read: {error.strerror}") from error
+    except BaselineFileError as error:
+        raise BaselineFileError(str(error).replace(str(path), name, 1)) from error
 
 
 def judge_by_file(file: BaselineFile, conditions: list[Condition], runs: pd.DataFrame, names: list[str], seed: int) -> list[Judged]:

@@ -10,11 +10,12 @@ from typing import Any
 import pandas as pd
 
 from ..base.errors import UsageError
+from ..judge.baseline_file import BaselineFileError
 from ..results.comparison import MEASURES, Estimate, Floats, compare, widen
 from ..results.conditions import HOLDS, REFUTED, UNDECIDED, Condition, Judged, judge
 from ..results.counted import WHOLE
 from ..results.geometric_mean import geometric_mean
-from .baselines import BaselineError, judge_by_file, ratios_to_file, rounds_to_median
+from .baselines import judge_by_file, ratios_to_file, rounds_to_median
 from .plan import Configuration, Plan, PlanError, TraceFile
 from .summary import paired_by_allocator
 
@@ -44,7 +45,7 @@ def _check_files(plan: Plan, conditions: list[Condition]) -> None:
             for condition in conditions:
                 for name in plan.names:
                     plan.baseline_files[trace.sha256].check(condition, name)
-        except BaselineError as error:
+        except BaselineFileError as error:
             raise PlanError(plan.path, f"baseline-files.{trace.name}", str(error)) from error
 
 

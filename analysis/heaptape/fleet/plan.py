@@ -12,7 +12,8 @@ from typing import Any
 
 from ..base.errors import EXIT_BAD_INPUT, HeaptapeError
 from ..base.files import sha256_of
-from .baselines import BaselineError, BaselineFile, read_baseline
+from ..judge.baseline_file import BaselineFileError
+from .baselines import BaselineFile, read_baseline
 
 ROUNDS = 10
 SEED = 1
@@ -184,7 +185,7 @@ def _baseline_files(path: Path, value: Any, traces: list[TraceFile], names: list
         file = value[trace.name]
         try:
             found[trace.sha256] = read_baseline(file, path.parent.resolve() / os.path.expanduser(file), trace.sha256, names)
-        except BaselineError as error:
+        except BaselineFileError as error:
             raise PlanError(path, f"baseline-files.{trace.name}", str(error)) from error
     return found
 

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from .against import counted_figure, earlier_of, part_of
 from .comparison import compared_values
 from .intervals import median
 from .json_text import json_text, known_text, whole
-from .model import FIGURES, TIME, Choice, Comparison, Condition, Context, Json
+from .model import FIGURES, TIME, Choice, Comparison, Condition, Json
 
 FORMAT, VERSION = "heaptape-baseline", 1
 APART_MAX = 4
@@ -32,20 +33,20 @@ class BaselineFileError(HeaptapeError):
     exit_status = EXIT_BAD_INPUT
 
 
-def read(path: str, context: Context) -> Json:
-    """The allocators of an earlier run under the same facts, with figures for all choices and conditions. Raises BaselineFileError."""
+def read(path: str, facts: Json, names: Iterable[str], conditions: Sequence[Condition] = ()) -> Json:
+    """The allocators of an earlier run under the same facts, with figures for all these names and conditions. Raises BaselineFileError."""
     root = _loaded(path)
     _check_root(path, root)
-    _check_facts(path, root, context.baseline_facts)
+    _check_facts(path, root, facts)
     allocators: Json = root["allocators"]
-    for choice in context.choices:
-        entry = earlier_of(allocators, choice.name)
+    for name in names:
+        entry = earlier_of(allocators, name)
         if not isinstance(entry, dict):
-            raise _refusal(path, "allocators", f"an entry {choice.name}, or a single one", "neither")
-        _check_entry(path, f"allocators.{choice.name}", entry)
-        for condition in context.conditions:
+            raise _refusal(path, "allocators", f"an entry {name}, or a single one", "neither")
+        _check_entry(path, f"allocators.{name}", entry)
+        for condition in conditions:
             if not _decides(entry, condition):
-                raise _refusal(path, f"allocators.{choice.name}: --fail-if {condition.text}", "figures for it", "none")
+                raise _refusal(path, f"allocators.{name}: --fail-if {condition.text}", "figures for it", "none")
     return allocators
 
 
@@ -147,9 +148,9 @@ def _check_root(path: str, root: Json) -> None:
 
 def _check_facts(path: str, root: Json, facts: Json) -> None:
     """What has to be equal, in words that say what to do where it is not."""
-    for part in ("trace", "settings", "machine"):
+    for part, ours in facts.items():
         theirs = root.get(part)
-        for key, expected in facts[part].items():
+        for key, expected in ours.items():
             found = theirs.get(key, _ABSENT) if isinstance(theirs, dict) else _ABSENT
             if not _equal(expected, found):
                 raise _refusal(path, f"{part}.{key}", f"{_value_text(expected)}, as this run has", _value_text(found))

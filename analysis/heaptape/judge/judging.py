@@ -50,7 +50,9 @@ class Judging:
     def run(self) -> Judged | None:
         """None where --baseline-file is not one to compare with."""
         try:
-            self._earlier = read(self.plan.baseline_file, self.context) if self.plan.baseline_file else None
+            if self.plan.baseline_file:
+                names = [choice.name for choice in self.context.choices]
+                self._earlier = read(self.plan.baseline_file, self.context.baseline_facts, names, self.context.conditions)
         except HeaptapeError as error:
             self.say(str(error))
             return None
