@@ -94,12 +94,15 @@ def part_of(found: Any, key: str) -> Any:
 
 def counted_figure(counts: Any, condition: Condition) -> float:
     """NaN: not counted."""
-    if condition.function or condition.size_bytes is not None:
-        return _instructions_of_part(counts, condition)
     assert condition.counted is not None
-    if condition.of_calls:
-        return _count(part_of(counts, "allocator"), condition.counted)
-    return _with_touches(counts, condition.counted)
+    return counted(counts, condition.counted, condition.function, condition.size_bytes, of_calls=condition.of_calls)
+
+
+def counted(counts: Any, figure: str, function: str = "", size_bytes: int | None = None, *, of_calls: bool) -> float:
+    """The same, of calls of one function and of a size class, or of all."""
+    if function or size_bytes is not None:
+        return _instructions_of_part(counts, function, size_bytes)
+    return _count(part_of(counts, "allocator"), figure) if of_calls else _with_touches(counts, figure)
 
 
 def _count(part: Any, key: str) -> float:
@@ -114,13 +117,13 @@ def _with_touches(counts: Any, key: str) -> float:
     return _count(part_of(counts, "allocator"), key) + _count(part_of(counts, "program"), key)
 
 
-def _instructions_of_part(counts: Any, condition: Condition) -> float:
+def _instructions_of_part(counts: Any, function: str, size_bytes: int | None) -> float:
     rows = part_of(counts, "calls_by_size")
     if not isinstance(rows, list):
         return math.nan
-    size_low = None if condition.size_bytes is None else _class_low(condition.size_bytes)
+    size_low = None if size_bytes is None else _class_low(size_bytes)
     return float(sum(_count(row, "instructions") for row in rows
-                     if (not condition.function or part_of(row, "function") == condition.function)
+                     if function in ("", part_of(row, "function"))
                      and (size_low is None or part_of(row, "size_low") == size_low)))
 
 

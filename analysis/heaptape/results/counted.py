@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+
+from ..judge.against import counted
 
 IN_CALLS = ("instructions", "mapping_calls")
 """Those of the allocator's calls alone; the others are also of what the program touches first."""
@@ -26,20 +27,12 @@ class Part:
 WHOLE = Part()
 
 
-def size_class(size_bytes: int) -> int:
-    """The least size of the class that holds it, four classes to a power of two, as the simulation has them."""
-    if size_bytes < 4:
-        return (0, 0, 2, 4)[size_bytes]
-    shift = size_bytes.bit_length() - 3
-    return size_bytes >> shift << shift
-
-
 def counts_by_allocator(runs: pd.DataFrame) -> dict[str, dict[str, Any]]:
     """The last counts of each."""
     if "counts" not in runs:
         return {}
-    counted = runs[(runs["pass"] == "count") & (runs["failures"] == 0)]
-    return {str(name): counts for name, counts in zip(counted["allocator"], counted["counts"], strict=True)
+    found = runs[(runs["pass"] == "count") & (runs["failures"] == 0)]
+    return {str(name): counts for name, counts in zip(found["allocator"], found["counts"], strict=True)
             if isinstance(counts, dict)}
 
 
@@ -53,20 +46,4 @@ def calls_by_class(counts: dict[str, Any]) -> dict[tuple[str, int], float] | Non
 
 def counted_figure(counts: dict[str, Any], figure: str, part: Part = WHOLE) -> float:
     """NaN where it was not counted."""
-    if part != WHOLE:
-        listed = calls_by_class(counts)
-        if listed is None:
-            return math.nan
-        low = None if part.size_bytes is None else size_class(part.size_bytes)
-        return sum((instructions for (function, size_low), instructions in listed.items()
-                    if part.function in ("", function) and low in (None, size_low)), 0.0)
-    if figure in IN_CALLS:
-        return _value(counts.get("allocator"), figure)
-    if isinstance(counts.get("time"), dict):
-        return _value(counts["time"], figure)
-    return _value(counts.get("allocator"), figure) + _value(counts.get("program"), figure)
-
-
-def _value(counts: Any, figure: str) -> float:
-    value = counts.get(figure) if isinstance(counts, dict) else None
-    return math.nan if value is None else float(value)
+    return counted(counts, figure, part.function, part.size_bytes, of_calls=figure in IN_CALLS)
