@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "analysis"))
-from fake_runner import serve  # noqa: E402
-from judged_runs import MEMORY_LINE, TIME_LINE, context  # noqa: E402
+from fake_runner import serve
+from judged_runs import MEMORY_LINE, TIME_LINE, context
 
 KNOBS = [
     {"name": "haste", "type": "integer", "lowest": 0, "highest": 9, "search": [0, 9], "value": "4"},
