@@ -24,6 +24,7 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -303,7 +304,9 @@ def main() -> int:
     write_folder(options.folder, recording.facts, list(programs))
     rows = [recording.facts[name] for name in programs if name in recording.facts]
     print(table_of(rows))
-    print(f"\n{len(rows)} traces, {sum(row['events'] for row in rows):,} calls, {sum(row['file_bytes'] for row in rows) / 1e6:.0f} MB; "
+    sizes = [row["bytes_per_event"] for row in rows if row["bytes_per_event"]]
+    mean = f", {geometric_mean(sizes):.3f} bytes a call (geometric mean)" if sizes else ""
+    print(f"\n{len(rows)} traces, {sum(row['events'] for row in rows):,} calls, {sum(row['file_bytes'] for row in rows) / 1e6:.0f} MB{mean}; "
           f"plan: {options.folder / 'corpus.toml'}")
     for title, lines in (("passed over", recording.missing), ("failed", recording.failed)):
         for line in lines:

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.validity.sites_truth import allocations, record
 from heaptape.trace.reader import Trace, read_trace
 from safety_checks import compare_mode
+from sites_truth import allocations, record
 from tool_runner import RECORDS_SITES, Argument, Tools, clean_environment, logs_in, run
 from waiting import wait_until
 
@@ -23,7 +23,7 @@ KINDS = ("recursion", "alloca", "left_over", "threads", "signal", "coroutine", "
 
 @pytest.fixture
 def needs_unwinder(tools: Tools) -> None:
-    if not (tools.build / "bench" / "libunwind_every_call.so").exists():
+    if not (tools.build / "tests" / "targets" / "libunwind_every_call.so").exists():
         pytest.skip("the allocator that unwinds every call was not built (sanitizers, another processor)")
 
 

@@ -1,21 +1,11 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Are the recorded call sites the stacks that a full unwinding of every call finds?
-
-    bench/validity/sites_truth.py [--build B] [--json] [--] PROGRAM [ARGUMENT...]
-
-Records PROGRAM with call sites in front of an allocator that unwinds every call itself (bench/validity/unwind_every_call.c),
-and compares the two, call by call of each thread, down to 62 frames. Prints the share of allocations with the right stack.
-Exit status 1 below 95 %.
-"""
+"""Are the recorded call sites the stacks that a full unwinding of every call finds? A program is recorded with call sites in front of an
+allocator that unwinds every call itself (tests/targets/unwind_every_call.c); the two are compared, call by call of each thread, down to 62 frames."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,14 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "analysis")]
-
-from heaptape.trace import ops  # noqa: E402
-from heaptape.trace.reader import Trace, read_trace  # noqa: E402
+from heaptape.trace import ops
+from heaptape.trace.reader import Trace, read_trace
 
 FRAMES_MAX = 62
-RIGHT_SHARE_MIN = 0.95
 REALLOCARRAY = next(function for function, name in ops.FUNCTIONS.items() if name == "reallocarray")
 RECORD = np.dtype([("size", "<u8"), ("hash", "<u8"), ("tid", "<u4"), ("frames", "<u4")])
 MASK = (1 << 64) - 1
@@ -101,7 +87,7 @@ def record(command: Sequence[str], build: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="heaptape-truth-") as name:
         folder = Path(name)
         environment = os.environ | {
-            "LD_PRELOAD": f"{build}/libmalloc_wrap.so:{build}/bench/libunwind_every_call.so", "MALLOC_WRAP_OUT": name,
+            "LD_PRELOAD": f"{build}/libmalloc_wrap.so:{build}/tests/targets/libunwind_every_call.so", "MALLOC_WRAP_OUT": name,
             "MALLOC_WRAP_SITES": "64", "MALLOC_WRAP_ONLY": Path(command[0]).name, "UNWIND_OUT": str(folder / "truth")}
         try:
             subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
@@ -111,27 +97,3 @@ def record(command: Sequence[str], build: Path) -> dict[str, Any]:
         if not logs:
             raise SystemExit(f"sites_truth: {command[0]}: nothing was recorded")
         return compare(folder, build, logs[-1])
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0],
-                                     usage="%(prog)s [--build B] [--json] [--] PROGRAM [ARGUMENT...]")
-    parser.add_argument("--build", type=Path, default=ROOT / "build")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="PROGRAM")
-    options = parser.parse_args()
-    options.command = options.command[options.command[:1] == ["--"]:]
-    if not options.command:
-        parser.error("expected a program")
-    found = record(options.command, options.build.resolve())
-    share = found["right"] / found["allocations"]
-    if options.json:
-        print(json.dumps(found | {"share": share}))
-    else:
-        print(f"{Path(options.command[0]).name}: {share:.3%} of {found['allocations']:,} allocations have the right stack, "
-              f"of {found['stacks']:,}; {found['unknown']:,} have none")
-    return int(share < RIGHT_SHARE_MIN)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

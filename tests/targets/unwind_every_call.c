@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An allocator behind the recorder that unwinds the stack of every allocation by libgcc, for bench/validity/sites_truth.py:
+// An allocator behind the recorder that unwinds the stack of every allocation by libgcc, for tests/support/sites_truth.py:
 // in UNWIND_OUT a record for each, of thread, size and a hash of its frames.
 #include <errno.h>
 #include <fcntl.h>
