@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "analysis")]
 
-from bench.validity.run import Failed, PassedOver, Prepared, chosen, prepare, run_json, validated  # noqa: E402
+from bench.validity.run import Failed, Prepared, chosen, prepare, run_all, run_json, validated  # noqa: E402
 
 PROGRAMS = ROOT / "bench" / "validity" / "cures.toml"
 BUDGET = "30s"
@@ -30,8 +29,7 @@ SPARE = {"glibc": "arena_max=1", "jemalloc": "narenas=1"}
 
 
 def _real_peaks(prepared: Prepared, options: argparse.Namespace, alloc: str, *how: str) -> dict[str, float]:
-    options.alloc = alloc
-    found = validated(prepared, options, ["--baseline", prepared.program["baseline"], *how])
+    found = validated(prepared, options.build, alloc, "--baseline", prepared.program["baseline"], *how)
     return {item["name"]: item["memory"]["peak"]["real_bytes"] for item in found["allocators"] if not item["problem"]}
 
 
@@ -69,16 +67,13 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="of the real program (default: 5)")
     options = parser.parse_args()
     options.build = options.build.resolve()
-    names, fine = chosen(parser, options.only, programs), True
     print("| program | verdict | cure | peak RSS, MB | predicted saving, MB | real saving, MB | difference, of RSS |\n| --- | --- | --- | --: | --: | --: | --: |")
-    for name in names:
-        with tempfile.TemporaryDirectory(prefix="heaptape-cures-") as scratch:
-            try:
-                print("\n".join(measure(name, programs[name], Path(scratch), options)), flush=True)
-            except (PassedOver, Failed) as why:
-                print(f"{name}: {why}", file=sys.stderr, flush=True)
-                fine = fine and isinstance(why, PassedOver)
-    return 0 if fine else 1
+
+    def measured(name: str, program: dict[str, Any], scratch: Path) -> list[str]:
+        print("\n".join(measure(name, program, scratch, options)), flush=True)
+        return []
+
+    return 0 if run_all(chosen(parser, options.only, programs), programs, (), measured) else 1
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from heaptape.results.curves import thin
 
 BASELINE = "glibc"
 CURVES = {"recorded": "recorded", "predicted": f"{BASELINE}'s replay", "real": "real, not recorded"}
-POINTS = 150  # of each curve, four for each: the least, the greatest, the first and the last of so many stretches
+POINTS = 40  # of each curve, four for each: the least, the greatest, the first and the last of so many stretches
 WIDTH, HEIGHT = 720, 240
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 34, 30
 STYLE = """<style>

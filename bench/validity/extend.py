@@ -17,12 +17,10 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 import tomllib
 from dataclasses import dataclass
@@ -38,14 +36,12 @@ from bench.validity.run import (  # noqa: E402
     LIMIT_S,
     SETUP_LIMIT_S,
     Failed,
-    PassedOver,
     Prepared,
     chosen,
-    last_line,
     prepare,
-    run_to_end,
+    run_all,
+    run_tool,
 )
-from bench.validity.slopes import POINTS, Slope, slope_of  # noqa: E402
 
 from heaptape.forecast.estimates import means_over_time  # noqa: E402
 
@@ -54,12 +50,33 @@ SAMPLES = 200_000
 """Of RSS. Fewer ones fall upon the same moments of each request, of a server that idles in between."""
 STRETCH_S = 170
 BEGINS_S = list(range(120, 601, 60))
+POINTS = 64
+
+
+@dataclass(frozen=True)
+class Slope:
+    """With half of its 95 % interval."""
+
+    step: float
+    half: float
+
+    @property
+    def resolved(self) -> bool:
+        return abs(self.step) > self.half
+
+    def text(self, unit: float) -> str:
+        return f"{self.step / unit:+.2f} [{(self.step - self.half) / unit:+.2f}, {(self.step + self.half) / unit:+.2f}]"
+
+
+def slope_of(values: list[float], step: float, build: Path) -> Slope:
+    """Of equally spaced values, this far apart."""
+    done = subprocess.run([build / "bench" / "slope_of_values"], input=" ".join(map(str, values)), capture_output=True, text=True, check=True)
+    middle, low, high = map(float, done.stdout.split())
+    return Slope(middle / step, (high - low) / 2 / step)
 
 
 def _shell(script: str, prepared: Prepared, limit_s: float) -> None:
-    status, _, said = run_to_end(["bash", "-eu", "-c", script], limit_s, prepared.who)
-    if status:
-        raise Failed(last_line(said))
+    run_tool(["bash", "-eu", "-c", script], prepared.who, limit_s)
 
 
 def _await_ready(prepared: Prepared) -> None:
@@ -124,11 +141,11 @@ class Figures:
     slope: Slope
 
 
-def figures_of(line: dict[str, Any]) -> Figures:
+def figures_of(line: dict[str, Any], build: Path) -> Figures:
     at, rss = (np.array(line["timeline"][key], float) for key in ("time_ns", "rss_bytes"))
     end = at[-1]
     level = means_over_time(at, rss, np.linspace(end / 2, end, POINTS + 1))
-    return Figures(float(means_over_time(at, rss, np.array([0.9 * end, end]))[0]), slope_of(level, end / 2 / POINTS / 3600e9))
+    return Figures(float(means_over_time(at, rss, np.array([0.9 * end, end]))[0]), slope_of(level.tolist(), end / 2 / POINTS / 3600e9, build))
 
 
 @dataclass(frozen=True)
@@ -208,7 +225,7 @@ def compare(name: str, trace: Path, options: argparse.Namespace) -> list[Pair]:
         return []
     full = options.scratch / f"{name}-full.bin"
     _heaptape(options, "slice", "-q", trace, "--to-time", f"{to_s}s", "-o", full)
-    real = {allocator: figures_of(line) for allocator, line in replayed(full, options).items()}
+    real = {allocator: figures_of(line, options.build) for allocator, line in replayed(full, options).items()}
     full.unlink()
     pairs = []
     for stretch in stretches:
@@ -220,7 +237,7 @@ def compare(name: str, trace: Path, options: argparse.Namespace) -> list[Pair]:
         for allocator, line in replayed(long, options).items():
             if allocator not in real:
                 continue
-            figures, then = figures_of(line), real[allocator]
+            figures, then = figures_of(line, options.build), real[allocator]
             pair = Pair(figures.rss / then.rss - 1, Slope(figures.slope.step, math.hypot(figures.slope.half, said["live_to_slope_doubt"])), then.slope)
             print(f"  {allocator:10} RSS {figures.rss / 1e6:7.2f} MB, of the recording {then.rss / 1e6:7.2f} ({pair.error:+.1%}); slope "
                   f"{pair.predicted.text(1e6)} MB/hour, of the recording {pair.real.text(1e6)}: {pair.sign}", flush=True)
@@ -252,15 +269,15 @@ def main() -> int:
     traces = dict(word.split("=", 1) for word in options.trace)
     names = list(traces) or chosen(parser, options.only, programs)
     pairs: list[Pair] = []
-    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/var/tmp")) as scratch:
-        options.scratch = Path(scratch)
-        for name in names:
-            try:
-                trace = Path(traces[name]) if name in traces else record(name, programs[name], options)
-                if not options.only_record:
-                    pairs += compare(name, trace, options)
-            except (Failed, PassedOver) as problem:
-                print(f"{name}: {problem}")
+
+    def measure(name: str, program: dict[str, Any], scratch: Path) -> list[str]:
+        options.scratch = scratch
+        trace = Path(traces[name]) if name in traces else record(name, program, options)
+        if not options.only_record:
+            pairs.extend(compare(name, trace, options))
+        return []
+
+    run_all(names, {name: programs.get(name, {}) for name in names}, (), measure)
     if pairs:
         sizes = [abs(pair.error) for pair in pairs]
         print(f"RSS of {len(pairs)} pairs: {statistics.median(sizes):.1%} off in the median, {max(sizes):.1%} at worst")

@@ -1,37 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/method/validity.md, from the tables beside it and the counts."""
+"""docs/method/validity.md and the totals, from the tables beside the page (validate.py writes them)."""
 
 from __future__ import annotations
 
 import os
+import statistics
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.validity.markdown import share_of, signed, table
-from bench.validity.splice_page import splice_section
-from bench.validity.totals import (
-    Counted,
-    Row,
-    Tables,
-    count_errors,
-    count_pairs,
-    count_signs,
-    curves,
-    ends_agree,
-    malloc_error,
-    malloc_errors,
-    memory_errors,
-    resolved,
-    savings_noise,
-    savings_off,
-    signs,
-)
+import numpy as np
 
-from heaptape.base.units import MISSING, percent
+from heaptape.base.units import MISSING, decimal, percent
+
+Row = dict[str, str]
+Tables = dict[str, list[Row]]
+"""By file name, what is in it."""
 
 GOALS = {"peak": (0.025, 0.10), "mean": (0.05, 0.15)}  # median and worst
 RANKS_GOAL, SIGNS_GOAL, SAVING_GOAL, CURVE_GOAL = 0.9, 0.9, 0.25, 0.05
 COUNT_GOALS = (0.02, 0.10)  # median and 90th percentile
+ACCESSES_GOAL, CALLS_GOAL, OFF_GOAL, ORDER_GOAL = 0.003, 0.008, 0.05, 0.95
+LARGE = 0.01
+"""Of the program's time: a difference whose sign has to be right."""
+NORMAL_95 = 1.96
 
 HEAD = """# Predicted and real
 
@@ -39,8 +31,9 @@ HEAD = """# Predicted and real
 replayed under each allocator, then run for real under each, in {rounds} rounds of random order. Then, of {counted} of them with smaller inputs, instructions were counted exactly (`heaptape validate --instructions`). heaptape was built with these programs, and is further off for others ([threats.md](threats.md), [public-cases.md](validity/public-cases.md)). These commands write this page:
 
 ```sh
-bench/validity/validate.py -o validity.jsonl --tables docs/method/validity --page docs/method/validity.md
-bench/validity/validate.py --instructions --page docs/method/validity.md
+bench/validity/validate.py times --again                    # most of an hour, on a quiet machine
+bench/validity/validate.py instructions --again             # half an hour
+bench/validity/validate.py accesses --again                 # 20 minutes
 ```
 
 ## All programs
@@ -53,61 +46,135 @@ TIME = """## Time and instructions
 Differences to glibc, predicted/real. *CPU*: ms, if the 95 % interval of the real one excludes 0 (few do if single runs vary much). *Instructions*: millions, exact, without start-up and loading; bold if the error of the prediction is more than {high} of the real difference.
 Predicted are those of the replay's calls of malloc, real those of the whole program: the prediction does not include changes outside the allocator, by other addresses or other calls. [clock.md](clock.md) has where the errors of CPU time come from."""
 
+ACCESSES = """## The program's time
+`heaptape validate --count --accesses` counts {programs} other programs of about 0.1 s, and replays their calls with and without their accesses ([count.md](../reference/count.md)). Differences to glibc
+of the modelled time, in percent of the program's, *real / with accesses / calls alone*; bold if the sign is wrong above {large}. Calls alone do not include the program's own misses, which placement changes by several percent of its time."""
+
 TABLES = """## All figures
 {links}. `peak_own_percent` is the program's own mappings as a share of the predicted peak, the same under every allocator. `ends_agree`: the allocators with the least and the most memory
 are those predicted; allocators within the interval or 1 % of each other are equal. `curve_percent` is the time-weighted mean difference between the recorded RSS and the replay of the same allocator. Request
-latencies are those that the load generator reports in the real runs; `malloc_p99_us` and `free_p99_us` are those of single calls in the replay. counts.jsonl: differences inside malloc, outside, in the loader and in the replay."""
+latencies are those that the load generator reports in the real runs; `malloc_p99_us` and `free_p99_us` are those of single calls in the replay. instructions.csv: differences of the replay, of the real program, in its calls of malloc and outside."""
+
+
+def table(heads: list[str], rows: list[list[str]], right_from: int = 1) -> str:
+    """Markdown. Columns from `right_from` on are aligned to the right."""
+    marks = ["---"] * right_from + ["---:"] * (len(heads) - right_from)
+    return "\n".join("| " + " | ".join(row) + " |" for row in [heads, marks, *rows])
+
+
+def signed(value: float, digits: int = 1) -> str:
+    return f"{value:+,.{digits}f}".replace("-", "−")
+
+
+def _share_of(agreed: int, of: int) -> str:
+    return f"{agreed} of {of}, {percent(agreed / of)}" if of else MISSING
+
+
+def _signs(pairs: list[tuple[float, float]]) -> str:
+    return _share_of(sum(one * other > 0 for one, other in pairs), len(pairs))
+
+
+def _high(errors: list[float]) -> float:
+    """The 90th percentile."""
+    return statistics.quantiles(errors, n=10, method="inclusive")[-1] if len(errors) > 1 else errors[0]
 
 
 def _memory_totals(tables: Tables) -> list[list[str]]:
     rows = []
-    for figure, title in (("peak", "peak RSS"), ("mean", "mean RSS")):
-        errors, (middle, most) = memory_errors(tables, figure), GOALS[figure]
+    for figure, (middle, most) in GOALS.items():
+        title = f"{figure} RSS"
+        errors = [(abs(float(error)) / 100, f"{row['program']} under {row['allocator']}") for row in tables["memory.csv"]
+                  if (error := row[f"{figure}_error_percent"])]
         if errors:
-            rows.append([f"{title}: median error of {errors.count} pairs of program and allocator", percent(errors.median), f"≤ {percent(middle)}"])
-            rows.append([f"{title}: worst error ({errors.whose})", percent(errors.most), f"≤ {percent(most)}"])
-        rows.append([f"{title}: programs whose smallest and largest allocator are as predicted", share_of(*ends_agree(tables, figure)),
+            worst, whose = max(errors)
+            rows += [[f"{title}: median error of {len(errors)} pairs of program and allocator",
+                      percent(statistics.median(error for error, _ in errors)), f"≤ {percent(middle)}"],
+                     [f"{title}: worst error ({whose})", percent(worst), f"≤ {percent(most)}"]]
+        ends = [row[f"{figure}_ends_agree"] for row in tables["programs.csv"] if row[f"{figure}_ends_agree"]]
+        rows.append([f"{title}: programs whose smallest and largest allocator are as predicted", _share_of(ends.count("yes"), len(ends)),
                      f"≥ {percent(RANKS_GOAL)}"])
     return rows
 
 
+def _resolved(tables: Tables) -> list[Row]:
+    """The differences of CPU time that are shown to be there."""
+    return [row for row in tables["cpu.csv"] if row["resolved"] == "yes"]
+
+
+def savings_noise(rows: list[Row]) -> float | None:
+    """What the median error of savings would be of right predictions: errors of the real differences alone, drawn from their 95 %
+    intervals."""
+    if not rows:
+        return None
+    real, low, high = (np.array([float(row[f"real_{name}_ms"]) for row in rows]) for name in ("difference", "low", "high"))
+    drawn = np.random.default_rng(20817).standard_normal((10_000, len(rows))) * (high - low) / 2 / NORMAL_95
+    return float(np.median(np.median(np.abs(drawn / real), axis=1)))
+
+
+def _time_totals(tables: Tables) -> list[list[str]]:
+    rows = _resolved(tables)
+    off = statistics.median(abs(float(row["predicted_over_real"]) - 1) for row in rows) if rows else None
+    pairs = [(float(row["predicted_difference_ms"]), float(row["real_difference_ms"])) for row in rows]
+    return [[f"CPU time: sign of the difference right, of differences resolved at 95 % ({len(tables['cpu.csv'])} in all)", _signs(pairs),
+             f"≥ {percent(SIGNS_GOAL)}"],
+            ["CPU time: error of the predicted difference, median of those resolved", percent(off), f"≤ {percent(SAVING_GOAL)}"],
+            ["CPU time: the same if all predictions were right, by the intervals of the real differences", percent(savings_noise(rows)), ""]]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Differences of instructions of a program under an allocator: of the replay, of the real program, and its parts."""
+
+    program: str
+    allocator: str
+    predicted: int
+    real: int
+    malloc: int
+    outside: int
+
+    @property
+    def error(self) -> float:
+        return abs(self.predicted - self.real) / abs(self.real)
+
+    @property
+    def malloc_error(self) -> float | None:
+        return abs(self.predicted / self.malloc - 1) if self.malloc else None
+
+
+def _counted(tables: Tables) -> list[Counted]:
+    """Where both differences are known."""
+    return [Counted(row["program"], row["allocator"], *(int(row[key]) for key in ("predicted", "real", "malloc", "outside")))
+            for row in tables["instructions.csv"] if row["predicted"] and int(row["real"])]
+
+
 def _count_totals(counted: list[Counted]) -> list[list[str]]:
-    errors = count_errors(counted)
-    if not errors:
+    if not counted:
         return []
-    title = "instructions: error of the predicted difference"
-    return [[f"{title}, median of {errors.count} pairs", percent(errors.median), f"≤ {percent(COUNT_GOALS[0])}"],
-            [f"{title}, 90th percentile", percent(errors.high), f"≤ {percent(COUNT_GOALS[1])}"],
-            ["instructions: sign of the difference right", share_of(*count_signs(counted)), "all"], *_malloc_totals(counted)]
+    within = [pair.malloc_error for pair in counted if pair.malloc_error is not None]
+    rows = []
+    for title, errors in (("instructions: error of the predicted difference", [pair.error for pair in counted]),
+                          ("instructions within calls of malloc: the same", within)):
+        if errors:
+            rows += [[f"{title}, median of {len(errors)} pairs", percent(statistics.median(errors)), f"≤ {percent(COUNT_GOALS[0])}"],
+                     [f"{title}, 90th percentile", percent(_high(errors)), f"≤ {percent(COUNT_GOALS[1])}"]]
+    rows.insert(2, ["instructions: sign of the difference right", _signs([(pair.predicted, pair.real) for pair in counted]), "all"])
+    return rows
 
 
-def _malloc_totals(counted: list[Counted]) -> list[list[str]]:
-    errors = malloc_errors(counted)
-    title = "instructions within calls of malloc: the same"
-    return [[f"{title}, median of {errors.count} pairs", percent(errors.median), f"≤ {percent(COUNT_GOALS[0])}"],
-            [f"{title}, 90th percentile", percent(errors.high), f"≤ {percent(COUNT_GOALS[1])}"]] if errors else []
-
-
-def totals_table(tables: Tables, counted: list[Counted]) -> str:
-    """What, how much, and what it should be."""
-    rows = _memory_totals(tables) if tables else []
-    if "cpu.csv" in tables:
-        known = resolved(tables)
-        rows += [[f"CPU time: sign of the difference right, of differences resolved at 95 % ({len(tables['cpu.csv'])} in all)",
-                  share_of(*signs(known)), f"≥ {percent(SIGNS_GOAL)}"],
-                 ["CPU time: error of the predicted difference, median of those resolved", percent(savings_off(known)),
-                  f"≤ {percent(SAVING_GOAL)}"],
-                 ["CPU time: the same if all predictions were right, by the intervals of the real differences", percent(savings_noise(known)), ""]]
-    rows += _count_totals(counted)
-    if tables:
-        rows.append(["recorded RSS curve against that of glibc's replay, time-weighted mean difference, median", percent(curves(tables)),
-                     f"≤ {percent(CURVE_GOAL)}"])
+def totals_table(tables: Tables, with_accesses: bool = False) -> str:
+    """What, how much, and what it should be. The page has those of accesses in their own section."""
+    timed = bool(tables["programs.csv"])
+    rows = [*(_memory_totals(tables) + _time_totals(tables) if timed else []), *_count_totals(_counted(tables))]
+    if curves := [float(row["curve_percent"]) / 100 for row in tables["programs.csv"] if row["curve_percent"]]:
+        rows.append(["recorded RSS curve against that of glibc's replay, time-weighted mean difference, median",
+                     percent(statistics.median(curves)), f"≤ {percent(CURVE_GOAL)}"])
+    rows += accesses_totals(_placed(tables)) if with_accesses else []
     return table(["over all programs", "found", "goal"], rows)
 
 
 def _worst_error(tables: Tables, program: str, figure: str) -> str:
     """Empty where every allocator's is within the goal for the median."""
-    errors = [float(row[f"{figure}_error_percent"]) for row in tables.get("memory.csv", [])
+    errors = [float(row[f"{figure}_error_percent"]) for row in tables["memory.csv"]
               if row["program"] == program and row[f"{figure}_error_percent"]]
     worst, (middle, most) = max(errors, key=abs, default=0), GOALS[figure]
     if abs(worst) <= 100 * middle:
@@ -122,66 +189,118 @@ def memory_table(tables: Tables) -> str:
     return table(["program", "peak RSS", "mean RSS"], [row for row in rows if any(row[1:])])
 
 
-def _cpu_cell(rows: list[Row], program: str) -> str:
-    return ", ".join(f"{row['allocator']} {signed(float(row['predicted_difference_ms']))}/{signed(float(row['real_difference_ms']))}"
-                     for row in rows if row["program"] == program)
-
-
 def _millions(value: float) -> str:
     """Of at least two digits."""
-    return f"{value / 1e6:+,.{1 if abs(value) >= 1e7 else 2 if abs(value) >= 1e5 else 4}f}".replace("-", "−")
+    return signed(value / 1e6, 1 if abs(value) >= 1e7 else 2 if abs(value) >= 1e5 else 4)
 
 
-def _count_cell(item: dict[str, Any]) -> str:
-    if item.get("instructions_delta_real") is None:
-        return MISSING
-    cell = f"{_millions(item['instructions_delta_predicted'])}/{_millions(item['instructions_delta_real'])}"
-    return f"**{cell}**" if (item["instructions_error"] or 0) > COUNT_GOALS[1] else cell
+def _count_cell(pair: Counted) -> str:
+    cell = f"{_millions(pair.predicted)}/{_millions(pair.real)}"
+    return f"**{cell}**" if pair.error > COUNT_GOALS[1] else cell
 
 
-def time_table(tables: Tables, counted: list[Counted]) -> str:
+def time_table(tables: Tables) -> str:
     """Of all programs, and of the allocators that were counted."""
-    of = {result["name"]: {item["name"]: item for item in result["allocators"] if item["name"] != result["baseline"]} for result in counted}
-    allocators = list(dict.fromkeys(name for items in of.values() for name in items))
-    known = resolved(tables)
-    rows = [[name, _cpu_cell(known, name), *(_count_cell(of[name][allocator]) if allocator in of.get(name, {}) else "" for allocator in allocators)]
-            for name in (row["program"] for row in tables["programs.csv"])]
+    counted = {(pair.program, pair.allocator): _count_cell(pair) for pair in _counted(tables)}
+    known = {(row["program"], row["allocator"]) for row in tables["instructions.csv"] if row["allocator"] != "glibc"}
+    allocators = list(dict.fromkeys(row["allocator"] for row in tables["instructions.csv"] if row["allocator"] != "glibc"))
+    rows = []
+    for name in (row["program"] for row in tables["programs.csv"]):
+        savings = ", ".join(f"{row['allocator']} {signed(float(row['predicted_difference_ms']))}/{signed(float(row['real_difference_ms']))}"
+                            for row in _resolved(tables) if row["program"] == name)
+        rows.append([name, savings, *(counted.get((name, allocator), MISSING if (name, allocator) in known else "") for allocator in allocators)])
     return table(["program", "CPU, ms", *(f"{name}, instructions" for name in allocators)], rows)
 
 
-def _notes(tables: Tables, counted: list[Counted], programs: dict[str, dict[str, Any]]) -> list[str]:
+@dataclass(frozen=True)
+class Placed:
+    """A program under an allocator: differences to the baseline as shares of the program's time."""
+
+    program: str
+    allocator: str
+    real: float
+    accesses: float
+    calls: float
+
+    @property
+    def wrong(self) -> bool:
+        return abs(self.real) > LARGE and self.real * self.accesses <= 0
+
+    @property
+    def cell(self) -> str:
+        cell = " / ".join(signed(100 * value, 2) for value in (self.real, self.accesses, self.calls))
+        return f"**{cell}**" if self.wrong else cell
+
+
+def _placed(tables: Tables) -> list[Placed]:
+    return [Placed(row["program"], row["allocator"], *(float(row[f"{key}_percent"]) / 100 for key in ("real", "accesses", "calls_alone")))
+            for row in tables["accesses.csv"] if row["real_percent"]]
+
+
+def _order(pairs: list[Placed]) -> float:
+    """Spearman's correlation of the differences."""
+    ranks = [np.argsort(np.argsort(values)) for values in ([pair.real for pair in pairs], [pair.accesses for pair in pairs])]
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
+def accesses_totals(pairs: list[Placed]) -> list[list[str]]:
+    """What, how much, and what it should be."""
+    if len(pairs) < 2:
+        return []
+    large, title = [pair for pair in pairs if abs(pair.real) > LARGE], "program's time"
+    rows = [[f"{title}: error {how}, in percent of it, median of {len(pairs)} pairs", percent(statistics.median(errors)), f"≤ {percent(goal)}"]
+            for how, goal, errors in (("with accesses", ACCESSES_GOAL, [abs(pair.accesses - pair.real) for pair in pairs]),
+                                      ("of calls alone", CALLS_GOAL, [abs(pair.calls - pair.real) for pair in pairs]))]
+    off = statistics.median(abs(pair.accesses / pair.real - 1) for pair in large) if large else None
+    return [*rows, [f"{title}: error with accesses, of differences above {percent(LARGE)}, median", percent(off), f"≤ {percent(OFF_GOAL)}"],
+            [f"{title}: sign right with accesses, of differences above {percent(LARGE)}",
+             _share_of(sum(not pair.wrong for pair in large), len(large)), "all"],
+            [f"{title}: rank correlation of real differences and those with accesses", decimal(_order(pairs), 2), f"≥ {decimal(ORDER_GOAL, 2)}"]]
+
+
+def accesses_section(tables: Tables) -> str:
+    """The whole."""
+    pairs, rows = _placed(tables), {row["program"]: row for row in tables["accesses.csv"]}
+    cells = {(pair.program, pair.allocator): pair.cell for pair in pairs}
+    allocators = list(dict.fromkeys(row["allocator"] for row in tables["accesses.csv"]))
+    lines = [[name, f"{float(row['baseline_ms']):.0f}", f"{int(row['calls']):,}", *(cells.get((name, allocator), MISSING) for allocator in allocators)]
+             for name, row in rows.items()]
+    return "\n\n".join([ACCESSES.format(programs=len(rows), large=percent(LARGE)), table(["program", "ms", "calls", *allocators], lines),
+                        table(["all pairs", "found", "goal"], accesses_totals(pairs))])
+
+
+def _notes(tables: Tables, programs: dict[str, dict[str, Any]]) -> list[str]:
     lines = [f"- **{name}**: {' '.join(program['note'].split())}" for name, program in programs.items() if "note" in program]
     lines += [f"- **{row['program']}**: {remark}." for row in tables["programs.csv"] for remark in row["remarks"].split("; ") if remark]
-    far = {result["name"] for result, item in count_pairs(counted) if item["instructions_error"] > COUNT_GOALS[1]}
-    for result in counted:
-        name = result["name"]
-        explained = programs[name].get("count_note") if name in far else None
-        remarks = [*([" ".join(explained.split())] if explained else []), *(f"{warning}." for warning in result["warnings"])]
-        lines += [f"- **{name}**, instructions: {remark}" for remark in remarks]
-        lines += [f"- **{name}**, instructions under {item['name']}: not counted: {item['problem']}."
-                  for item in result["allocators"] if item["problem"]]
-    lines += [f"- **{result['name']}**, instructions under {item['name']}: outside malloc the program executes "
-              f"{_millions(item['count_differences']['program']['instructions'])} million more than under {result['baseline']}, "
-              f"not predictable from calls; within malloc the replay is {percent(malloc_error(item))} off."
-              for result, item in count_pairs(counted) if item["instructions_error"] > COUNT_GOALS[1] and malloc_error(item) is not None]
-    missing = [row["program"] for row in tables["programs.csv"] if row["program"] not in {result["name"] for result in counted}]
+    far = [pair for pair in _counted(tables) if pair.error > COUNT_GOALS[1]]
+    explained = {pair.program for pair in far}
+    for row in tables["instructions.csv"]:
+        name = row["program"]
+        if name in explained and "count_note" in programs[name]:
+            lines.append(f"- **{name}**, instructions: {' '.join(programs[name]['count_note'].split())}")
+        explained.discard(name)
+        lines += [f"- **{name}**, instructions: {remark}." for remark in row["remarks"].split("; ") if remark]
+    lines += [f"- **{pair.program}**, instructions under {pair.allocator}: outside malloc the program executes {_millions(pair.outside)} million more than "
+              f"under glibc, not predictable from calls; within malloc the replay is {percent(pair.malloc_error)} off."
+              for pair in far if pair.malloc_error is not None]
+    there = {row["program"] for row in tables["instructions.csv"]}
+    missing = [row["program"] for row in tables["programs.csv"] if row["program"] not in there]
     return [*lines, *([f"- Instructions not counted yet: {', '.join(missing)}."] if missing else [])]
 
 
-def page(tables: Tables, counted: list[Counted], spliced: list[dict[str, Any]], programs: dict[str, dict[str, Any]], beside: Path,
-         folder: Path) -> str:
+def page(tables: Tables, programs: dict[str, dict[str, Any]], beside: Path, folder: Path) -> str:
     """The whole page, which is written into `folder`; drawings and tables of figures are in `beside`."""
     rows, where = tables["programs.csv"], os.path.relpath(beside.resolve(), folder)
     rounds = " or ".join(sorted({row["rounds"] for row in rows}, key=int))
-    parts = [HEAD.format(programs=len(rows), rounds=rounds, counted=len(counted)) + "\n" + totals_table(tables, counted),
+    counted = len({row["program"] for row in tables["instructions.csv"]})
+    parts = [HEAD.format(programs=len(rows), rounds=rounds, counted=counted) + "\n" + totals_table(tables),
              MEMORY.format(**{figure: percent(middle) for figure, (middle, _) in GOALS.items()}), memory_table(tables),
-             TIME.format(high=percent(COUNT_GOALS[1])), time_table(tables, counted)]
-    if spliced:
-        parts += [splice_section(spliced)]
-    if notes := _notes(tables, counted, programs):
+             TIME.format(high=percent(COUNT_GOALS[1])), time_table(tables)]
+    if tables["accesses.csv"]:
+        parts += [accesses_section(tables)]
+    if notes := _notes(tables, programs):
         parts += ["## Explanations of the errors", "\n".join(notes)]
-    files = [file for file in [*tables, "counts.jsonl"] if (beside / file).exists()]
-    parts += [TABLES.format(links=", ".join(f"[{file}]({where}/{file})" for file in files))]
+    parts += [TABLES.format(links=", ".join(f"[{file}]({where}/{file})" for file, lines in tables.items() if lines))]
     drawings = [name for name in (row["program"] for row in rows) if (beside / f"{name}.svg").exists()]
     if drawings:
         parts += ["## Memory over time\nUnder glibc. The recording takes longer because of its own cost.",

@@ -5,7 +5,7 @@
     bench/validity/public_cases.py [--build B] [--only NAME,...] [--runs N] [--results FILE] [--again] [--no-run] [--page FILE.md]
 
 Each program of public_cases.toml is recorded once under its own allocator and settings, and replayed under that, glibc, jemalloc,
-tcmalloc, mimalloc and what was proposed; then it runs N times under each. Appends a line of JSON to the results for each; one that is
+tcmalloc, mimalloc and what was proposed; then it runs N times under each. Keeps a line of JSON in the results for each; one that is
 there already is passed over, unless --again. Prints the table of all and the sums; --page writes the page. Only memory is measured.
 Status 1: something failed, or an answer was wrong.
 """
@@ -26,9 +26,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "analysis")]
 
-from bench.validity.markdown import signed, table  # noqa: E402
-from bench.validity.resumed import read_results, run_all  # noqa: E402
-from bench.validity.run import Failed, Prepared, chosen, prepare, record, run_json  # noqa: E402
+from bench.validity.page import signed, table  # noqa: E402
+from bench.validity.run import Failed, Prepared, chosen, prepare, record, run_all, run_json  # noqa: E402
 
 from heaptape.base.errors import HeaptapeError  # noqa: E402
 from heaptape.base.files import write_whole  # noqa: E402
@@ -150,14 +149,14 @@ def said(document: dict[str, Any], base: str) -> str:
     return "; ".join(filter(None, [words.partition(": ")[2].partition(". ")[0] or words, share.sentence() if share.is_small else "", *warned]))
 
 
-def measure(name: str, case: dict[str, Any], scratch: Path, options: argparse.Namespace) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What is kept of it."""
+def measure(name: str, case: dict[str, Any], scratch: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """What is kept of it. Raises PassedOver and Failed."""
     prepared = prepare(name, build(name, case), scratch, options.build)
     spec, _ = specification(case)
     real_environments = environments(case, prepared, spec, options.build / "replay")
     base = case.get("under", "glibc")
     recorded = Prepared(prepared.program, prepared.folder, prepared.who | {"env": real_environments[base]})
-    trace = record(recorded, options.build)
+    _, trace = record(recorded, options.build)
     document = run_json([options.build / "heaptape", "replay", "-q", "--json", "--pass", "memory", "--rounds", str(options.rounds), "--seed", "20817",
                          "--alloc", spec, "--baseline", base, trace], prepared.who)
     real: dict[str, dict[str, list[int]]] = {who: {"peak": [], "end": []} for who in real_environments}
@@ -167,7 +166,15 @@ def measure(name: str, case: dict[str, Any], scratch: Path, options: argparse.Na
                 real[who][figure].append(value)
     with read_trace(trace) as read:
         answered = answers(document, float(read.samples["own_rss_bytes"].iloc[-1]))
-    return {"runs": options.runs, "rounds": options.rounds, "said": said(document, base), "real": real, "answered": answered}, list(answered.values())
+    return {"name": name, "runs": options.runs, "rounds": options.rounds, "said": said(document, base), "real": real, "answered": answered}
+
+
+def read_results(path: Path) -> dict[str, dict[str, Any]]:
+    return {line["name"]: line for line in map(json.loads, path.read_text().splitlines() if path.exists() else [])}
+
+
+def write_results(path: Path, results: dict[str, dict[str, Any]], order: list[str]) -> None:
+    write_whole(path, "".join(json.dumps(results[name], separators=(",", ":")) + "\n" for name in order if name in results))
 
 
 def tendency(ratio: float) -> str:
@@ -283,14 +290,18 @@ def main() -> int:
         parser.error("--runs: expected one or more; --rounds: two or more")
     options.names, options.build = chosen(parser, options.only, cases), options.build.resolve()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the scratch folders go on the way out
-    fine = options.no_run or run_all(options, cases, options.results, measure)
     kept = read_results(options.results)
+
+    def keep(name: str, case: dict[str, Any], scratch: Path) -> list[str]:
+        kept[name] = measure(name, case, scratch, options)
+        write_results(options.results, kept, list(cases))
+        return [item["problem"] for item in kept[name]["answered"].values() if item["problem"]]
+
+    fine = options.no_run or run_all(options.names, cases, () if options.again else set(kept), keep)
     results = {name: kept[name] for name in cases if name in kept and name in options.names}
     if not results:
         print("public_cases: there are no results", file=sys.stderr)
         return 1
-    if options.again:  # what was measured before goes
-        write_whole(options.results, "".join(json.dumps(kept[name], separators=(",", ":")) + "\n" for name in cases if name in kept))
     if options.page:
         write_whole(options.page, page(cases, results))
     print(table(HEADS, rows(cases, results), len(HEADS)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a program's inputs in a folder of its own and runs `heaptape validate` on it there."""
+"""Runs tools on the programs that a file of bench/validity/ lists, each in a folder of its own with its inputs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import pwd
 import string
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +23,10 @@ ROOT = Path(__file__).resolve().parents[2]
 SETUP_LIMIT_S = 300
 LIMIT_S = 3600
 ENDING_S = 30
-COUNTED = ("name", "problem", "instructions_delta_real", "instructions_delta_predicted", "instructions_error", "count_differences")
 SCRIPTS = ("start", "ready", "load", "stop")
+
+Measure = Callable[[str, dict[str, Any], Path], list[str]]
+"""Takes a program's name, the program and an empty folder, keeps what it measures, and returns the problems of single allocators."""
 
 
 class PassedOver(Exception):
@@ -82,7 +87,7 @@ def run_to_end(command: list[Any], limit_s: float, who: dict[str, Any]) -> tuple
 
 
 def made_brief(program: dict[str, Any]) -> dict[str, Any]:
-    """With the inputs for --count."""
+    """With the inputs for exact counts."""
     pairs = program.get("count", {})
     made = dict(program)
     for key in ("setup", "load"):
@@ -92,27 +97,6 @@ def made_brief(program: dict[str, Any]) -> dict[str, Any]:
     if "command" in made:
         made["command"] = [pairs.get(word, word) for word in made["command"]]
     return made
-
-
-def count_one(name: str, program: dict[str, Any], scratch: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """What is kept of its counts. Raises PassedOver and Failed."""
-    how = ["--instructions" if options.instructions else "--count"]
-    found = validated(prepare(name, made_brief(program), scratch, options.build), options, how)
-    return {"calls": found["recorded"]["calls"], "threads": found["recorded"]["threads"], **found["count"],
-            "warnings": found["warnings"], "baseline": found["baseline"],
-            "allocators": [{key: item.get(key) for key in COUNTED} for item in found["allocators"]]}
-
-
-def validate_one(name: str, program: dict[str, Any], scratch: Path,
-                 options: argparse.Namespace) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The document that --json prints, and the curves. Raises PassedOver and Failed."""
-    curves = scratch / name / "curves.jsonl"
-    rounds = ["--rounds", str(options.rounds), "--replay-rounds", str(options.replay_rounds or options.rounds), "-o", str(curves)]
-    document = validated(prepare(name, program, scratch, options.build), options, rounds)
-    try:
-        return document, [json.loads(line) for line in curves.read_text().splitlines()]
-    except (ValueError, OSError) as error:
-        raise Failed(f"its curves cannot be read: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -157,29 +141,29 @@ def run_json(command: list[Any], who: dict[str, Any]) -> dict[str, Any]:
         raise Failed(last_line(said)) from error
 
 
-def run_tool(command: list[Any], who: dict[str, Any], statuses: tuple[int, ...] = (0,)) -> str:
-    """What it prints. Raises Failed, where it ends with another status."""
-    status, printed, said = run_to_end([str(word) for word in command], LIMIT_S, who)
-    if status not in statuses:
+def run_tool(command: list[Any], who: dict[str, Any], limit_s: float = LIMIT_S) -> str:
+    """What it prints. Raises Failed where its status is not 0."""
+    status, printed, said = run_to_end([str(word) for word in command], limit_s, who)
+    if status:
         raise Failed(f"{Path(command[0]).name} {command[1]}: {last_line(said)}")
     return printed.decode(errors="replace")
 
 
-def record(prepared: Prepared, build: Path) -> Path:
-    """The trace of the program's largest process."""
-    logs, trace = prepared.folder / "logs", prepared.folder / "trace.bin"
-    run_tool([build / "heaptape", "record", "-q", "-o", logs, *prepared.words], prepared.who)
-    if not (found := list(logs.glob("*.mraw"))):
+def record(prepared: Prepared, build: Path, *how: str) -> tuple[Path, Path]:
+    """The largest file of a recording, and its trace."""
+    logs = prepared.folder / "-".join(["logs", *how])
+    run_tool([build / "heaptape", "record", "-q", *how, "-o", logs, *prepared.words], prepared.who)
+    if not (found := [path for suffix in ("*.acc", "*.mraw") for path in logs.glob(suffix)]):
         raise Failed("nothing was recorded")
-    run_tool([build / "heaptape", "convert", "-q", max(found, key=lambda path: path.stat().st_size), "-o", trace], prepared.who)
-    return trace
+    largest, trace = max(found, key=lambda path: path.stat().st_size), logs.with_suffix(".bin")
+    run_tool([build / "heaptape", "convert", "-q", largest, "-o", trace], prepared.who)
+    return largest, trace
 
 
-def validated(prepared: Prepared, options: argparse.Namespace, how: list[str]) -> dict[str, Any]:
+def validated(prepared: Prepared, build: Path, alloc: str, *how: str) -> dict[str, Any]:
     """The document of heaptape validate."""
     process = ["--process", prepared.program["process"]] if "process" in prepared.program else []
-    return run_json([options.build / "heaptape", "validate", "-q", "--json", "--alloc", options.alloc, "--seed", "20817", *how, *process,
-                     *prepared.words], prepared.who)
+    return run_json([build / "heaptape", "validate", "-q", "--json", "--alloc", alloc, "--seed", "20817", *how, *process, *prepared.words], prepared.who)
 
 
 def chosen(parser: argparse.ArgumentParser, only: str | None, programs: dict[str, Any]) -> list[str]:
@@ -188,6 +172,28 @@ def chosen(parser: argparse.ArgumentParser, only: str | None, programs: dict[str
     if unknown := set(names) - set(programs):
         parser.error(f"no such program: {', '.join(sorted(unknown))}")
     return names
+
+
+def run_all(names: list[str], programs: dict[str, dict[str, Any]], done: Container[str], measure: Measure) -> bool:
+    """Measures those that are not done. Whether every one that is installed could be measured."""
+    fine = True
+    for name in names:
+        if name in done:
+            print(f"{name}: is there already", file=sys.stderr)
+            continue
+        began = time.monotonic()
+        # Others must be able to read what is in there, where a server will not run as root.
+        with tempfile.TemporaryDirectory(prefix="heaptape-programs-") as scratch:
+            try:
+                problems = measure(name, programs[name], Path(scratch))
+            except PassedOver as why:
+                print(f"{name}: passed over, {why}", file=sys.stderr)
+                continue
+            except Failed as why:
+                problems = [f"failed, {why}"]
+        fine = fine and not problems
+        print(f"{name}: {time.monotonic() - began:.0f} s{': ' + problems[0] if problems else ''}", file=sys.stderr, flush=True)
+    return fine
 
 
 def last_line(said: bytes) -> str:

@@ -11,11 +11,9 @@ after the other; printed are medians of the ratios of CPU time, so that a busy m
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 import statistics
 import sys
-import tempfile
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -24,53 +22,45 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "analysis")]
 
 from bench.validity.run import (  # noqa: E402
-    LIMIT_S,
-    Failed,
-    PassedOver,
     Prepared,
     chosen,
-    last_line,
     made_brief,
     prepare,
+    record,
+    run_all,
     run_json,
-    run_to_end,
+    run_tool,
 )
 
-HOW: dict[str, list[str]] = {"whole": [], "sampled": ["--sampled"]}
+HOW: dict[str, list[str]] = {"whole": ["--accesses"], "sampled": ["--accesses", "--sampled"]}
 
 
 def _cpu_s(command: list[Any], prepared: Prepared) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    status, _, said = run_to_end(command, LIMIT_S, prepared.who)
-    if status:
-        raise Failed(last_line(said))
+    run_tool(command, prepared.who)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
-def _accesses(prepared: Prepared, how: str) -> Path:
-    return max((prepared.folder / how).glob("*.acc"), key=lambda path: path.stat().st_size)
-
-
 def _times(prepared: Prepared, options: argparse.Namespace) -> str:
-    """Leaves the recordings of the last pair."""
+    """Medians over the pairs."""
+    alone_s: list[float] = []
     ratios: dict[str, list[float]] = {how: [] for how in HOW}
-    alone_s = []
     for _ in range(options.pairs):
         alone_s.append(_cpu_s(prepared.words[1:], prepared))
         for how, words in HOW.items():
-            for old in (prepared.folder / how).glob("*.acc"):
+            logs = prepared.folder / how
+            for old in logs.glob("*"):
                 old.unlink()
-            command = [options.build / "heaptape", "record", "-q", "--accesses", *words, "-o", prepared.folder / how, *prepared.words]
-            ratios[how].append(_cpu_s(command, prepared) / alone_s[-1])
+            ratios[how].append(_cpu_s([options.build / "heaptape", "record", "-q", *words, "-o", logs, *prepared.words], prepared) / alone_s[-1])
     return f"{statistics.median(alone_s):.2f} s alone" + "".join(
-        f"; {how} × {statistics.median(found):.0f}, {_accesses(prepared, how).stat().st_size / 1e6:.0f} MB" for how, found in ratios.items())
+        f"; {how} × {statistics.median(found):.0f}, {max(path.stat().st_size for path in (prepared.folder / how).glob('*.acc')) / 1e6:.0f} MB"
+        for how, found in ratios.items())
 
 
 def _spliced(prepared: Prepared, options: argparse.Namespace, how: str) -> dict[str, Any]:
-    trace = prepared.folder / f"{how}.bin"
-    _cpu_s([options.build / "heaptape", "convert", "-q", _accesses(prepared, how), "-o", trace], prepared)
-    command = [options.build / "replay", "-q", "--json", "--pass", "count", "--alloc", options.alloc, "--splice", _accesses(prepared, how), trace]
+    accesses, trace = record(prepared, options.build, *HOW[how])
+    command = [options.build / "replay", "-q", "--json", "--pass", "count", "--alloc", options.alloc, "--splice", accesses, trace]
     counts: dict[str, Any] = run_json(command, prepared.who)["counts"]
     return counts
 
@@ -99,17 +89,14 @@ def main() -> int:
     options = parser.parse_args()
     options.build = options.build.resolve()
     errors: list[float] = []
-    names, fine = chosen(parser, options.only, programs), True
-    for name in names:
-        with tempfile.TemporaryDirectory(prefix="heaptape-sampled-", dir=os.environ.get("TMPDIR", "/tmp")) as scratch:
-            try:
-                program = programs[name] if options.full else made_brief(programs[name])
-                prepared = prepare(name, program, Path(scratch), options.build)
-                print(f"{name}: {_times(prepared, options)}", flush=True)
-                errors += [] if options.no_splice else _print_errors(prepared, options)
-            except (Failed, PassedOver) as problem:
-                print(f"{name}: {problem}", file=sys.stderr, flush=True)
-                fine = fine and isinstance(problem, PassedOver)
+
+    def measure(name: str, program: dict[str, Any], scratch: Path) -> list[str]:
+        prepared = prepare(name, program if options.full else made_brief(program), scratch, options.build)
+        print(f"{name}: {_times(prepared, options)}", flush=True)
+        errors.extend([] if options.no_splice else _print_errors(prepared, options))
+        return []
+
+    fine = run_all(chosen(parser, options.only, programs), programs, (), measure)
     if errors:
         print(f"off by {statistics.median(errors):.2f} % of the program's time, median of {len(errors)}; at most {max(errors):.2f}")
     return 0 if fine else 1

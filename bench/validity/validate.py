@@ -1,111 +1,245 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds replays against many real programs: runs `heaptape validate` for each that programs.toml lists.
+"""Runs `heaptape validate` on many real programs (programs.toml), keeps the figures in tables, and writes docs/method/validity.md.
 
-    bench/validity/validate.py [--programs FILE.toml] [--build B] [--only NAME,...] [--alloc LIST] [--rounds N] [-o results.jsonl] [--again]
-    bench/validity/validate.py --count|--instructions [--only NAME,...] [--counts FILE]
-    bench/validity/validate.py -o results.jsonl --no-run [--page docs/method/validity.md] [--tables DIR]
+    bench/validity/validate.py [times|instructions|accesses|page] [--only NAME,...] [--again] [--tables DIR] [--page FILE.md]
 
-Appends a line of JSON for each program to the results; one that is there already is passed over, unless --again, so
-that what was interrupted goes on. A program that is not installed is named and passed over. Then prints, of all that
-the results hold, the totals; --page writes the page, --tables a drawing for each program and tables of all figures.
-Without results of timed runs the page is made of the tables that are there. With --count or --instructions what is
-counted goes into a file of its own. Timed runs want a quiet machine: CPU times are compared.
+times: memory and CPU time, of the programs alone and as replays predict them. Wants a quiet machine. instructions: exact counts, with
+smaller inputs. accesses: modelled times with the programs' accesses, of the programs marked so. page: measures nothing.
+What a program gives goes into the tables (CSV files, and a drawing of its memory) as soon as it is there. A program that is there
+already is passed over, unless --again, so that what was interrupted goes on in an empty DIR. One that is not installed is named.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import io
+import json
 import signal
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "analysis")]
 
-from bench.validity.curves import draw_curves, few_points  # noqa: E402
-from bench.validity.page import page, totals_table  # noqa: E402
-from bench.validity.resumed import read_results, run_all  # noqa: E402
-from bench.validity.run import chosen, count_one, validate_one  # noqa: E402
-from bench.validity.splice_page import SPLICED  # noqa: E402
-from bench.validity.tables import read_tables, tables_of, write_tables  # noqa: E402
+from bench.validity.curves import draw, few_points  # noqa: E402
+from bench.validity.page import Row, Tables, page, totals_table  # noqa: E402
+from bench.validity.run import Failed, chosen, made_brief, prepare, run_all, validated  # noqa: E402
 
 from heaptape.base.files import write_whole  # noqa: E402
 
-COUNTS = ROOT / "docs" / "method" / "validity" / "counts.jsonl"
+PAGE = ROOT / "docs" / "method" / "validity.md"
 PROGRAMS = ROOT / "bench" / "validity" / "programs.toml"
 KEYS = {"does", "needs", "setup", "command", "start", "ready", "load", "stop", "process", "unprivileged", "env", "note", "count",
-        "count_note"}
+        "count_note", "accesses"}
+FILES = ("programs.csv", "memory.csv", "cpu.csv", "requests.csv", "instructions.csv", "accesses.csv")
+FIRST = {"times": "programs.csv", "instructions": "instructions.csv", "accesses": "accesses.csv"}
+"""The table that has every program that was measured so."""
+FIGURES = ("peak", "mean")
+
+Document = dict[str, Any]
+"""What heaptape validate --json prints."""
 
 
-def read_programs(path: Path = PROGRAMS) -> dict[str, dict[str, Any]]:
-    programs: dict[str, dict[str, Any]] = tomllib.loads(path.read_text())
+def read_programs() -> dict[str, dict[str, Any]]:
+    programs: dict[str, dict[str, Any]] = tomllib.loads(PROGRAMS.read_text())
     for name, program in programs.items():
         if unknown := set(program) - KEYS:
-            sys.exit(f"{path}: {name}: unknown: {', '.join(sorted(unknown))}")
+            sys.exit(f"{PROGRAMS}: {name}: unknown: {', '.join(sorted(unknown))}")
         if ("command" in program) == ("start" in program):
-            sys.exit(f"{path}: {name}: either a command or a server's start expected")
+            sys.exit(f"{PROGRAMS}: {name}: either a command or a server's start expected")
     return programs
 
 
-def _timed(*program: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    document, curves = validate_one(*program)
-    return {"validation": document, "curves": few_points(curves)}, document["allocators"]
+def _number(value: float | None, scale: float = 1) -> str:
+    """Of three digits."""
+    return "" if value is None else f"{float(f'{value * scale:.3g}'):g}"
 
 
-def _counted(*program: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    document = count_one(*program)
-    return document, document["allocators"]
+def _tenths(value: float | None, scale: float) -> str:
+    return "" if value is None else f"{value * scale:.1f}"
+
+
+def _measured(document: Document) -> list[Document]:
+    """The allocators under which the program could be measured."""
+    return [item for item in document["allocators"] if "memory" in item]
+
+
+def _differences(document: Document) -> Iterator[tuple[str, Document]]:
+    """Of each allocator but the baseline what there is about CPU time."""
+    for item in _measured(document):
+        if item["name"] != document["baseline"] and item["cpu"].get("real_difference_ns") is not None:
+            yield item["name"], item["cpu"]
+
+
+def _baseline(document: Document) -> Document:
+    found: Document = next(item for item in document["allocators"] if item["name"] == document["baseline"])
+    return found
+
+
+def _ends_agree(document: Document, figure: str) -> str:
+    """Whether who has least and who has most is as predicted."""
+    ends = document["agreement"].get(figure)
+    # Neither a hit nor a miss where the allocators do not differ: there was nothing to predict.
+    known = [ends[end]["agrees"] for end in ("best", "worst") if ends[end]["agrees"] is not None] if ends else []
+    return ("yes" if all(known) else "no") if known else ""
+
+
+def _memory(of: Document, figure: str) -> Row:
+    cells = {"predicted_mb": _number(of["predicted_bytes"], 1e-6), "real_mb": _number(of["real_bytes"], 1e-6), "error_percent": _tenths(of["error"], 100)}
+    if figure == "peak":
+        cells["own_percent"] = _number(of["own_bytes"] / of["predicted_bytes"], 100)
+    return {f"{figure}_{key}": cell for key, cell in cells.items()}
+
+
+def times_rows(name: str, program: dict[str, Any], document: Document) -> Tables:
+    recorded, curve = document["recorded"], document["curve"]
+    problems = [f"under {item['name']} not measured: {item['problem']}" for item in document["allocators"] if item["problem"]]
+    programs = [{
+        "program": name, "what": program["does"], "calls": str(recorded["calls"]), "threads": str(recorded["threads"]),
+        "lasts_s": _number(recorded["duration_ns"], 1e-9), "cpu_s": _number(recorded["cpu_ns"], 1e-9),
+        "curve_percent": _tenths(curve and curve["difference"], 100), **{f"{figure}_ends_agree": _ends_agree(document, figure) for figure in FIGURES},
+        "rounds": str(document["rounds"]), "remarks": "; ".join([*problems, *document["warnings"]])}]
+    memory = [{"program": name, "allocator": item["name"]} | _memory(item["memory"]["peak"], "peak") | _memory(item["memory"]["mean"], "mean")
+              for item in _measured(document)]
+    requests = [{"program": name, "allocator": item["name"]} | {
+        f"{key}_us": _number(item["latency"][f"{key}_ns"], 1e-3) for key in ("request_p50", "request_p99", "malloc_p99", "free_p99")}
+        for item in _measured(document)] if document["server"] else []
+    cpu = [{
+        "program": name, "baseline_cpu_s": _number(_baseline(document)["cpu"]["real_ns"], 1e-9), "allocator": allocator,
+        **{f"{key}_ms": _tenths(found[f"{key}_ns"], 1e-6) for key in ("predicted_difference", "real_difference", "real_low", "real_high")},
+        "resolved": "yes" if found["resolved"] else "no",
+        "predicted_over_real": f"{found['predicted_over_real']:.2f}" if found["resolved"] else ""} for allocator, found in _differences(document)]
+    return {"programs.csv": programs, "memory.csv": memory, "cpu.csv": cpu, "requests.csv": requests}
+
+
+def instructions_rows(name: str, _: dict[str, Any], document: Document) -> Tables:
+    """Warnings stand in the row of the baseline."""
+    rows = []
+    for item in document["allocators"]:
+        differences = item.get("count_differences")
+        figures = {"predicted": item["instructions_delta_predicted"], "real": item["instructions_delta_real"],
+                   "malloc": differences["allocator"]["instructions"], "outside": differences["program"]["instructions"]} if differences else {}
+        remarks = document["warnings"] if item["name"] == document["baseline"] else []
+        if item["problem"]:
+            remarks = [*remarks, f"under {item['name']} not counted: {item['problem']}"]
+        rows.append({"program": name, "allocator": item["name"], **{key: str(figures.get(key, "")) for key in ("predicted", "real", "malloc", "outside")},
+                     "remarks": "; ".join(remarks)})
+    return {"instructions.csv": rows}
+
+
+def _modelled_ns(parts: dict[str, Any], *names: str) -> float:
+    return float(sum(parts[name]["modelled_ns"]["total"] for name in names))
+
+
+def accesses_rows(name: str, _: dict[str, Any], document: Document) -> Tables:
+    """Differences of modelled times, in percent of the program's: counted of the real program, replayed with its accesses, replayed without."""
+    base = _baseline(document)
+    base_ns, rows = _modelled_ns(base["counts"], "allocator", "program"), []
+    for item in document["allocators"]:
+        if item is base:
+            continue
+        shares = {}
+        if not item["problem"]:
+            # validate adds what starting a program costs more, to compare with times.
+            started_ns = item["cpu"]["startup_ns"] - base["cpu"]["startup_ns"]
+            shares = {"real": _modelled_ns(item["count_differences"], "allocator", "program") / base_ns,
+                      "accesses": (item["cpu"]["modelled_difference_ns"] - started_ns) / base["cpu"]["real_ns"],
+                      "calls_alone": _modelled_ns(item["count_differences"], "replayed_time") / base_ns}
+        rows.append({"program": name, "calls": str(document["recorded"]["calls"]), "baseline_ms": _number(base_ns, 1e-6), "allocator": item["name"],
+                     **{f"{key}_percent": f"{100 * shares[key]:.4f}" if shares else "" for key in ("real", "accesses", "calls_alone")}})
+    return {"accesses.csv": rows}
+
+
+def read_tables(folder: Path) -> Tables:
+    found: Tables = {}
+    for file in FILES:
+        lines = (folder / file).read_text().splitlines() if (folder / file).exists() else []
+        found[file] = list(csv.DictReader(lines))
+    return found
+
+
+def put(folder: Path, made: Tables, name: str, order: list[str]) -> None:
+    """Writes a program's rows in place of those that were there."""
+    tables = read_tables(folder)
+    for file, new in made.items():
+        rows = sorted([row for row in tables[file] if row["program"] != name] + new, key=lambda row: order.index(row["program"]))
+        if rows:
+            text = io.StringIO()
+            writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+            write_whole(folder / file, text.getvalue())
+
+
+class Measuring:
+    """One kind of figures, of a program at a time."""
+
+    def __init__(self, options: argparse.Namespace, programs: dict[str, dict[str, Any]]) -> None:
+        self._options, self._order = options, list(programs)
+
+    def measure(self, name: str, program: dict[str, Any], scratch: Path) -> list[str]:
+        """The problems of single allocators. Raises PassedOver and Failed."""
+        kind, options = self._options.kind, self._options
+        brief = made_brief(program) if kind == "instructions" else program
+        curves, rounds = scratch / "curves.jsonl", ["--rounds", str(options.rounds), "--replay-rounds", str(options.replay_rounds or options.rounds)]
+        how, rows = {"times": ([*rounds, "-o", str(scratch / name / curves.name)], times_rows), "instructions": (["--instructions"], instructions_rows),
+                     "accesses": (["--count", "--accesses", "--rounds", "2", "--replay-rounds", "1"], accesses_rows)}[kind]
+        document = validated(prepare(name, brief, scratch, options.build), options.build, options.alloc, *how)
+        options.tables.mkdir(parents=True, exist_ok=True)
+        put(options.tables, rows(name, program, document), name, self._order)
+        if kind == "times":
+            self._draw(name, scratch / name / curves.name)
+        return [item["problem"] for item in document["allocators"] if item["problem"]]
+
+    def _draw(self, name: str, curves: Path) -> None:
+        try:
+            few = few_points([json.loads(line) for line in curves.read_text().splitlines()])
+        except (ValueError, OSError) as error:
+            raise Failed(f"its curves cannot be read: {error}") from error
+        write_whole(self._options.tables / f"{name}.svg", draw(name, few) + "\n")
 
 
 def parse(programs: dict[str, dict[str, Any]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--programs", type=Path, default=PROGRAMS, metavar="FILE.toml", help="that are listed there (programs.toml)")
+    parser.add_argument("kind", choices=[*FIRST, "page"])
     parser.add_argument("--build", type=Path, default=ROOT / "build")
     parser.add_argument("--only", metavar="NAME,...", help=f"of {', '.join(programs)}")
     parser.add_argument("--alloc", default="glibc,jemalloc,tcmalloc,mimalloc", metavar="LIST")
-    parser.add_argument("--rounds", type=int, default=12, metavar="N", help="of real runs and of replays (12)")
+    parser.add_argument("--rounds", type=int, default=12, metavar="N", help="times: of real runs and of replays (12)")
     parser.add_argument("--replay-rounds", type=int, metavar="N", help="of replays, where not as many")
-    parser.add_argument("-o", "--output", type=Path, default=Path("validity.jsonl"), metavar="FILE")
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument("--count", action="store_true", help="count exactly, by heaptape validate --count, instead of timing")
-    how.add_argument("--instructions", action="store_true", help="the same, of instructions alone")
-    parser.add_argument("--counts", type=Path, default=COUNTS, metavar="FILE", help=f"of --count ({COUNTS.relative_to(ROOT)})")
-    parser.add_argument("--again", action="store_true", help="measure also what the results have already")
-    parser.add_argument("--no-run", action="store_true", help="only print and write what the results hold")
-    parser.add_argument("--page", type=Path, metavar="FILE.md", help="write the page about it")
-    parser.add_argument("--tables", type=Path, metavar="DIR", help="write drawings and CSV files of all figures of timed runs")
+    parser.add_argument("--again", action="store_true", help="measure also what the tables have already")
+    parser.add_argument("--tables", type=Path, metavar="DIR", help=f"({PAGE.with_suffix('').relative_to(ROOT)})", default=PAGE.with_suffix(""))
+    parser.add_argument("--page", type=Path, metavar="FILE.md", help=f"({PAGE.relative_to(ROOT)}, of the tables beside it)")
     options = parser.parse_args()
-    options.names = chosen(parser, options.only, programs)
+    options.names = chosen(parser, options.only, {name: program for name, program in programs.items() if options.kind == "page" or
+                                                  ("accesses" in program) == (options.kind == "accesses")})
     if options.rounds < 2 or (options.replay_rounds or 1) < 1:
         parser.error("--rounds: expected two or more; --replay-rounds: one or more")
-    options.build, options.counted = options.build.resolve(), options.count or options.instructions
+    options.page = options.page or (PAGE if options.tables == PAGE.with_suffix("") else None)
+    options.build = options.build.resolve()
     return options
 
 
 def main() -> int:
-    listed = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    listed.add_argument("--programs", type=Path, default=PROGRAMS)
-    programs = read_programs(listed.parse_known_args()[0].programs)
+    programs = read_programs()
     options = parse(programs)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the scratch folders go on the way out
-    fine = options.no_run or (run_all(options, programs, options.counts, _counted) if options.counted else
-                              run_all(options, programs, options.output, _timed))
-    timed, counted = ([found[name] for name in programs if name in found and name in options.names]
-                      for found in (read_results(options.output), read_results(options.counts)))
-    if not timed and not counted:
-        print("validate: there are no results", file=sys.stderr)
+    fine = True
+    if options.kind != "page":
+        done = set() if options.again else {row["program"] for row in read_tables(options.tables)[FIRST[options.kind]]}
+        fine = run_all(options.names, programs, done, Measuring(options, programs).measure)
+    tables = read_tables(options.tables)
+    if options.page and not tables["programs.csv"]:
+        print(f"validate: no page: {options.tables} has no times yet", file=sys.stderr)
         return 1
-    beside = options.tables or COUNTS.parent
-    tables = tables_of(timed, programs) if timed else read_tables(beside)
-    if timed and options.tables:
-        draw_curves(timed, options.tables)
-        write_tables(tables, options.tables)
     if options.page:
-        write_whole(options.page, page(tables, counted, list(read_results(SPLICED).values()), programs, beside, options.page.resolve().parent))
-    print(totals_table(tables, counted))
+        write_whole(options.page, page(tables, programs, options.tables, options.page.resolve().parent))
+    print(totals_table(tables, with_accesses=True))
     return 0 if fine else 1
 
 

@@ -32,8 +32,10 @@ def started(found: Counted, name: str) -> dict[str, Part]:
 
 def _differences(found: Counted, name: str) -> dict[str, Part]:
     real, base = started(found, name), started(found, found.baseline)
-    replayed, base_replayed = found.replayed[name]["allocator"], found.replayed[found.baseline]["allocator"]
-    return {part: _less(real[part], base[part]) for part in PARTS} | {"replayed": _less(replayed, base_replayed)}
+    replayed, base_replayed = found.replayed[name], found.replayed[found.baseline]
+    parts = {"replayed": "allocator", "replayed_time": "time"}  # the second with what the time pass touches
+    return {part: _less(real[part], base[part]) for part in PARTS} | {
+        key: _less(replayed[part], base_replayed[part]) for key, part in parts.items() if part in replayed and part in base_replayed}
 
 
 def instructions_of(parts: dict[str, Part]) -> int:
