@@ -4,7 +4,7 @@
 
     bench/figures/streamed_cost.py TRACE [--limit MIB] [--rounds N] [--alloc NAME,...] [--build DIR]
 
---limit is an RLIMIT_AS for launcher and replayers, by default a third of the decoded trace. Runs are
+--limit is an RLIMIT_AS for launcher and replayers, by default a third of the decoded trace, at least 180 MiB. Runs are
 interleaved; ratios of ns per call are paired, medians with 95 % intervals.
 """
 
@@ -21,6 +21,8 @@ from pathlib import Path
 from intervals import median_interval
 
 DECODED_BYTES_PER_CALL = 9.5
+LIMIT_MIN = 180 << 20
+"""The least in which a launcher starts its replays: for a third of it a trace has to have some 60 M calls."""
 
 
 def replay(build: Path, trace: Path, allocators: str, limit_bytes: int | None,
@@ -55,7 +57,7 @@ def main() -> None:
     options = parser.parse_args()
     warm_up = replay(options.build, options.trace, options.alloc, None, True)
     decoded = next(iter(warm_up.values()))["trace"]["events"] * DECODED_BYTES_PER_CALL
-    limit = options.limit << 20 if options.limit else int(decoded / 3)
+    limit = options.limit << 20 if options.limit else max(int(decoded / 3), LIMIT_MIN)
     ratios: dict[str, list[float]] = {}
     per_call: dict[str, list[float]] = {}
     for _ in range(options.rounds):

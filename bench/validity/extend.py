@@ -33,7 +33,6 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "analysis")]
 
 from bench.validity.run import (  # noqa: E402
-    LIMIT_S,
     SETUP_LIMIT_S,
     Failed,
     Prepared,
@@ -119,11 +118,7 @@ def record(name: str, program: dict[str, Any], options: argparse.Namespace) -> P
 
 
 def _heaptape(options: argparse.Namespace, *words: Any) -> str:
-    done = subprocess.run([str(word) for word in (options.build / "heaptape", *words)], capture_output=True, text=True, check=False,
-                          timeout=LIMIT_S)
-    if done.returncode:
-        raise Failed(done.stderr.strip().splitlines()[-1])
-    return done.stdout
+    return run_tool([options.build / "heaptape", *words], {})
 
 
 def replayed(trace: Path, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
