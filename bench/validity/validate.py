@@ -6,7 +6,7 @@
 
 times: memory and CPU time, of the programs alone and as replays predict them. Wants a quiet machine. instructions: exact counts, with
 smaller inputs. accesses: modelled times with the programs' accesses, of the programs marked so. page: measures nothing.
-What a program gives goes into the tables (CSV files, and a drawing of its memory) as soon as it is there. A program that is there
+What a program gives goes into the tables (CSV files, and a drawing of its memory where that was missed) as soon as it is there. A program that is there
 already is passed over, unless --again, so that what was interrupted goes on in an empty DIR. One that is not installed is named.
 """
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "analysis")]
 
 from bench.validity.curves import draw, few_points  # noqa: E402
-from bench.validity.page import Row, Tables, page, totals_table  # noqa: E402
+from bench.validity.page import Row, Tables, is_missed, page, totals_table  # noqa: E402
 from bench.validity.run import Failed, chosen, made_brief, prepare, run_all, validated  # noqa: E402
 
 from heaptape.base.files import write_whole  # noqa: E402
@@ -197,11 +197,16 @@ class Measuring:
         return [item["problem"] for item in document["allocators"] if item["problem"]]
 
     def _draw(self, name: str, curves: Path) -> None:
+        """Where memory was missed: elsewhere the curves lie on each other."""
+        drawing = self._options.tables / f"{name}.svg"
+        if not is_missed(read_tables(self._options.tables), name):
+            drawing.unlink(missing_ok=True)
+            return
         try:
             few = few_points([json.loads(line) for line in curves.read_text().splitlines()])
         except (ValueError, OSError) as error:
             raise Failed(f"its curves cannot be read: {error}") from error
-        write_whole(self._options.tables / f"{name}.svg", draw(name, few) + "\n")
+        write_whole(drawing, draw(name, few) + "\n")
 
 
 def parse(programs: dict[str, dict[str, Any]]) -> argparse.Namespace:
