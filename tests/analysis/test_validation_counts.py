@@ -34,7 +34,8 @@ def counted(**more: Any) -> Counted:
     found = Counted("a", instructions_alone=False, geometry={"geometry": "", "caches_known": True, "tlbs_known": False})
     found.nothing = {"a": process(100, 1_000, 5_000, calls=0), "b": process(100, 1_500, 9_000, calls=0)}
     found.real = {"a": process(50_100, 901_000, 15_000), "b": process(30_100, 906_500, 19_000)}
-    found.replayed = {"null": process(1_000, 0), "a": process(50_000, 7), "b": process(31_600, 8)}
+    found.replayed = {"null": process(1_000, 0), **{name: process(allocator, program) | {"time": process(allocator + touches, 0)["allocator"]}
+                                                    for name, allocator, program, touches in (("a", 50_000, 7, 600), ("b", 31_600, 8, 1_000))}}
     found.again = found.real["a"]
     for name, value in more.items():
         setattr(found, name, value)
@@ -65,6 +66,7 @@ def test_differences_are_exact_and_without_startup() -> None:
     assert other["instructions_error"] == pytest.approx(3_400 / 15_000)
     apart = other["count_differences"]
     assert [apart[part]["instructions"] for part in ("allocator", "program", "loader", "replayed")] == [-20_000, 5_000, 0, -18_400]
+    assert apart["replayed_time"]["modelled_ns"] == {"total": -4_500}
     assert apart["allocator"]["modelled_ns"] == {"total": -5_000} and apart["allocator"]["faults"] == -2_000 and apart["program"]["faults"] == 500
     assert base["instructions_delta_real"] is None and base["counts"]["program"]["instructions"] == 900_000
     assert failed["problem"] == "killed" and "counts" not in failed
