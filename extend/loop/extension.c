@@ -93,6 +93,19 @@ static int judge_growth(const struct steady_stretch *stretch, uint64_t to_ns, co
         extended_time(known, known_ns));
 }
 
+enum { SLICE_BYTES = 128 };
+
+// How to continue one phase of several all the same.
+static const char *slice_words(char text[SLICE_BYTES], const struct steady_stretch *stretch) {
+    text[0] = 0;
+    if (stretch->verdict == STEADY_ONE_PHASE)
+        snprintf(
+            text, SLICE_BYTES,
+            "; to extend that phase alone, cut it out by heaptape slice --from-time %.3fs --to-time %.3fs",
+            (double)stretch->from_ns / 1e9, (double)stretch->until_ns / 1e9);
+    return text;
+}
+
 // Finds or judges the stretch.
 static int choose_stretch(const struct steady_windows *windows, const char *path, size_t from_window,
                           const struct extension_request *request, struct steady_stretch *stretch,
@@ -104,8 +117,9 @@ static int choose_stretch(const struct steady_windows *windows, const char *path
     if (stretch->verdict == STEADY_YES)
         return is_given(request) ? 0 : judge_growth(stretch, request->to_ns, path, error);
     span_words(span, stretch->from_ns, stretch->until_ns);
-    return refuse(error, path, "%sin %s, %s", is_given(request) ? "" : "no steady stretch; ", span,
-                  stretch->words);
+    char slice[SLICE_BYTES];
+    return refuse(error, path, "%sin %s, %s%s", is_given(request) ? "" : "no steady stretch; ", span,
+                  stretch->words, slice_words(slice, stretch));
 }
 
 // What the plan has shown.
@@ -118,9 +132,10 @@ static int judge_plan(const struct loop_plan *plan, const char *path, struct ht_
                       plan->loops);
     if (fewer < TURNED_MIN && (double)turned > TURNED_SHARE * live && plan->grown_bytes == 0)
         return refuse(error, path,
-                      "the stretch is too short: of the blocks that outlive it, it makes only %" PRIu64
-                      " and frees %" PRIu64 ", and they are %.0f %% of live bytes",
-                      plan->made_objects, plan->freed_objects, 100 * (double)turned / live);
+                      "the stretch is too short: it frees only %" PRIu64
+                      " of the blocks from before it, and leaves %" PRIu64
+                      " behind it, %.0f %% of live bytes; expected %d and more of both",
+                      plan->freed_objects, plan->made_objects, 100 * (double)turned / live, (int)TURNED_MIN);
     char freed[HT_NUMBER_OF_BYTES];
     uint64_t alone = plan->unmatched_freed + plan->unmatched_made;
     if (plan->grown_bytes == 0 && (double)alone > ALONE_SHARE * (double)plan->live_objects &&

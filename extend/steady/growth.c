@@ -20,6 +20,8 @@ static double bend_max(const struct steady_stretch *stretch) {
 
 struct growth growth_at(const struct steady_stretch *stretch, uint64_t to_ns) {
     double passed_ns = fmax((double)to_ns - steady_middle_ns(stretch), 0), bend = bend_max(stretch);
+    // Of a parabola, the mean slope over a time is that in its middle.
+    double bent_ns = (passed_ns + ((double)stretch->until_ns - steady_middle_ns(stretch))) / 2;
     double line = stretch->live.mean + stretch->live.step * passed_ns;
     double doubt = hypot(half_width(&stretch->live) * passed_ns, bend * passed_ns * passed_ns / 2);
     // A level stays, and its slope is not continued: the interval has room for both.
@@ -27,7 +29,7 @@ struct growth growth_at(const struct steady_stretch *stretch, uint64_t to_ns) {
     return (struct growth){.bytes = bytes,
                            .low_bytes = fmax(fmin(line - doubt, bytes), 0),
                            .high_bytes = fmax(line + doubt, bytes),
-                           .slope_doubt = hypot(half_width(&stretch->live), bend * passed_ns)};
+                           .slope_doubt = hypot(half_width(&stretch->live), bend * bent_ns)};
 }
 
 bool growth_is_level_that_moves(const struct steady_stretch *stretch) {

@@ -9,7 +9,7 @@
 // Live bytes at a time after the stretch, and what cannot be excluded.
 struct growth {
     double bytes, low_bytes, high_bytes;
-    double slope_doubt;  // of the slope then, bytes per ns
+    double slope_doubt;  // of the slope from the stretch's end up to then, in the mean; bytes per ns
 };
 
 // A level is taken to stay, also where it falls a little: its slope only widens the range.

@@ -14,7 +14,9 @@ enum {
     QUARTERS = 4,
     GRID = 64,          // places at which a stretch that is searched may begin
     START_UP_MAX = 32,  // of these: half of the trace
-    END_TRIED = 4       // and end: behind the last of these places a program ends
+    END_TRIED = 4,      // and end: behind the last of these places a program may end
+    PHASE_STEPS = 4,    // between places at which a phase of several may begin and end
+    PHASE_GRID_MIN = 4  // its shortest length, in those
 };
 
 static const double CALLS_MIN = 2000;
@@ -258,10 +260,13 @@ static void judge_inside(const struct steady_windows *windows, struct steady_str
         live_changes(stretch, &series) || blocks_change(stretch, &series) || rate_changes(stretch, &series) ||
         sizes_change(stretch, windows))
         return;
-    char slope[SLOPE_BYTES], live[32], rate[32];
-    SAY(stretch, "live bytes %s: %s around %s MB; %s calls/s",
+    char slope[SLOPE_BYTES], live[32], rate[32], ending[96] = "", from[32];
+    if (windows->all - windows->count > windows->all * END_TRIED / GRID)
+        snprintf(ending, sizeof ending, "; the program's end, from %s on, is left out",
+                 time_words(from, windows->count * windows->window_ns));
+    SAY(stretch, "live bytes %s: %s around %s MB; %s calls/s%s",
         stretch->grows ? "grow evenly" : "do not change", slope_words(slope, &stretch->live),
-        ht_figures(live, stretch->live.mean / 1e6, 4), ht_figures(rate, stretch->calls_per_s, 4));
+        ht_figures(live, stretch->live.mean / 1e6, 4), ht_figures(rate, stretch->calls_per_s, 4), ending);
 }
 
 static double live_mean(const struct steady_windows *windows, size_t first, size_t end) {
@@ -270,7 +275,7 @@ static double live_mean(const struct steady_windows *windows, size_t first, size
     return sum / (double)(end - first);
 }
 
-// Is a part of the trace behind the stretch another phase? Parts as long as the stretch are compared.
+// Is a part of the trace outside the stretch another phase?
 static bool is_other_phase(const struct steady_windows *windows, struct steady_stretch *stretch, size_t first,
                            size_t end) {
     char from[32], until[32], one[32], other[32];
@@ -280,7 +285,7 @@ static bool is_other_phase(const struct steady_windows *windows, struct steady_s
     uint64_t middle_ns = (first + end) * windows->window_ns / 2;
     double passed_ns = (double)middle_ns - steady_middle_ns(stretch);
     double expected = steady_live_at(stretch, middle_ns);
-    double doubt = passed_ns * (stretch->live.high - stretch->live.low) / 2;
+    double doubt = fabs(passed_ns) * (stretch->live.high - stretch->live.low) / 2;
     bool other_rate = fabs(rate / stretch->calls_per_s - 1) > OTHER_PHASE;
     bool other_live = fabs(live - expected) > OTHER_PHASE * expected + fmin(doubt, OTHER_PHASE * expected);
     if (!other_rate && !other_live) return false;
@@ -296,7 +301,7 @@ static bool is_other_phase(const struct steady_windows *windows, struct steady_s
     return true;
 }
 
-// What follows must be alike, but for the last part, in which the program ends.
+// What follows must be alike, but for the last part, in which a program may end. Parts as long as the stretch are compared.
 static void judge_rest(const struct steady_windows *windows, struct steady_stretch *stretch) {
     size_t length = stretch->end - stretch->first;
     size_t ends = windows->count - windows->count * END_TRIED / GRID;
@@ -348,8 +353,7 @@ static void judge_before(const struct steady_windows *windows, struct steady_str
 static void find_left_out(const struct steady_windows *windows, struct steady_stretch *stretch) {
     double highest = 0, expected = steady_live_at(stretch, windows->count * windows->window_ns);
     for (size_t i = 0; i < stretch->end; i++) expected = fmax(expected, windows->list[i].live_bytes);
-    for (size_t i = stretch->end; i < windows->count; i++)
-        highest = fmax(highest, windows->list[i].live_bytes);
+    for (size_t i = stretch->end; i < windows->all; i++) highest = fmax(highest, windows->list[i].live_bytes);
     if (highest > (1 + OTHER_PHASE) * expected) stretch->left_out_bytes = highest;
 }
 
@@ -365,10 +369,31 @@ void steady_stretch_judge(const struct steady_windows *windows, uint64_t from_ns
     *stretch = (struct steady_stretch){.given = true};
     stretch->first = from_ns == UINT64_MAX ? windows->count / GRID
                                            : (from_ns + windows->window_ns - 1) / windows->window_ns;
-    stretch->end = until_ns / windows->window_ns;
-    if (stretch->end > windows->count) stretch->end = windows->count;
+    stretch->end = until_ns == UINT64_MAX ? windows->count : until_ns / windows->window_ns;
+    if (stretch->end > windows->all) stretch->end = windows->all;
     if (stretch->first > stretch->end) stretch->first = stretch->end;
     judge(windows, stretch);
+}
+
+// The longest phase of several that is steady by itself, of half the time or half of the calls: shorter ones are also what a curve has
+// at its top.
+static bool find_phase(const struct steady_windows *windows, struct steady_stretch *stretch) {
+    size_t step = windows->count / (GRID / PHASE_STEPS), length = step * PHASE_GRID_MIN;
+    double half = calls_between(windows, 0, windows->count) / 2;
+    const size_t start = windows->count / GRID;
+    for (size_t first = start; step && first < windows->count; first += step) {
+        for (size_t end = first + length + 1; end <= windows->count; end += step) {
+            struct steady_stretch tried = {.first = first, .end = end};
+            if (2 * (end - first) < windows->count && calls_between(windows, first, end) < half) continue;
+            judge(windows, &tried);
+            if (tried.verdict == STEADY_YES && (first - start) * 4 >= end - first)
+                is_other_phase(windows, &tried, start, first);
+            if (tried.verdict != STEADY_ONE_PHASE || tried.grows) continue;
+            length = end - first;
+            *stretch = tried;
+        }
+    }
+    return stretch->verdict == STEADY_ONE_PHASE;
 }
 
 void steady_stretch_find(const struct steady_windows *windows, size_t from_window,
@@ -391,5 +416,5 @@ void steady_stretch_find(const struct steady_windows *windows, size_t from_windo
             *stretch = tried;
         }
     }
-    if (length == 0) judge(windows, stretch);
+    if (length == 0 && !find_phase(windows, stretch)) judge(windows, stretch);
 }

@@ -9,6 +9,10 @@
 #include "slot_table.h"
 
 static const uint64_t SHORTEST_WINDOW_NS = 1000000;
+// Frees for each allocation from which on a program is ending: a steady load makes as many blocks as it frees.
+static const double ENDING_FREES = 1.5;
+// What it leaves of its blocks or bytes at most; and the share of the trace, up to which it may be anything.
+static const double ENDING_LEAVES = 0.75, ENDING_SHORT = 1.0 / 16;
 
 struct reading {
     struct ht_op_shape shape[256];
@@ -104,6 +108,26 @@ static struct steady_window *window_at(struct steady_windows *windows, uint64_t 
                                                                        : STEADY_WINDOWS_MAX - 1];
 }
 
+// The window from which on frees outweigh allocations most, up to the last one. It is not in the first half.
+static size_t find_ending(const struct steady_windows *windows) {
+    double sum = 0, greatest = 0;
+    size_t ending = windows->all;
+    for (size_t i = windows->all; i-- > windows->all / 2;) {
+        const struct steady_window *window = &windows->list[i];
+        double made = 0;
+        for (size_t class = 0; class < STEADY_SIZE_CLASSES; class ++) made += window->sizes[class];
+        sum += (double)window->frees - ENDING_FREES * made;
+        if (sum <= greatest) continue;
+        greatest = sum;
+        ending = i;
+    }
+    if ((double)(windows->all - ending) <= ENDING_SHORT * (double)windows->all || ending == 0) return ending;
+    const struct steady_window *before = &windows->list[ending - 1], *last = &windows->list[windows->all - 1];
+    bool takes_down = last->live_bytes <= ENDING_LEAVES * before->live_bytes ||
+                      last->live_objects <= ENDING_LEAVES * before->live_objects;
+    return takes_down ? ending : windows->all;
+}
+
 // How long the program went on without a call, and its threads: one of which nothing says that it ended lives on.
 static int take_facts(struct reading *reading, struct ht_trace_reader *reader, struct ht_error *error) {
     struct steady_windows *windows = reading->windows;
@@ -133,11 +157,12 @@ int steady_windows_read(struct ht_trace_reader *reader, const char *path, struct
     slot_table_free(&reading.blocks);
     if (!status) status = take_facts(&reading, reader, error);
     windows->end_ns = reading.at_ns;
-    windows->count = reading.at_ns / windows->window_ns;
-    for (size_t i = 0; i < windows->count; i++) {
+    windows->all = reading.at_ns / windows->window_ns;
+    for (size_t i = 0; i < windows->all; i++) {
         windows->list[i].live_bytes /= (double)windows->window_ns;
         windows->list[i].live_objects /= (double)windows->window_ns;
     }
+    windows->count = find_ending(windows);
     if (status) steady_windows_free(windows);
     return status;
 }

@@ -20,11 +20,12 @@ struct steady_window {
 struct steady_windows {
     uint64_t window_ns, end_ns;  // the trace's last event or measurement: one is made at a program's exit
     struct steady_window *list;
-    size_t count;  // whole ones
+    size_t count;  // whole ones, without the program's end
+    size_t all;    // with it
 };
 
 // One pass over the trace. Windows are as short as can be for their number; with fewer than half of STEADY_WINDOWS_MAX the
-// trace has that many milliseconds. Returns 0 or -1 with error.
+// trace has that many milliseconds. The program's end is the last part, in which it mostly frees. Returns 0 or -1 with error.
 int steady_windows_read(struct ht_trace_reader *reader, const char *path, struct steady_windows *windows,
                         struct ht_error *error);
 void steady_windows_free(struct steady_windows *windows);

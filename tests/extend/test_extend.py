@@ -28,6 +28,7 @@ def services(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "slow leak": Service(leak=lambda part: 0.4),
         "accelerating": Service(leak=lambda part: 24 * part),
         "day": Service(rate=day),
+        "ends": Service(duration_ms=14_000, ends_ms=6000),
         "phases": Service(rate=lambda part: 0.4 if part < 0.6 else 1.2),
         "sawtooth": Service(rate=lambda part: 0.8 + 0.4 * (part * 2 % 1), base_blocks=20_000),
     }
@@ -95,6 +96,22 @@ def test_each_loop_has_the_calls_of_the_stretch(tools: Tools, services: dict[str
     missing = len(stretch) - len(loop)
     assert missing <= 4 * (said["unmatched_made"] + said["unmatched_freed"])
     assert set(loop) <= set(stretch)
+
+
+def test_a_program_that_ends_in_order_is_cut_off_there(tools: Tools, services: dict[str, Path], tmp_path: Path) -> None:
+    """It frees for 6 of its 20 s."""
+    said = extended(tools, services["ends"], tmp_path / "long.bin", "--to", "60s")
+    assert not said["grows"] and 13_000 * MS < said["until_ns"] <= 14_100 * MS
+    assert "; the program's end, from 14 s on, is left out" in str(said["why"])
+    assert said["live_to_high_bytes"] - said["live_to_low_bytes"] < said["live_to_bytes"]
+
+
+def test_a_phase_of_several_is_named_with_the_command_that_cuts_it_out(tools: Tools, services: dict[str, Path], tmp_path: Path) -> None:
+    text = refused(tools, services["phases"], tmp_path / "no.bin", "--to", "1h")
+    assert "one phase of several: " in text
+    command = text.partition("cut it out by heaptape ")[2].split()
+    tools.succeed([tools.heaptape, *command, services["phases"], "-q", "-o", tmp_path / "phase.bin"])
+    assert extended(tools, tmp_path / "phase.bin", tmp_path / "long.bin", "--to", "60s")["loops"] > 3
 
 
 @pytest.mark.thorough

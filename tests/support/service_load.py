@@ -17,14 +17,15 @@ MS = 1_000_000
 
 class Service:
     """Requests of some calls each. lifetime_ms: of what a request keeps, on average; rate and leak: requests per ms, and kept
-    blocks in a hundred that are never freed, by the share of the time that has passed; base_blocks: of what it sets up."""
+    blocks in a hundred that are never freed, by the share of the time that has passed; base_blocks: of what it sets up; ends_ms: how
+    long it takes to free them all after that time."""
 
     def __init__(self, seed: int = 1, duration_ms: int = 20_000, lifetime_ms: float = 200,
                  rate: Callable[[float], float] = lambda part: 0.7, leak: Callable[[float], float] = lambda part: 0,
-                 threads: int = 1, sessions: bool = False, base_blocks: int = 1000) -> None:
+                 threads: int = 1, sessions: bool = False, base_blocks: int = 1000, ends_ms: int = 0) -> None:
         self.random, self.duration_ms, self.lifetime_ms = random.Random(seed), duration_ms, lifetime_ms
         self.rate, self.leak, self.threads, self.sessions, self.base_blocks = rate, leak, threads, sessions, base_blocks
-        self.next_address = 0x10000
+        self.ends_ms, self.next_address = ends_ms, 0x10000
 
     def size(self) -> int:
         return 1 + min(20_000, int(self.random.lognormvariate(4.5, 0.7)))
@@ -36,8 +37,9 @@ class Service:
     def lines(self) -> Iterator[str]:
         due: list[tuple[int, int]] = []  # when, which block
         now, request = 0, 0
-        for _ in range(self.base_blocks):  # what a program sets up once
-            yield f"1: malloc 0x{self.address():x} {self.size()} {now} {now}"
+        base = [self.address() for _ in range(self.base_blocks)]
+        for block in base:  # what a program sets up once
+            yield f"1: malloc 0x{block:x} {self.size()} {now} {now}"
         while now < self.duration_ms * MS:
             part = now / (self.duration_ms * MS)
             now += int(self.random.expovariate(self.rate(part)) * MS)
@@ -60,6 +62,12 @@ class Service:
                 heapq.heappush(due, (now + int(lives * MS), kept))
             if self.sessions and request % 20 == 19:
                 yield f"{session}: thread_done 0x0 {now}"
+        if self.ends_ms:
+            for number, block in enumerate(base):
+                now = (self.duration_ms + self.ends_ms * number // len(base)) * MS
+                yield f"1: free 0x{block:x} {now} {now}"
+            for _, block in due:
+                yield f"1: free 0x{block:x} {now} {now}"
 
 
 def write_service(tools: Tools, path: Path, service: Service) -> Path:
