@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from heaptape.base.errors import Undecided, UsageError
 from heaptape.forecast import parts
-from heaptape.forecast.estimates import estimate, growth_left_out, rss_and_slope
 from heaptape.judge.attached import Replayed
 from heaptape.judge.comparison import compare
 import judged_runs
+from heaptape.forecast.estimates import difference, estimate, growth_left_out, rss_and_slope
 from service_load import Service, write_service
 from tool_runner import Tools, run
 
@@ -25,6 +25,14 @@ def test_estimates() -> None:
     assert not estimate([-1.0, 0.5, 1.0]).resolved
     assert estimate([10.0, 10.0], more=2).low == 8
     assert estimate([5.0]).low == -math.inf
+
+
+def test_two_allocators_are_compared_part_by_part() -> None:
+    """What the parts have in common hides no difference."""
+    leaky, base = [130.0, 61.0, 2.0], [70.0, 0.0, -57.0]
+    assert not estimate(leaky, more=50).resolved
+    apart = difference(leaky, base)
+    assert apart.value == pytest.approx(60) and apart.resolved and apart.high - apart.low == pytest.approx(2 * 4.303 / math.sqrt(3))
 
 
 def test_rss_and_slope_are_of_what_is_extrapolated() -> None:
@@ -84,6 +92,21 @@ def test_a_service(tools: Tools, tmp_path: Path, leak: int) -> None:
     assert text.startswith("extrapolated: ") and "MB/hour" in text
     if leak:
         assert "growth not resolved" not in text
+
+
+@pytest.mark.thorough
+def test_a_leak_of_one_allocator_is_resolved(tools: Tools, tmp_path: Path) -> None:
+    """It keeps one block in a hundred that are freed: some 3 blocks a second."""
+    trace = write_service(tools, tmp_path / "s.bin", Service(duration_ms=24_000, lifetime_ms=100, rate=lambda part: 3))
+    keeps = f"keeps={tools.target('faulty_malloc.so')}"
+    command = [tools.heaptape, "forecast", "--to", "5m", "--alloc", f"glibc,{keeps}", trace]
+    said = json.loads(tools.succeed([*command, "--json"], env={"FAULTY_MALLOC": "keeps"}).stdout)
+    base, leaky = said["allocators"] if said["allocators"][0]["name"] == "glibc" else said["allocators"][::-1]
+    against = leaky["against_baseline"]
+    assert said["baseline"] == "glibc" and base["against_baseline"] is None
+    assert against["slope_bytes_per_hour"]["resolved"] and against["rss_bytes"]["ci_low"] > 0
+    text = tools.succeed(command, env={"FAULTY_MALLOC": "keeps"}).stdout.decode()
+    assert "grows more than glibc" in text and "against glibc, MB" in text
 
 
 @pytest.mark.thorough

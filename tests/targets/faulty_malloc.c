@@ -13,6 +13,7 @@
 //     scribble       free writes into the block that was given last
 //     fails          malloc returns NULL
 //     refuses        always: aligned_alloc of a size that is no multiple of the alignment returns NULL
+//     keeps          free keeps the block
 //     crash          free ends in a segmentation fault
 //     abort          free aborts
 //     hang           free never returns, asleep
@@ -224,7 +225,7 @@ void free(void *block) {
     if (block && due("spin")) spin_for_ever();
     if (block) damage_last(block);
     if (block == atomic_load(&last)) atomic_store(&last, NULL);
-    if (!in_arena(block)) __libc_free(block);
+    if (!in_arena(block) && !(block && due("keeps"))) __libc_free(block);
 }
 
 int posix_memalign(void **block, size_t alignment, size_t size) {

@@ -38,8 +38,15 @@ def estimate(values: Sequence[float], more: float = 0.0) -> Estimate:
     count, mean = len(values), float(np.mean(values))
     if count < 2:
         return Estimate(mean, -math.inf, math.inf)
-    half = math.hypot(mean - student_interval(values)[0], more)
+    low, high = student_interval(values)
+    half = math.hypot((high - low) / 2, more)
     return Estimate(mean, mean - half, mean + half)
+
+
+def difference(values: Sequence[float], base: Sequence[float]) -> Estimate:
+    """Of what the same parts gave under two allocators, part by part: what the parts differ by, and what the recording leaves open of
+    live bytes, both have in common."""
+    return estimate([one - other for one, other in zip(values, base, strict=True)])
 
 
 def means_over_time(time_ns: NDArray[np.float64], rss_bytes: NDArray[np.float64], edges_ns: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -31,6 +31,9 @@ class Replayed:
     figures: dict[Key, list[tuple[float, float]]] = field(default_factory=dict)
     """RSS and slope of each part."""
 
+    baseline: str = ""
+    """The allocator that the others are compared with: the control's."""
+
     parts: int = 0
     """Of how many parts."""
 
@@ -82,13 +85,15 @@ def _replay_part(command: list[str], found: Replayed) -> dict[str, Json]:
             found.failures.append(str(ours))
     comparison = replayed.compared()
     found.forked |= comparison.context.program.forked
+    if comparison.controlled:
+        found.baseline = comparison.names[comparison.context.baseline]
     lines = [cell.memory for cell in comparison.measurements.rounds[0][1:]]
     return {name: line for name, line in zip(comparison.names, lines, strict=False) if line is not None and name != "null"}
 
 
 def replay_parts(replay: str, options: argparse.Namespace, said: dict[str, Any], progress: ProgressLine) -> Replayed:
     """Raises Undecided where fewer than two parts are steady by themselves."""
-    found, last = Replayed(), None
+    found, unsteady = Replayed(), []
     machines: list[int | None] = options.cpus or [None]
     length, done = (said["until_ns"] - said["from_ns"]) // options.parts, 0
     for part in range(options.parts):
@@ -102,10 +107,10 @@ def replay_parts(replay: str, options: argparse.Namespace, said: dict[str, Any],
                     found.figures.setdefault((processors, name), []).append((float(rss), float(slope)))
                 done += 1
         except Undecided as error:
-            last = error
+            unsteady.append(f"part {part + 1}: {error}")
             continue
         found.parts += 1
     progress.end()
     if found.parts < 2:
-        raise Undecided(f"fewer than two of {options.parts} parts of the steady stretch are steady by themselves, which leaves no interval; the last: {last}")
+        raise Undecided(f"fewer than two of {options.parts} parts of the steady stretch are steady by themselves, which leaves no interval; {'; '.join(unsteady)}")
     return found

@@ -13,19 +13,32 @@ from ..base.programs import find_heaptape, find_replay
 from ..base.progress import ProgressLine
 from ..base.sharing import as_sentence, sharing
 from ..base.text_table import table_lines
+from ..judge.intervals import SAME_WITHIN
 from ..results.caution import as_caution
-from .estimates import Estimate, estimate
+from .estimates import Estimate, difference, estimate
 from .parts import Key, Replayed, baseline_check, replay_parts, steady_stretch
 
 Forecasts = dict[Key, tuple[Estimate, Estimate]]
+"""RSS and slope."""
 
 
 def _forecasts(said: dict[str, Any], replayed: Replayed, scale: int) -> Forecasts:
-    """RSS and slope. Live bytes may go on in any way that the recording does not exclude."""
+    """Live bytes may go on in any way that the recording does not exclude."""
     level = scale * (said["live_to_high_bytes"] - said["live_to_low_bytes"]) / 2
     slope_doubt = scale * said["live_to_slope_doubt"]
     return {key: (estimate([rss for rss, _ in parts], level), estimate([slope for _, slope in parts], slope_doubt))
             for key, parts in replayed.whole().items()}
+
+
+def _differences(replayed: Replayed) -> Forecasts:
+    """From the baseline on the same machine."""
+    whole, found = replayed.whole(), {}
+    for (processors, name), parts in whole.items():
+        base = whole.get((processors, replayed.baseline))
+        if base and name != replayed.baseline:
+            rss, slope = (difference(values, others) for values, others in zip(zip(*parts, strict=True), zip(*base, strict=True), strict=True))
+            found[processors, name] = (rss, slope)
+    return found
 
 
 def _mb(value: Estimate, sign: str = "") -> str:
@@ -40,14 +53,34 @@ def _print(options: argparse.Namespace, said: dict[str, Any], forecasts: Forecas
     if options.scale > 1:
         print(f"assumed: {options.scale} times the load, as {options.scale} copies of the recording in one process")
     print(f"in the recording: {printable(said['why'])}\n")
-    rows = [("processors", "allocator", "heap RSS then, MB", "MB/hour", "")]
-    for (processors, name), (rss, slope) in sorted(forecasts.items(), key=lambda item: (item[0][0] or 0, item[1][0].value)):
-        rows.append((str(processors), printable(name), _mb(rss), _mb(slope, "+"), "" if slope.resolved else "growth not resolved"))
-    if options.cpus:
-        print("\n".join(table_lines(rows, right={0, 2, 3})))
-    else:
-        print("\n".join(table_lines([row[1:] for row in rows], right={1, 2})))
+    print("\n".join(_table(options, said, forecasts, replayed)))
     print("\n" + _own_memory(said) + as_sentence(sharing(replayed.forked)))
+
+
+def _table(options: argparse.Namespace, said: dict[str, Any], forecasts: Forecasts, replayed: Replayed) -> list[str]:
+    differences, baseline = _differences(replayed), printable(replayed.baseline)
+    rows = [["processors", "allocator", "heap RSS then, MB", "MB/hour", *([f"against {baseline}, MB", "MB/hour"] if differences else []), ""]]
+    for key, (rss, slope) in sorted(forecasts.items(), key=lambda item: (item[0][0] or 0, item[1][0].value)):
+        against = differences.get(key)
+        words = _growth(slope, said["grows"])
+        if against and _matters(against[1], rss, options.to):
+            words = f"grows {'more' if against[1].value > 0 else 'less'} than {baseline}"
+        compared = [_mb(value, "+") for value in against] if against else ["", ""] if differences else []
+        rows.append([str(key[0]), printable(key[1]), _mb(rss), _mb(slope, "+"), *compared, words])
+    rows = rows if options.cpus else [row[1:] for row in rows]
+    return table_lines(rows, right={*range(len(rows[0]) - 1)} - {rows[0].index("allocator")})
+
+
+def _growth(slope: Estimate, live_grow: bool) -> str:
+    """What is not shown of it."""
+    if slope.resolved:
+        return ""
+    return "grew; not resolved whether that goes on" if live_grow else "growth not resolved"
+
+
+def _matters(slope: Estimate, rss: Estimate, to_s: float) -> bool:
+    """Whether a difference of slopes is shown to make one of RSS until then."""
+    return slope.resolved and min(abs(slope.low), abs(slope.high)) * to_s / 3600 > SAME_WITHIN * rss.value
 
 
 def _own_memory(said: dict[str, Any]) -> str:
@@ -62,9 +95,15 @@ def _as_json(said: dict[str, Any], forecasts: Forecasts, replayed: Replayed, sca
     def keys(value: Estimate) -> dict[str, Any]:
         return {"value": value.value, "ci_low": value.low, "ci_high": value.high}
 
-    return {"extended": said, "parts": replayed.parts, "scale": scale, "sharing": sharing(replayed.forked) or None, "baseline_check": check, "allocators": [
-        {"name": name, "processors": processors, "rss_bytes": keys(rss), "slope_bytes_per_hour": {**keys(slope), "resolved": slope.resolved}}
-        for (processors, name), (rss, slope) in forecasts.items()]}
+    def figures(pair: tuple[Estimate, Estimate]) -> dict[str, Any]:
+        rss, slope = pair
+        return {"rss_bytes": keys(rss), "slope_bytes_per_hour": {**keys(slope), "resolved": slope.resolved}}
+
+    against = _differences(replayed)
+    return {"extended": said, "parts": replayed.parts, "scale": scale, "sharing": sharing(replayed.forked) or None, "baseline_check": check,
+            "baseline": replayed.baseline, "allocators": [
+                {"name": key[1], "processors": key[0], **figures(pair), "against_baseline": figures(against[key]) if key in against else None}
+                for key, pair in forecasts.items()]}
 
 
 def run_forecast(options: argparse.Namespace) -> None:
