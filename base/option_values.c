@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "option_values.h"
 
+#include <ctype.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -92,4 +94,44 @@ bool ht_parse_duration(const char *text, uint64_t *ns) {
                                         {"s", 1000000000},   {"m", 60000000000}, {"min", 60000000000},
                                         {"h", 3600000000000}};
     return with_unit(text, units, sizeof units / sizeof *units, second, ns);
+}
+
+enum { LETTERS_MAX = 64 };
+
+size_t ht_slips(const char *a, const char *b) {
+    size_t row[LETTERS_MAX] = {0}, count = 0;
+    for (const char *at = b; *at; at++) {
+        if (!isalnum((unsigned char)*at) || count + 1 == LETTERS_MAX) continue;
+        count++;
+        row[count] = count;
+    }
+    for (; *a; a++) {
+        if (!isalnum((unsigned char)*a)) continue;
+        size_t diagonal = row[0]++, column = 0;
+        for (const char *at = b; *at && column < count; at++) {
+            if (!isalnum((unsigned char)*at)) continue;
+            size_t above = row[++column],
+                   best = diagonal + (tolower((unsigned char)*a) != tolower((unsigned char)*at));
+            if (above + 1 < best) best = above + 1;
+            if (row[column - 1] + 1 < best) best = row[column - 1] + 1;
+            diagonal = above;
+            row[column] = best;
+        }
+    }
+    return row[count];
+}
+
+void ht_meant_try(struct ht_meant *meant, const char *name) {
+    size_t slips = ht_slips(meant->word, name);
+    // Of a short word, two other letters make any other.
+    if (slips > HT_SLIPS_MAX || 2 * slips >= strlen(meant->word) || (meant->name && slips >= meant->slips))
+        return;
+    meant->name = name;
+    meant->slips = slips;
+}
+
+const char *ht_meant_words(const struct ht_meant *meant, char text[HT_MEANT_BYTES]) {
+    text[0] = 0;
+    if (meant->name) snprintf(text, HT_MEANT_BYTES, " (did you mean %s?)", meant->name);
+    return text;
 }

@@ -5,6 +5,7 @@
 #define HEAPTAPE_OPTION_VALUES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -32,5 +33,23 @@ static inline bool ht_has_word(const char *words, char separator, const char *wo
         if (!strncmp(at, word, length) && (!at[length] || at[length] == separator)) return true;
     return false;
 }
+
+// ---- names: which of the known ones one meant who mistyped, by one rule for verbs, allocators, knobs and figures ----
+
+enum { HT_SLIPS_MAX = 2, HT_MEANT_BYTES = 96 };
+
+// How many letters of one differ from the other, capitals and marks such as _ aside.
+size_t ht_slips(const char *a, const char *b);
+
+struct ht_meant {
+    const char *word, *name;  // as typed; the nearest of those tried, NULL: none is near
+    size_t slips;
+};
+
+// Tries one more name.
+void ht_meant_try(struct ht_meant *meant, const char *name);
+
+// " (did you mean tcmalloc?)", or nothing.
+const char *ht_meant_words(const struct ht_meant *meant, char text[HT_MEANT_BYTES]);
 
 #endif

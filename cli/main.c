@@ -5,6 +5,7 @@
 
 #include "error.h"
 #include "front_end.h"
+#include "option_values.h"
 #include "print.h"
 #include "talk.h"
 #include "verbs.h"
@@ -106,7 +107,11 @@ static const struct ht_verb *verb_named(const char *name) {
 }
 
 static int no_such_verb(const char *name) {
-    ht_print(stderr, "heaptape: there is no verb '%s'; heaptape --help lists them\n", name);
+    struct ht_meant meant = {.word = name};
+    char words[HT_MEANT_BYTES];
+    for (size_t i = 0; ht_verbs[i].name; i++) ht_meant_try(&meant, ht_verbs[i].name);
+    ht_print(stderr, "heaptape: there is no verb '%s'%s; heaptape --help lists them\n", name,
+             ht_meant_words(&meant, words));
     return HT_EXIT_USAGE;
 }
 

@@ -87,8 +87,8 @@ static uint64_t read_number(struct argp_state *state, const char *option, const 
                             uint64_t most) {
     uint64_t number;
     if (!ht_parse_whole(value, least, most, &number))
-        argp_error(state, "%s takes %llu to %llu, not '%s'", option, (unsigned long long)least,
-                   (unsigned long long)most, value);
+        argp_error(state, "%s %s: expected a whole number from %llu to %llu", option, value,
+                   (unsigned long long)least, (unsigned long long)most);
     return number;
 }
 
@@ -96,37 +96,37 @@ static uint64_t read_checkpoint(struct argp_state *state, const char *value) {
     const uint64_t mib = UINT64_C(1) << 20;
     uint64_t bytes = 0;
     if (!ht_parse_bytes(value, mib, &bytes) || bytes < mib || bytes > mib << 20)
-        argp_error(state, "--checkpoint takes a size from 1M to 1T, not '%s'", value);
+        argp_error(state, "--checkpoint %s: expected a size from 1M to 1T", value);
     return bytes;
 }
 
 static void read_format(struct argp_state *state, struct options *options, const char *value) {
     char names[256];
     if (strcmp(value, RAW_FORMAT) && !import_format_named(value))
-        argp_error(state, "--from takes %s, %s, not '%s'", RAW_FORMAT, import_format_names(names), value);
+        argp_error(state, "--from %s: expected one of %s, %s", value, RAW_FORMAT, import_format_names(names));
     options->from = value;
 }
 
 static void read_export(struct argp_state *state, struct options *options, const char *value) {
     options->to = export_find(value);
-    if (!options->to) argp_error(state, "--to takes " EXPORT_NAMES ", not '%s'", value);
+    if (!options->to) argp_error(state, "--to %s: expected " EXPORT_NAMES, value);
 }
 
 static void check_together(struct argp_state *state, const struct options *options) {
     const struct convert_request *request = &options->request;
-    if (request->parent && request->no_parent)
-        argp_error(state, "--parent and --no-parent exclude each other");
+    if (request->parent && request->no_parent) argp_error(state, "--parent: expected no --no-parent with it");
     if ((request->keeps_raw || request->checkpoint_bytes) && !request->follow)
-        argp_error(state, "--keep-raw and --checkpoint go with --follow");
+        argp_error(state, "--keep-raw, --checkpoint: expected --follow with them");
     if (request->follow && options->wanted && !strcmp(options->wanted, "-"))
-        argp_error(state, "--follow writes a file, not to standard output");
-    if (request->follow && options->to) argp_error(state, "--follow makes a trace: --to takes it afterwards");
-    if (options->to && request->level) argp_error(state, "--level is for traces, not for --to");
+        argp_error(state, "--follow: expected -o FILE, found standard output");
+    if (request->follow && options->to)
+        argp_error(state, "--follow: expected no --to, which takes the trace afterwards");
+    if (options->to && request->level) argp_error(state, "--level: expected no --to: it is for traces");
     if (options->count < 2) return;
-    if (request->follow) argp_error(state, "--follow takes one log at a time");
-    if (request->parent) argp_error(state, "--parent is one log's: convert that one by itself");
+    if (request->follow) argp_error(state, "--follow: expected one log");
+    if (request->parent) argp_error(state, "--parent: expected one log, whose parent it is");
     if (options->wanted && !convert_is_folder(options->wanted))
-        argp_error(state, "each input makes a trace of its own: '%s' must be a folder for several",
+        argp_error(state, "-o %s: expected a folder: each of several inputs makes a trace of its own",
                    options->wanted);
 }
 
@@ -156,7 +156,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
                          : !strcmp(value, "default") ? 3
                          : !strcmp(value, "max")     ? 19
                                                      : 0;
-        if (!request->level) argp_error(state, "--level takes fast, default or max, not '%s'", value);
+        if (!request->level) argp_error(state, "--level %s: expected one of fast, default, max", value);
         return 0;
     case 'u':
         request->time_unit_ns = (uint32_t)read_number(state, "--time-unit", value, 1, 1000000000);
@@ -165,7 +165,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
         options->inputs = state->argv + state->next;
         options->count = (unsigned)(state->argc - state->next);
         return 0;
-    case ARGP_KEY_NO_ARGS: argp_error(state, "which raw log? (malloc-footprint.PID.mraw)"); return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "expected a raw log, such as malloc-footprint.PID.mraw");
+        return 0;
     case ARGP_KEY_SUCCESS: check_together(state, options); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }

@@ -8,7 +8,7 @@
 error_t trace_argument(int key, char *value, struct argp_state *state, const char **trace) {
     switch (key) {
     case ARGP_KEY_ARG:
-        if (*trace) argp_error(state, "expected one trace, found another: '%s'", value);
+        if (*trace) argp_error(state, "%s: expected one trace", value);
         *trace = value;
         return 0;
     case ARGP_KEY_NO_ARGS: argp_error(state, "expected TRACE"); return 0;

@@ -40,7 +40,7 @@ static const struct argp_option option_table[] = {
 static uint64_t parse_time(const char *text, const char *option, struct argp_state *state) {
     uint64_t ns;
     if (ht_parse_duration(text, &ns)) return ns;
-    argp_error(state, "%s: expected a time such as 90s or 24h, found '%s'", option, text);
+    argp_error(state, "%s %s: expected a time such as 90s or 24h", option, text);
     return 0;
 }
 
@@ -51,8 +51,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case 'o': options->output = value; return 0;
     case KEY_TO:
         request->to_ns = parse_time(value, "--to", state);
-        if (!request->to_ns)
-            argp_error(state, "--to: expected a time after the recording, found '%s'", value);
+        if (!request->to_ns) argp_error(state, "--to %s: expected a time after the recording", value);
         return 0;
     case KEY_FROM: request->from_ns = parse_time(value, "--from", state); return 0;
     case KEY_UNTIL: request->until_ns = parse_time(value, "--until", state); return 0;

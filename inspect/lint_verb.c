@@ -32,7 +32,8 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case 'j': options->json = true; return 0;
     case 'n':
         if (!ht_parse_whole(value, 0, LINT_EXAMPLES_MAX, &options->limit))
-            argp_error(state, "--examples takes 0 to %d, not '%s'", LINT_EXAMPLES_MAX, value);
+            argp_error(state, "--examples %s: expected a whole number from 0 to %d", value,
+                       LINT_EXAMPLES_MAX);
         return 0;
     default: return trace_argument(key, value, state, &options->file);
     }

@@ -49,8 +49,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
         if (options->left_out.given) argp_error(state, "expected --without or --only, and once");
         const char *expected = left_out_blocks_parse(value, &options->left_out);
         options->left_out.only = key == KEY_ONLY;
-        if (expected)
-            argp_error(state, "--%s: %s: %s", key == KEY_ONLY ? "only" : "without", value, expected);
+        if (expected) argp_error(state, "--%s %s: %s", key == KEY_ONLY ? "only" : "without", value, expected);
         return 0;
     }
     case KEY_FRESH: options->fresh = true; return 0;

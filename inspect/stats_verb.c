@@ -29,7 +29,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case 'j': options->json = true; return 0;
     case 'p':
         if (!ht_parse_whole(value, 1, STATS_POINTS_MAX, &options->points))
-            argp_error(state, "--points takes 1 to %d, not '%s'", STATS_POINTS_MAX, value);
+            argp_error(state, "--points %s: expected a whole number from 1 to %d", value, STATS_POINTS_MAX);
         return 0;
     default: return trace_argument(key, value, state, &options->trace);
     }

@@ -19,17 +19,17 @@ static const struct argp_option option_table[] = {
     {"threads", THREADS, "LIST", 0, "Take only the calls of these threads, such as 0,3-5 (default: all)", 0},
     {0}};
 
-static uint64_t parse_time(const char *text, struct argp_state *state) {
+static uint64_t parse_time(const char *option, const char *text, struct argp_state *state) {
     uint64_t ns;
     if (ht_parse_duration(text, &ns)) return ns;
-    argp_error(state, "expected a time such as 250ms or 1.5s, found '%s'", text);
+    argp_error(state, "%s %s: expected a time such as 250ms or 1.5s", option, text);
     return 0;
 }
 
-static uint64_t parse_event(const char *text, struct argp_state *state) {
+static uint64_t parse_event(const char *option, const char *text, struct argp_state *state) {
     uint64_t value;
     if (!ht_parse_whole(text, 0, UINT64_MAX, &value))
-        argp_error(state, "expected an event's number, found '%s'", text);
+        argp_error(state, "%s %s: expected an event's number", option, text);
     return value;
 }
 
@@ -53,17 +53,17 @@ static void check_threads(const char *text, struct argp_state *state) {
     const char *at = text;
     do at = next_span(at, &first, &last);
     while (at && *at);
-    if (!at) argp_error(state, "--threads takes numbers and spans such as 0,3-5, not '%s'", text);
+    if (!at) argp_error(state, "--threads %s: expected numbers and spans such as 0,3-5", text);
 }
 
 static error_t parse_option(int key, char *value, struct argp_state *state) {
     struct trace_range *range = state->input;
     switch (key) {
     case ARGP_KEY_INIT: *range = (struct trace_range){.to_event = UINT64_MAX, .to_ns = UINT64_MAX}; return 0;
-    case FROM_TIME: range->from_ns = parse_time(value, state); return 0;
-    case TO_TIME: range->to_ns = parse_time(value, state); return 0;
-    case FROM_EVENT: range->from_event = parse_event(value, state); return 0;
-    case TO_EVENT: range->to_event = parse_event(value, state); return 0;
+    case FROM_TIME: range->from_ns = parse_time("--from-time", value, state); return 0;
+    case TO_TIME: range->to_ns = parse_time("--to-time", value, state); return 0;
+    case FROM_EVENT: range->from_event = parse_event("--from-event", value, state); return 0;
+    case TO_EVENT: range->to_event = parse_event("--to-event", value, state); return 0;
     case THREADS:
         check_threads(value, state);
         range->threads = value;

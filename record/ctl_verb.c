@@ -45,12 +45,12 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case ARGP_KEY_ARG:
         if (state->arg_num == 0) {
             if (!ht_parse_whole(value, 1, INT_MAX, &pid))
-                argp_error(state, "expected a process id, found '%s'", value);
+                argp_error(state, "%s: expected a process id", value);
             options->pid = (pid_t)pid;
         } else if (state->arg_num == 1 && is_action(value)) {
             options->action = value;
         } else {
-            argp_error(state, "expected pause, resume, stop or status, found '%s'", value);
+            argp_error(state, "%s: expected one of pause, resume, stop, status", value);
         }
         return 0;
     case ARGP_KEY_END:

@@ -126,8 +126,7 @@ static bool read_start(const char *text, struct options *options) {
 static error_t read_sites(const char *value, struct options *options, const struct argp_state *state) {
     uint64_t frames = SITE_FRAMES_DEFAULT;
     if (value && !ht_parse_whole(value, 1, HT_SITE_FRAMES_MAX, &frames))
-        argp_error(state, "--sites takes a number of frames from 1 to %d, not '%s'", HT_SITE_FRAMES_MAX,
-                   value);
+        argp_error(state, "--sites %s: expected a number of frames from 1 to %d", value, HT_SITE_FRAMES_MAX);
 #ifndef __x86_64__
     argp_error(state, "--sites: call sites are recorded on x86-64 only");
 #endif
@@ -140,7 +139,7 @@ static error_t read_check(const char *value, struct options *options, const stru
     options->check.within_s = INFINITY;
     if (!value) return 0;
     if (!ht_parse_duration(value, &ns) || ns == 0)
-        argp_error(state, "--check takes a time such as 10s or 2m, not '%s'", value);
+        argp_error(state, "--check %s: expected a time such as 10s or 2m", value);
     options->check.within_s = (double)ns / 1e9;
     return 0;
 }
@@ -166,11 +165,11 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
         return 0;
     case KEY_START:
         if (!read_start(value, options))
-            argp_error(state, "--start takes 'paused' or a time such as 10s or 2m, not '%s'", value);
+            argp_error(state, "--start %s: expected paused, or a time such as 10s or 2m", value);
         return 0;
     case KEY_MAX_SIZE:
         if (!ht_parse_bytes(value, 1, &options->log_bytes_max) || options->log_bytes_max < LOG_BYTES_MIN)
-            argp_error(state, "--max-size takes a size from 64k on, such as 512M or 8G, not '%s'", value);
+            argp_error(state, "--max-size %s: expected a size from 64k on, such as 512M or 8G", value);
         return 0;
     case ARGP_KEY_ARG:
         // The first word that is no option begins the command; everything behind it is the command's own.

@@ -199,7 +199,7 @@ static uint64_t number(struct argp_state *state, const char *text, const char *o
                        uint64_t highest) {
     uint64_t value;
     if (!ht_parse_whole(text, lowest, highest, &value)) {
-        argp_error(state, "--%s: %s: expected a whole number from %llu to %llu", option, text,
+        argp_error(state, "--%s %s: expected a whole number from %llu to %llu", option, text,
                    (unsigned long long)lowest, (unsigned long long)highest);
     }
     return value;
@@ -208,21 +208,21 @@ static uint64_t number(struct argp_state *state, const char *text, const char *o
 static uint64_t budget_value(struct argp_state *state, const char *text) {
     uint64_t ns = 0;
     if (!ht_parse_duration(text, &ns) || ns == 0) {
-        argp_error(state, "--budget: %s: expected a time such as 90s, 5m or 1h", text);
+        argp_error(state, "--budget %s: expected a time such as 90s, 5m or 1h", text);
     }
     return ns;
 }
 
 static void add_condition(struct argp_state *state, const char *text, struct ht_conditions *conditions) {
     const char *problem = ht_fail_if_add(conditions, text);
-    if (problem) argp_error(state, "--fail-if: %s: %s", text, problem);
+    if (problem) argp_error(state, "--fail-if %s: %s", text, problem);
 }
 
 static uint64_t size_value(struct argp_state *state, const char *text, const char *option,
                            uint64_t plain_bytes, uint64_t lowest) {
     uint64_t bytes = 0;
     if (!ht_parse_bytes(text, plain_bytes, &bytes) || bytes < lowest) {
-        argp_error(state, "--%s: %s: expected a size such as 512M or 8G", option, text);
+        argp_error(state, "--%s %s: expected a size such as 512M or 8G", option, text);
     }
     return bytes;
 }
@@ -231,7 +231,7 @@ static uint64_t timeout_value(struct argp_state *state, const char *text) {
     uint64_t ns = 0;
     if (!strcmp(text, "none")) return 0;
     if (!ht_parse_duration(text, &ns) || ns == 0) {
-        argp_error(state, "--timeout: %s: expected a time such as 90s or 5m, or none", text);
+        argp_error(state, "--timeout %s: expected a time such as 90s or 5m, or none", text);
     }
     return ns;
 }
@@ -243,7 +243,7 @@ static void set_memory_max(struct argp_state *state, const char *text, struct ht
     plan->memory_max_search = !strcmp(text, "search");
     if (plan->memory_max_search) return;
     if (!ht_parse_bytes(text, 1, &plan->memory_max_bytes) || plan->memory_max_bytes < 4096)
-        argp_error(state, "--memory-max: %s: expected a size such as 512M or 2G, of 4K at least, or search",
+        argp_error(state, "--memory-max %s: expected a size such as 512M or 2G, of 4K at least, or search",
                    text);
 }
 
@@ -270,7 +270,7 @@ static void set_age(struct argp_state *state, const char *text, struct ht_plan *
     if (*end || end == text || !share || !(plan->age_multiple > 0 && plan->age_multiple <= AGE_MULTIPLE_MAX))
         argp_error(
             state,
-            "--age: %s: expected a share between 0 and 1 such as 0.9, and after a comma how many times the "
+            "--age %s: expected a share between 0 and 1 such as 0.9, and after a comma how many times the "
             "blocks that the trace has live, at most %d",
             text, AGE_MULTIPLE_MAX);
 }
@@ -293,12 +293,14 @@ static void set_pass(struct ht_replay_options *options, int pass) {
 
 static int one_of(struct argp_state *state, const char *text, const char *option, const char *const *names,
                   size_t count) {
-    char all[256] = "";
+    char all[256] = "", words[HT_MEANT_BYTES];
+    struct ht_meant meant = {.word = text};
     for (size_t i = 0; i < count; i++) {
         if (!strcmp(text, names[i])) return (int)i;
+        ht_meant_try(&meant, names[i]);
         strcat(strcat(all, i ? ", " : ""), names[i]);
     }
-    argp_error(state, "--%s: %s: expected one of %s", option, text, all);
+    argp_error(state, "--%s %s: expected one of %s%s", option, text, all, ht_meant_words(&meant, words));
     return 0;
 }
 
@@ -415,7 +417,7 @@ static error_t experiment_option(int key, char *text, struct argp_state *state) 
     case KEY_SNAPSHOTS: options->plan.snapshots_folder = text; break;
     case KEY_AT:
         if (ht_snapshot_times_parse(text, &options->plan.snapshot_times)) break;
-        argp_error(state, "--at: %s: expected peak, end, jumps or times such as 90s, at most %d", text,
+        argp_error(state, "--at %s: expected peak, end, jumps or times such as 90s, at most %d", text,
                    HT_SNAPSHOT_TIMES_MAX);
         break;
     default: return ARGP_ERR_UNKNOWN;
@@ -434,13 +436,13 @@ static error_t load_option(int key, char *text, struct argp_state *state) {
     case KEY_EXTEND:
         if (parse_extend(text, &options->plan)) break;
         argp_error(state,
-                   "--extend: %s: expected TIME[,from=TIME,until=TIME], such as 24h,from=60s,until=180s",
+                   "--extend %s: expected TIME[,from=TIME,until=TIME], such as 24h,from=60s,until=180s",
                    text);
         break;
     case KEY_AGE: set_age(state, text, &options->plan); break;
     case KEY_PURGE:
         if (ht_parse_duration(text, &options->plan.purge_ns) && options->plan.purge_ns) break;
-        argp_error(state, "--purge: %s: expected a time such as 60s or 500ms", text);
+        argp_error(state, "--purge %s: expected a time such as 60s or 500ms", text);
         break;
     case KEY_TOUCH:
         options->plan.touch = (enum ht_touch)one_of(state, text, "touch", ht_touch_names, HT_TOUCHES);
@@ -451,14 +453,14 @@ static error_t load_option(int key, char *text, struct argp_state *state) {
         break;
     case KEY_POLLUTE:
         problem = ht_pollution_parse(text, &options->plan.pollution, &options->plan.pollution_by_trace);
-        if (problem) argp_error(state, "--pollute: %s: %s", text, problem);
+        if (problem) argp_error(state, "--pollute %s: %s", text, problem);
         break;
     case KEY_PACE:
         options->given.pace = text;
         if (ht_paces_parse(text, &options->plan.paces)) break;
         argp_error(
             state,
-            "--pace: %s: expected none, virtual, real or x and how many times as fast, at most a million "
+            "--pace %s: expected none, virtual, real or x and how many times as fast, at most a million "
             "times, or time=PACE,memory=PACE",
             text);
         break;

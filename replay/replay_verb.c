@@ -22,6 +22,7 @@
 #include "limit_runs.h"
 #include "live_guard.h"
 #include "machine_memory.h"
+#include "option_values.h"
 #include "output_file.h"
 #include "plain_rounds.h"
 #include "pollution_option.h"
@@ -78,8 +79,11 @@ static int find_choice(const struct ht_choices *choices, const char *name) {
 // Its place is found before anything runs: a typing error must not cost an hour of replays.
 static int check_baseline(const struct ht_plan *plan) {
     if (!plan->baseline || find_choice(&plan->choices, plan->baseline) >= 0) return HT_EXIT_DONE;
-    ht_print(stderr, "heaptape replay: --baseline: %s is not among the allocators to replay\n",
-             plan->baseline);
+    struct ht_meant meant = {.word = plan->baseline};
+    char words[HT_MEANT_BYTES];
+    for (size_t i = 0; i < plan->choices.count; i++) ht_meant_try(&meant, plan->choices.list[i].name);
+    ht_print(stderr, "heaptape replay: --baseline %s: expected one of the allocators to replay%s\n",
+             plan->baseline, ht_meant_words(&meant, words));
     return HT_EXIT_USAGE;
 }
 

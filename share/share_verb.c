@@ -37,7 +37,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case 'o': options->output = value; return 0;
     case KEY_COARSEN:
         if ((expected = coarsening_parse(value, &options->coarsening)))
-            argp_error(state, "--coarsen: %s: %s", value, expected);
+            argp_error(state, "--coarsen %s: %s", value, expected);
         return 0;
     case 'q': options->quiet = true; return 0;
     case ARGP_KEY_SUCCESS:

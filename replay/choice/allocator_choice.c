@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "option_values.h"
+
 // The measured executables lie beside this one (build tree), or in libexec under the prefix.
 static const char *const places[] = {"", "/" HEAPTAPE_CHILDREN_FROM_BIN};
 static const char prefix[] = "replay-";
@@ -88,14 +90,17 @@ static int add_built_in(struct ht_choices *choices, const char *label, const cha
         return fail(error, HT_EXIT_FAILED, "replay needs /proc, which is not mounted%s%s", "", "");
     }
     if (!*name || strchr(name, '/') || !find_executable(name, executable, sizeof executable)) {
-        char names[HT_CHOICES_MAX][64], all[1024] = "";
+        char names[HT_CHOICES_MAX][64], all[1024] = "", words[HT_MEANT_BYTES], wrong[256];
+        struct ht_meant meant = {.word = name};
         size_t count = built_names(names, true);
         for (size_t i = 0; i < count && strlen(all) + sizeof names[0] + 2 < sizeof all; i++) {
             strcat(strcat(all, i ? ", " : ""), names[i]);
+            ht_meant_try(&meant, names[i]);
         }
-        return fail(error, HT_EXIT_USAGE,
-                    "--alloc: %s is not built; expected one of %.300s, or the path of a library",
-                    *name ? name : "an empty name", all);
+        snprintf(wrong, sizeof wrong, "%.100s is not built%s", *name ? name : "an empty name",
+                 ht_meant_words(&meant, words));
+        return fail(error, HT_EXIT_USAGE, "--alloc: %s; expected one of %.300s, or the path of a library",
+                    wrong, all);
     }
     struct ht_choice *choice = add(choices, label, error);
     if (!choice) return -1;

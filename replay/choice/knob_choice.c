@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "knob_choice.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,38 +11,13 @@
 
 enum { KNOWN_BYTES = 800 };
 
-// How many letters of one differ from the other, capitals and marks such as _ aside.
-static size_t distance(const char *a, const char *b) {
-    size_t row[HT_KNOB_NAME_BYTES] = {0}, count = 0;
-    for (const char *at = b; *at; at++) {
-        if (!isalnum((unsigned char)*at) || count + 1 == HT_KNOB_NAME_BYTES) continue;
-        count++;
-        row[count] = count;
-    }
-    for (; *a; a++) {
-        if (!isalnum((unsigned char)*a)) continue;
-        size_t diagonal = row[0]++, column = 0;
-        for (const char *at = b; *at && column < count; at++) {
-            if (!isalnum((unsigned char)*at)) continue;
-            size_t above = row[++column],
-                   best = diagonal + (tolower((unsigned char)*a) != tolower((unsigned char)*at));
-            if (above + 1 < best) best = above + 1;
-            if (row[column - 1] + 1 < best) best = row[column - 1] + 1;
-            diagonal = above;
-            row[column] = best;
-        }
-    }
-    return row[count];
-}
-
 bool ht_knob_meant(const struct ht_allocator *kind, const char *text, char meant[HT_KNOB_NAME_BYTES]) {
-    enum { SLIPS_MAX = 2 };
     char name[HT_KNOB_NAME_BYTES];
     snprintf(name, sizeof name, "%.*s", (int)strcspn(text, "="), text);
-    size_t least = SLIPS_MAX + 1;
+    size_t least = HT_SLIPS_MAX + 1;
     for (const struct ht_knob *knob = kind ? kind->knobs : NULL; knob && knob->name; knob++) {
-        size_t slips = distance(name, knob->name);
-        if (knob->also && distance(name, knob->also) < slips) slips = distance(name, knob->also);
+        size_t slips = ht_slips(name, knob->name);
+        if (knob->also && ht_slips(name, knob->also) < slips) slips = ht_slips(name, knob->also);
         if (slips >= least) continue;
         least = slips;
         snprintf(meant, HT_KNOB_NAME_BYTES, "%s:%s", kind->name, knob->name);
@@ -55,7 +29,7 @@ bool ht_knob_meant(const struct ht_allocator *kind, const char *text, char meant
         least = 0;
         snprintf(meant, HT_KNOB_NAME_BYTES, "%s:%s", ht_allocators[i]->name, knob->name);
     }
-    return least <= SLIPS_MAX;
+    return least <= HT_SLIPS_MAX;
 }
 
 // reports: of the knobs that an allocator has, NULL: all of its kind.

@@ -2,8 +2,11 @@
 #include "conditions.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "option_values.h"
 
 const char *const ht_figure_names[HT_FIGURES] = {"time", "rss_peak", "rss_mean", "rss_end",
                                                  "process_rss_peak"};
@@ -61,6 +64,22 @@ static const char *take_part(struct ht_condition *condition, const char *at, con
     return NULL;
 }
 
+// All figures, and that which was meant. Valid until the next call.
+static const char *no_such_figure(const char *name, size_t length) {
+    static char problem[512];
+    char word[32], words[HT_MEANT_BYTES];
+    struct ht_meant meant = {.word = word};
+    snprintf(word, sizeof word, "%.*s", length < sizeof word ? (int)length : 0, name);
+    size_t used = (size_t)snprintf(problem, sizeof problem, "expected one of ");
+    for (int i = 0; i < HT_FIGURES + HT_COUNTED; i++) {
+        const char *known = i < HT_FIGURES ? ht_figure_names[i] : ht_counted[i - HT_FIGURES].name;
+        used += (size_t)snprintf(problem + used, sizeof problem - used, "%s%s", i ? ", " : "", known);
+        ht_meant_try(&meant, known);
+    }
+    snprintf(problem + used, sizeof problem - used, ", such as time>1.05%s", ht_meant_words(&meant, words));
+    return problem;
+}
+
 static const char *take_limit(struct ht_condition *condition, const char *at) {
     at += strspn(at, " ");
     if (*at != '<' && *at != '>') return "expected one of > >= < <= after the figure, such as time>1.05";
@@ -83,9 +102,7 @@ const char *ht_fail_if_add(struct ht_conditions *conditions, const char *text) {
     if (conditions->count == HT_CONDITIONS_MAX) return "expected at most 32 conditions";
     if (strlen(text) >= sizeof condition.text) return "expected a shorter condition, such as time>1.05";
     strcpy(condition.text, text);
-    if (!take_figure(&condition, name, (size_t)(at - name)))
-        return "expected one of time, rss_peak, rss_mean, rss_end, process_rss_peak, instructions, mapping_calls, "
-               "faults, l1d_misses, l2_misses, l1i_misses, dtlb_misses, stlb_misses, branch_misses, such as time>1.05";
+    if (!take_figure(&condition, name, (size_t)(at - name))) return no_such_figure(name, (size_t)(at - name));
     if (*at == '[') {
         if (condition.counted != &ht_counted[0]) return "expected brackets after instructions only";
         at = take_part(&condition, at + 1, &problem);

@@ -37,12 +37,12 @@ def test_what_only_python_would_take(text: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "good", "span"), [
-    (positive, ["1", "10000000000"], "of at least 1"), (processors, ["1", "1024"], "from 1 to 1024"), (several, ["2", "99"], "of at least 2"),
-    (bootstrap_seed, ["0", "1" * 30], "of at least 0"), (seed_number, ["0", "2147483647"], "from 0 to 2147483647")])
+    (positive, ["1", "10000000000"], "from 1 on"), (processors, ["1", "1024"], "from 1 to 1024"), (several, ["2", "99"], "from 2 on"),
+    (bootstrap_seed, ["0", "1" * 30], "from 0 on"), (seed_number, ["0", "2147483647"], "from 0 to 2147483647")])
 def test_whole_numbers(kind: Callable[[str], int], good: list[str], span: str) -> None:
     assert [kind(text) for text in good] == [int(text) for text in good]
     for text in ("", "-1", "+5", " 5", "1_0", "٣", "1.5", "nan", "1e3", "9" * 5000):
-        with pytest.raises(argparse.ArgumentTypeError, match=re.escape(f"expected a number {span}, found {text!r}")):
+        with pytest.raises(argparse.ArgumentTypeError, match=f"expected a whole number {span}"):
             kind(text)
 
 
@@ -51,5 +51,5 @@ def test_processors_beyond_what_replay_shows_are_refused_at_once(tmp_path: Path,
     """Before a program is recorded, for one."""
     for number in ("0", "1025"):
         done = run_here(words[0], "--cpus", number, *words[1:], *(["--", "true"] if words[0] == "try" else []), cwd=tmp_path)
-        assert done.returncode == 2 and done.stdout == "" and f"--cpus: expected a number from 1 to 1024, found '{number}'" in done.stderr
+        assert done.returncode == 2 and done.stdout == "" and f"--cpus {number}: expected a whole number from 1 to 1024" in done.stderr
     assert list(tmp_path.iterdir()) == []

@@ -223,11 +223,11 @@ def test_failed_runs_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("more", "expected"), [
-    (["--to", "bencher"], "--to and -o go together"), (["-o", "x"], "--to and -o go together"),
-    (["--to", "bencher", "-o", "x", "--json"], "not allowed with"), (["--to", "bencher", "-o", "r.jsonl"], "would overwrite"),
+    (["--to", "bencher"], "--to, -o: expected both"), (["-o", "x"], "--to, -o: expected both"),
+    (["--to", "bencher", "-o", "x", "--json"], "--json: expected no --to with it"), (["--to", "bencher", "-o", "r.jsonl"], "would overwrite"),
     (["--to", "bencher", "-o", "x", "--snapshots", "."], "expected --to perfetto"),
     (["--to", "perfetto", "-o", "x", "--snapshots", "."], "expected files that heaptape replay --snapshots wrote"),
-    (["--to", "influx", "-o", "x"], "invalid choice")])
+    (["--to", "influx", "-o", "x"], "--to influx: expected one of bencher, ")])
 def test_usage(tmp_path: Path, more: list[str], expected: str) -> None:
     _results(tmp_path, 1)
     before = (tmp_path / "r.jsonl").read_bytes()

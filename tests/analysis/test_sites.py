@@ -298,7 +298,7 @@ def test_tables_and_trees(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    (["--to", "pprof"], "--to and -o go together"), (["-o", "x"], "--to and -o go together"),
+    (["--to", "pprof"], "--to, -o: expected both"), (["-o", "x"], "--to, -o: expected both"),
     (["--tree", "--by", "lifetime"], "expected a figure with a sum"), (["--to", "dhat", "-o", "t.bin"], "would overwrite"),
     (["--rows", "x"], "expected a number of rows"), (["--rows", "1", "--to", "dhat", "-o", "x"], "--rows: expected a table"),
     (["--by", "lifetime", "--to", "dhat", "-o", "x"], "expected a figure with a sum"), (["--to", "dhat", "-o", "x", "--json"], "expected one of them"),

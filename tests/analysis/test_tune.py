@@ -228,7 +228,7 @@ def test_bad_input(trace: Path, capsys: pytest.CaptureFixture[str], monkeypatch:
     refused(3, "cannot open", str(trace.with_name("absent")), "--alloc", "fake")
     refused(2, "is not built", str(trace), "--alloc", "other")
     refused(2, "expected one allocator", str(trace), "--alloc", "fake,fake")
-    refused(2, "no knob 'none'", str(trace), "--alloc", "fake", "--knobs", "none")
+    refused(2, "--knobs none: expected some of ", str(trace), "--alloc", "fake", "--knobs", "none")
     bad = trace.with_name("bad.bin")
     bad.write_bytes(b"not a trace")
     refused(3, "offset 0: expected a trace", str(bad), "--alloc", "fake")

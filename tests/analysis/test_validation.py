@@ -236,7 +236,7 @@ def test_descendants_are_found_and_none_is_left() -> None:
     (2, "no-such-allocator", ["--alloc", "glibc,no-such-allocator", "--", "true"]),
     (2, "two allocators or more", ["--alloc", "glibc", "--", "true"]),
     (2, "expected an allocator that a program can use", ["--alloc", "glibc,null", "--", "true"]),
-    (2, "expected one of the allocators", ["--alloc", "glibc,bump", "--baseline", "other", "--", "true"]),
+    (2, "--baseline other: expected one of ", ["--alloc", "glibc,bump", "--baseline", "other", "--", "true"]),
 ], ids=lambda value: " ".join(value) if isinstance(value, list) else None)
 def test_bad_usage(heaptape_binary: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
                    status: int, words: str, arguments: list[str], tmp_path: Path) -> None:

@@ -124,3 +124,27 @@ def test_terminals_of_ascii(tools: Tools, tmp_path: Path, variables: dict[str, s
     text = done.stdout.decode("ascii")
     assert done.returncode == 0 and done.stderr == b""
     assert " us" in text and "b\\xe9 is fastest, 1.80x as fast" in text.replace("\\\\", "\\")
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["recrod"], "there is no verb 'recrod' (did you mean record?)"),
+    (["replay", "--alloc", "tcmaloc", "x"], "--alloc: tcmaloc is not built"),
+    (["replay", "--alloc", "glbc", "x"], " is not built (did you mean glibc?)"),
+    (["replay", "--pass", "memroy", "x"], "--pass memroy: expected one of time, memory, both, verify, limit, count (did you mean memory?)"),
+    (["replay", "--fail-if", "rss_peek>1", "x"], "such as time>1.05 (did you mean rss_peak?)"),
+    (["replay", "--alloc", "jemalloc,glibc", "--baseline", "jemaloc", "TRACE"], "--baseline jemaloc: expected one of the allocators to replay (did you mean jemalloc?)"),
+    (["compare", "--fail-if", "rss_peek>1", "x"], "such as time>1.05 (did you mean rss_peak?)"),
+    (["compare", "--colour", "x"], "unrecognized option '--colour' (did you mean --color?)"),
+    (["compare", "--to", "perfeto", "x"], "--to perfeto: expected one of bencher, github-action, hyperfine, perfetto (did you mean perfetto?)"),
+    (["slice", "--from-time", "x", "y"], "--from-time x: expected a time such as 250ms or 1.5s"),
+    (["forecast", "--to", "x", "y"], "--to x: expected a time such as "),
+    (["extend", "--to", "x", "y"], "--to x: expected a time such as "),
+    (["info"], "expected TRACE"), (["sites"], "expected TRACE"),
+    (["info", "--foo"], "unrecognized option '--foo'"), (["sites", "--foo", "x"], "unrecognized option '--foo'"),
+    (["extend", "--to"], "option '--to' requires an argument"), (["forecast", "--to"], "option '--to' requires an argument"),
+])
+def test_usage_errors_have_one_voice(tools: Tools, repository: Path, words: list[str], said: str) -> None:
+    """The option as it was given, what was expected, and the name that was meant: in C and in Python."""
+    done = run([tools.heaptape, *(str(repository / "traces" / "sqlite3-small.bin") if word == "TRACE" else word for word in words)])
+    first = done.stderr.decode().splitlines()[0]
+    assert done.returncode == 2 and done.stdout == b"" and said in first and first.startswith("heaptape"), first

@@ -87,7 +87,7 @@ def test_bad_usage(tools: Tools, tmp_path: Path, words: list[str]) -> None:
 def test_formats_are_named_alike_everywhere(tools: Tools, repository: Path) -> None:
     """The parser, the help and the table in the documentation know the same formats."""
     said = run([tools.heaptape, "convert", "--from", "nothing", "a"]).stderr.decode()
-    match = re.search(r"--from takes (.*), not 'nothing'", said)
+    match = re.search(r"--from nothing: expected one of (.*)\n", said)
     assert match
     names = set(match[1].split(", "))
     table = (repository / "docs" / "reference" / "foreign-traces.md").read_text()

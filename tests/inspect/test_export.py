@@ -398,7 +398,7 @@ def test_bad_usage_and_bad_input(tools: Tools, tmp_path: Path, traces: dict[str,
         assert done.stderr.decode().count("\n") == 1 and said in done.stderr.decode(), words
         assert sorted(tmp_path.iterdir()) == before, words
     assert (tmp_path / "own.bin").read_bytes() == whole
-    for words, said in ((["--to", "nonsense"], b"--to takes"),
+    for words, said in ((["--to", "nonsense"], b"--to nonsense: expected malloc_wrap"),
                         (["--to", "rep", "-l", "max"], b"--level")):
         done = run([tools.heaptape, "convert", "own.bin", *words], cwd=tmp_path)
         assert done.returncode == 2 and said in done.stderr

@@ -272,4 +272,4 @@ def test_nothing_of_it_without_the_option(tools: Tools, tmp_path: Path) -> None:
 def test_wrong_number_of_frames(tools: Tools, tmp_path: Path, frames: str) -> None:
     done = run([tools.heaptape, "record", f"--sites={frames}", "-o", tmp_path, "--", "true"])
     assert done.returncode == 2
-    assert b"--sites takes a number of frames from 1 to 128" in done.stderr
+    assert b": expected a number of frames from 1 to 128" in done.stderr

@@ -15,8 +15,8 @@ def whole(text: str, least: int, most: float = math.inf) -> int:
     """A whole number in digits. Python's own numbers would have signs, spaces, underscores and other scripts."""
     value = int(text) if re.fullmatch("[0-9]{1,99}", text) else -1
     if not least <= value <= most:
-        span = f"from {least} to {most}" if most < math.inf else f"of at least {least}"
-        raise argparse.ArgumentTypeError(f"expected a number {span}, found {text!r}")
+        span = f"from {least} to {most}" if most < math.inf else f"from {least} on"
+        raise argparse.ArgumentTypeError(f"expected a whole number {span}")
     return value
 
 
@@ -33,7 +33,7 @@ def processors(text: str) -> int:
 def output_name(text: str) -> str:
     """A file or folder to write: an empty name would be taken for none."""
     if not text:
-        raise argparse.ArgumentTypeError("expected a name, found ''")
+        raise argparse.ArgumentTypeError("expected a name")
     return text
 
 
@@ -78,5 +78,5 @@ def duration(text: str) -> float:
     """Seconds, more than none."""
     value = duration_ns(text)
     if not value:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a time, such as 90s, 5m, 1h")
+        raise argparse.ArgumentTypeError("expected a time such as 90s, 5m or 1h")
     return value / 1e9

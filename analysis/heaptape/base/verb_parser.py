@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from .environment import terminal_columns
+from .meant import did_you_mean
 from .printable import printable
 
 Facts = Sequence[tuple[str, str]]
@@ -62,10 +63,40 @@ class VerbParser(argparse.ArgumentParser):
         # As printed there: --help is what goes to standard output.
         return help_text(self.table(), self.prog, terminal_columns(sys.stdout) or 80)
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As getopt says what is left over, in the verbs in C."""
+        found, rest = self.parse_known_args(args, namespace)
+        wrong = next((word for word in rest if word.startswith("-")), "")
+        if rest:
+            self.error(f"unrecognized option '{wrong.partition('=')[0]}'{did_you_mean(wrong.partition('=')[0], self._option_string_actions)}" if wrong
+                       else f"{rest[0]}: expected no further argument")
+        return found
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        try:
+            return super()._get_value(action, arg_string)  # type: ignore[misc]
+        except argparse.ArgumentError as error:
+            raise argparse.ArgumentError(None, _said_of(action, arg_string, error.message)) from error
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            words = f"expected one of {', '.join(map(str, action.choices))}{did_you_mean(str(value), map(str, action.choices))}"
+            raise argparse.ArgumentError(None, _said_of(action, str(value), words))
+
     def error(self, message: str) -> NoReturn:
+        """The standard library's words become getopt's and ours."""
+        message = message.replace("the following arguments are required: ", "expected ")
+        message = re.sub(r"^argument (?:\S+/)?(\S+): expected one argument$", r"option '\1' requires an argument", message)
+        message = re.sub(r"^argument (?:\S+/)?(\S+): not allowed with argument (?:\S+/)?(\S+)$", r"\1: expected no \2 with it", message)
+        message = re.sub(r"^argument (?:\S+/)?(\S+): ", r"\1: ", message)
         print(f"{self.prog}: {printable(message)}\nTry `{self.prog} --help' or `{self.prog} --usage' for more information.",
               file=sys.stderr)
         sys.exit(2)
+
+
+def _said_of(action: argparse.Action, value: str, words: str) -> str:
+    """ "--to x: expected a time", or of an argument "x: expected a process id"."""
+    return f"{' '.join([*action.option_strings[-1:], value])}: {words}"
 
 
 def _dicts(facts: Facts) -> list[dict[str, str]]:

@@ -11,7 +11,7 @@ from ..base.verb_parser import USUAL_STATUSES, VerbParser
 
 def _moment(text: str) -> str:
     if text not in ("peak", "end") and duration_ns(text) is None:
-        raise argparse.ArgumentTypeError(f"expected peak, end or a time such as 90s, found {text!r}")
+        raise argparse.ArgumentTypeError("expected peak, end or a time such as 90s")
     return text
 
 

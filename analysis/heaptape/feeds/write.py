@@ -22,7 +22,7 @@ _JSON: dict[str, Callable[[Sequence[Summary]], bytes]] = {"bencher": to_bencher,
 def check_feed(options: argparse.Namespace) -> None:
     """Raises HeaptapeError or ImportError, before any work is done."""
     if bool(options.to) != bool(options.output):
-        raise UsageError("--to and -o go together")
+        raise UsageError("--to, -o: expected both or neither")
     if options.snapshots and options.to != "perfetto":
         raise UsageError("--snapshots: expected --to perfetto, which shows them")
     if options.output:

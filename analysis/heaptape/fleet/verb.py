@@ -42,7 +42,7 @@ def run_fleet(options: argparse.Namespace) -> int:
     from .unit import built_allocators, check_plan, units_of
 
     if options.scheduler and options.workers:
-        raise UsageError("--workers and --scheduler exclude each other")
+        raise UsageError("--workers: expected no --scheduler with it")
     plan = read_plan(Path(options.plan), built_allocators(), options.rounds)
     conditions = [parse_condition(text) for text in options.fail_if]
     if options.max_rounds and not conditions:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ..base.arguments import BOOTSTRAP_SEED
 from ..base.errors import UsageError
+from ..base.meant import did_you_mean
 from ..base.own_allocator import has_served
 from ..base.units import listing
 from ..judge import intervals
@@ -226,7 +227,7 @@ def choose_baseline(frame: pd.DataFrame, wanted: str | None) -> str:
     names = [name for name in dict.fromkeys(frame["allocator"]) if name != NULL_ALLOCATOR]
     if wanted is not None:
         if wanted not in names:
-            raise UsageError(f"no runs of baseline {wanted!r}; there are {', '.join(names) or 'none'}")
+            raise UsageError(f"--baseline {wanted}: expected one of {', '.join(names) or 'none'}, of which there are runs{did_you_mean(wanted, names)}")
         return wanted
     recorded = next((value for value in frame.get("trace_recorded_allocator", ()) if isinstance(value, dict)), None)
     served = recorded and next((str(name) for name, version in zip(frame["allocator"], frame["allocator_version"], strict=True)

@@ -16,6 +16,7 @@ import pandas as pd
 
 from ..base import units
 from ..base.errors import UsageError
+from ..base.meant import did_you_mean
 from ..judge.intervals import hidden_text, more_rounds_text
 from .comparison import BASELINE, MEASURES
 from .counted import COUNTED, FUNCTIONS, WHOLE, Part, counted_figure, counts_by_allocator
@@ -75,11 +76,12 @@ def parse_condition(text: str) -> Condition:
     found = _GRAMMAR.fullmatch(text)
     measure, brackets, operator, number, rest = found.groups() if found else ("", None, None, None, "")
 
-    def bad(expected: str) -> UsageError:
-        return UsageError(f"--fail-if {text}: {expected}, such as time>1.05")
+    def bad(expected: str, meant: str = "") -> UsageError:
+        return UsageError(f"--fail-if {text}: {expected}, such as time>1.05{meant}")
 
     if measure not in MEASURES and measure not in COUNTED:
-        raise bad(f"expected one of {', '.join((*MEASURES, *COUNTED))}")
+        figures = (*MEASURES, *COUNTED)
+        raise bad(f"expected one of {', '.join(figures)}", did_you_mean(measure or text, figures))
     part = _part(measure, brackets, bad) if brackets else WHOLE
     if operator is None:
         raise bad("expected one of > >= < <= after the figure")

@@ -15,7 +15,7 @@ ROWS = 20
 
 def _rows(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError("expected a number of rows; 0: all")
+        raise argparse.ArgumentTypeError("expected a number of rows, 0 for all")
     return int(text)
 
 

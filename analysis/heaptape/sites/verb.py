@@ -61,7 +61,7 @@ def _heading(totals: dict[str, Any]) -> str:
 
 def _check(options: argparse.Namespace) -> None:
     if bool(options.to) != bool(options.output):
-        raise UsageError("--to and -o go together")
+        raise UsageError("--to, -o: expected both or neither")
     if options.to and options.json:
         raise UsageError("--to and --json: expected one of them")
     if options.rows is not None and (options.to or (options.tree and options.json)):

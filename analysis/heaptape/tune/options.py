@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 
 from ..base.arguments import duration, output_name, positive, processors, seed_number, several
+from ..base.meant import did_you_mean
 from ..base.verb_parser import VerbParser
 
 MEASURES_BY_OBJECTIVE = {"time": "time", "rss": "rss_mean", "rss_peak": "rss_peak", "rss_end": "rss_end"}
@@ -20,7 +21,7 @@ def _objectives(text: str) -> list[str]:
     names = text.split(",")
     for name in names:
         if name not in MEASURES_BY_OBJECTIVE:
-            raise argparse.ArgumentTypeError(f"{name!r}: expected some of {', '.join(MEASURES_BY_OBJECTIVE)}")
+            raise argparse.ArgumentTypeError(f"expected some of {', '.join(MEASURES_BY_OBJECTIVE)}{did_you_mean(name, MEASURES_BY_OBJECTIVE)}")
     if len(set(names)) != len(names):
         raise argparse.ArgumentTypeError("expected each objective once")
     return names

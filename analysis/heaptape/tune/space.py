@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base.errors import UsageError
+from ..base.meant import did_you_mean
 
 Config = dict[str, str]
 """A configuration: the knobs that are set, with their values. Other knobs keep their values."""
@@ -44,7 +45,7 @@ def searched_knobs(knobs: list[dict[str, Any]], wanted: list[str] | None) -> lis
     called = {also: name for name, knob in by_name.items() for also in [*knob.get("also", []), name]}
     for name in wanted or []:
         if name not in called:
-            raise UsageError(f"--knobs: no knob {name!r}; there are {', '.join(by_name) or 'none'}")
+            raise UsageError(f"--knobs {name}: expected some of {', '.join(by_name) or 'none'}{did_you_mean(name, called)}")
     chosen = [by_name[name] for name in dict.fromkeys(called[name] for name in wanted)] if wanted else \
         [knob for knob in knobs if knob.get("search", True)]
     made = [SearchedKnob(str(knob["name"]), knob["type"] == "integer", _values(knob)) for knob in chosen]

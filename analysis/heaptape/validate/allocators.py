@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import UsageError
+from ..base.meant import did_you_mean
 from ..base.programs import list_allocators
 
 _TUNABLES = "GLIBC_TUNABLES"
@@ -58,7 +59,7 @@ def choose_baseline(allocators: list[RealAllocator], wanted: str | None) -> str:
     """The one asked for, else glibc, else the first."""
     names = [item.name for item in allocators]
     if wanted is not None and wanted not in names:
-        raise UsageError(f"--baseline {wanted}: expected one of the allocators ({', '.join(names)})")
+        raise UsageError(f"--baseline {wanted}: expected one of {', '.join(names)}{did_you_mean(wanted, names)}")
     return wanted or next((item.name for item in allocators if item.name == "glibc"), names[0])
 
 
