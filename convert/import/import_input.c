@@ -90,12 +90,15 @@ static void expect_no_other(struct import_input *input) {
                    name);
 }
 
-static bool set_up_archive(struct archive *archive) {
-    // Named one by one: the library's "all" would run programs for some.
+// Named one by one: the library's "all" would run programs for some. What lzma wrote begins with no sign, and other files would be
+// taken for it: its name says it.
+static bool set_up_archive(struct archive *archive, const char *path) {
+    size_t length = strlen(path);
+    bool is_lzma = length >= 5 && !strcmp(path + length - 5, ".lzma");
     return archive_read_support_filter_gzip(archive) == ARCHIVE_OK &&
            archive_read_support_filter_bzip2(archive) == ARCHIVE_OK &&
            archive_read_support_filter_xz(archive) == ARCHIVE_OK &&
-           archive_read_support_filter_lzma(archive) == ARCHIVE_OK &&
+           (!is_lzma || archive_read_support_filter_lzma(archive) == ARCHIVE_OK) &&
            archive_read_support_filter_zstd(archive) == ARCHIVE_OK &&
            archive_read_support_format_zip(archive) == ARCHIVE_OK &&
            archive_read_support_format_empty(archive) == ARCHIVE_OK &&
@@ -117,7 +120,7 @@ int import_input_open(struct import_input *input, const char *path, const char *
     if (S_ISREG(status.st_mode)) input->file_bytes = (uint64_t)status.st_size;
     input->buffer = malloc(BUFFER_BYTES + 1);  // and a newline behind what has none
     input->archive = archive_read_new();
-    if (!input->buffer || !input->archive || !set_up_archive(input->archive))
+    if (!input->buffer || !input->archive || !set_up_archive(input->archive, path))
         return ht_error_memory(error, input->path, "cannot open");
     int code = archive_read_open_fd(input->archive, input->fd, BLOCK_BYTES);
     if (code == ARCHIVE_OK) find_member(input);

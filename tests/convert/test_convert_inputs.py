@@ -34,7 +34,7 @@ def test_several_inputs(tools: Tools, tmp_path: Path) -> None:
 def test_outputs_that_collide(tools: Tools, tmp_path: Path) -> None:
     sources = [write(tmp_path / name, A_CALL) for name in ("a.txt", "b.txt", "a.log")]
     done = run([tools.heaptape, "convert", *sources[:2], "-o", tmp_path / "t.bin"])
-    assert done.returncode == 2 and b"must be a folder" in done.stderr
+    assert done.returncode == 2 and b"expected a folder" in done.stderr
     assert "two inputs would make this trace" in refused(tools, sources[0], sources[2], status=2)
     assert "would overwrite its input" in refused(
         tools, sources[0], "-o", sources[0], status=2

@@ -92,6 +92,16 @@ def test_an_ended_threads_id_is_another_thread(tools: Tools, tmp_path: Path) -> 
     ]
 
 
+@pytest.mark.parametrize("thread", [1, 93, 224, 225])
+def test_a_thread_id_is_not_taken_for_lzma(tools: Tools, tmp_path: Path, thread: int) -> None:
+    """A file without the first record begins with a thread's id, as what lzma wrote does with a byte below 225."""
+    content = fw.record(fw.RECORD_TYPES["malloc"], thread, ptr2=0x1000, size=70)
+    packed = lzma.compress(fw.record(fw.RECORD_TYPES["magic"], ptr1=0x1234, size=8) + content, format=lzma.FORMAT_ALONE)
+    for name, bytes_ in (("raw.mtrace", content), ("raw.lzma", packed)):
+        tools.succeed([tools.heaptape, "convert", "-q", "--from", "trace_utils", write(tmp_path / name, bytes_), "-o", tmp_path / "t.bin"])
+        assert tools.dump(tmp_path / "t.bin") == ["t0 malloc(70) = #1"]
+
+
 def test_trace_utils(tools: Tools, tmp_path: Path) -> None:
     kinds = fw.RECORD_TYPES
     source = write(
