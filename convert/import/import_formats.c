@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "raw_layout.h"
+#include "strangers.h"
 #include "trace_layout.h"
 
 static const struct import_format *const formats[] = {
@@ -68,7 +69,13 @@ const struct import_format *import_format_sniff(struct import_input *input, stru
         }
         found = formats[i];
     }
-    if (!found)
+    const char *stranger = found ? NULL : stranger_named(head, bytes);
+    if (stranger)
+        ht_error_input(error, input->path, 0,
+                       "expected a raw log (HTAPERAW) or a trace of a known format, found %s: record by "
+                       "heaptape record -- PROGRAM",
+                       stranger);
+    else if (!found)
         ht_error_input(error, input->path, 0,
                        "expected a raw log (HTAPERAW) or a trace of a known format, found none of "
                        "heaptape, %s (--from names one)",

@@ -248,6 +248,18 @@ def test_unknown(tools: Tools, tmp_path: Path, content: bytes) -> None:
         assert all(name in said for name in ["heaptape", *BAD_LINES, "trace_utils", "wl", "--from"])
 
 
+@pytest.mark.parametrize(("content", "what"), [
+    (b"malloc(472)                                        = 0x55e4c8d3b2a0\nfree(0x55e4c8d3b2a0)  = <void>\n", "ltrace's output"),
+    (b"==7== Memcheck, a memory error detector\n--7-- free(0x0)\n", "the output of valgrind --trace-malloc=yes"),
+    (b"==7== Memcheck, a memory error detector\n", "valgrind's output"),
+    (b'execve("/bin/true", ["true"], 0x7ffd) = 0\nbrk(NULL) = 0x55\n', "strace's output"),
+    (b"desc: (none)\ncmd: ./a\ntime_unit: i\n", "massif's file"), (b"PERFILE2" + bytes(100), "perf's file"),
+], ids=["ltrace", "trace-malloc", "memcheck", "strace", "massif", "perf"])
+def test_what_many_have_and_none_can_read(tools: Tools, tmp_path: Path, content: bytes, what: str) -> None:
+    said = refused(tools, write(tmp_path / "what", content), "-o", tmp_path / "t.bin")
+    assert f", found {what}, which " in said and "heaptape record -- PROGRAM" in said
+
+
 @pytest.mark.parametrize("form", [*BAD_LINES, "trace_utils"])
 def test_nothing_in_it(tools: Tools, tmp_path: Path, form: str) -> None:
     content = {
