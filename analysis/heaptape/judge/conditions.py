@@ -34,16 +34,20 @@ def _meets(condition: Condition, ratio: float) -> bool:
     return ratio > condition.limit if condition.above else ratio < condition.limit
 
 
-def more_rounds(condition: Condition, widened: Interval) -> float:
-    """About how many more rounds would decide it, as intervals shrink with the root of the rounds. NaN if there is no estimate, infinite
-    where the estimate is the limit itself."""
+_SPARE = 1.2
+"""An interval is as often wider as it is narrower than its rounds let expect."""
+
+
+def more_rounds(limit: float, widened: Interval) -> float:
+    """About how many more rounds would decide a condition with that limit, as intervals shrink with the root of the rounds, with some to
+    spare. NaN if there is no estimate, infinite where the estimate is the limit itself."""
     if math.isnan(widened.low) or math.isnan(widened.high) or widened.count < 2:
         return math.nan
     half = (math.log(widened.high) - math.log(widened.low)) / 2
-    distance = abs(math.log(widened.estimate) - math.log(condition.limit))
+    distance = abs(math.log(widened.estimate) - math.log(limit))
     if not distance > 0:
         return math.inf
-    return float(max(1, math.ceil(widened.count * half * half / (distance * distance) - widened.count)))
+    return float(max(1, math.ceil(_SPARE * widened.count * half * half / (distance * distance)) - widened.count))
 
 
 def is_open(conditions: Iterable[Condition], words: FigureWords, widened: Interval) -> bool:
@@ -109,6 +113,6 @@ def _undecided(comparison: Comparison, condition: Condition, name: str, found: A
         return f"undecided: {name} has no round in which it and the baseline both have that figure"
     if math.isnan(found.widened.low):
         return f"undecided: {name} is at {found.ratio.estimate:.3f} of {other} in one round, which has no interval: --rounds 12"
-    more = more_rounds(condition, found.widened)
-    rounds = f": --rounds {math.ceil(1.2 * (more + comparison.rounds))}" if more <= MORE_ROUNDS_MAX else ""
+    more = more_rounds(condition.limit, found.widened)
+    rounds = f": --rounds {more + comparison.rounds:.0f}" if more <= MORE_ROUNDS_MAX else ""
     return f"undecided: {_place(comparison, condition, name, found)}; {more_rounds_text(more)}{rounds}"

@@ -17,7 +17,9 @@ import pandas as pd
 from ..base import units
 from ..base.errors import UsageError
 from ..base.meant import did_you_mean
+from ..judge.conditions import more_rounds
 from ..judge.intervals import hidden_text, more_rounds_text
+from ..judge.model import Interval
 from .comparison import BASELINE, MEASURES
 from .counted import COUNTED, FUNCTIONS, WHOLE, Part, counted_figure, counts_by_allocator
 from .missing import VERIFY
@@ -57,13 +59,6 @@ class Condition:
         if not (math.isfinite(low) and math.isfinite(high)) or self._holds(low) != self._holds(high):
             return UNDECIDED
         return HOLDS if self._holds(low) else REFUTED
-
-    def more_rounds(self, ratio: float, low: float, high: float, rounds: int) -> float:
-        """About how many more would decide it, as intervals shrink with the root of the rounds; infinite where the ratio is
-        the limit itself."""
-        distance = abs(math.log(ratio) - math.log(self.limit))
-        half = (math.log(high) - math.log(low)) / 2
-        return max(1.0, math.ceil(rounds * (half / distance) ** 2 - rounds)) if distance > 0 else math.inf
 
     def _holds(self, ratio: float) -> bool:
         if self.inclusive and ratio == self.limit:
@@ -146,7 +141,7 @@ class Judged:
         start += f"is at {self.ratio:.3f} [{self.low:.3f}, {self.high:.3f}] of {self.baseline} in {trace}"
         if self.outcome != UNDECIDED:
             return start
-        return f"{start}; {more_rounds_text(self.condition.more_rounds(self.ratio, self.low, self.high, self.rounds))}"
+        return f"{start}; {more_rounds_text(more_rounds(self.condition.limit, Interval(self.ratio, self.low, self.high, self.rounds)))}"
 
 
 def judge(comparison: pd.DataFrame, conditions: list[Condition], runs: pd.DataFrame | None = None, baseline: str = "") -> list[Judged]:
