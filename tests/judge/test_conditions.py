@@ -10,6 +10,7 @@ import re
 import pytest
 from heaptape.base.errors import EXIT_HOLDS, EXIT_UNDECIDED
 from heaptape.judge.comparison import of_counts
+from heaptape.judge.against import size_class
 from heaptape.judge.conditions import HOLDS, REFUTED, UNDECIDED, conditions_json, is_open, more_rounds, say, state
 from heaptape.judge.earlier_report import earlier_json, print_earlier
 from heaptape.judge.model import END, PEAK, TIME, Comparison, Interval
@@ -80,7 +81,7 @@ COUNTS = {"glibc": counted(1000), "jemalloc": counted(1100)}
 
 @pytest.mark.parametrize(("text", "outcome", "words"), [
     ("instructions>1.05", HOLDS, "jemalloc is at 1.1000 of glibc: 1100, was 1000"), ("instructions>1.2", REFUTED, ""),
-    ("instructions[malloc:70]>=1.1", HOLDS, "jemalloc is at 1.1000 of glibc: 550, was 500"),  # 64 to 79 are one class
+    ("instructions[malloc:70]>=1.1", HOLDS, "jemalloc is at 1.1000 of glibc: 550, was 500, in malloc of 64 to 79 bytes"),  # 64 to 79 are one class
     ("instructions[:80]>1", UNDECIDED, "undecided: jemalloc: glibc has none of these instructions, calls or misses"),
     ("instructions[calloc]>1", UNDECIDED, "undecided: jemalloc: glibc has none of these instructions, calls or misses"),
     ("faults<=1", HOLDS, "jemalloc is at 1.0000 of glibc: 100, was 100"),  # the program's first touches are part of it
@@ -129,6 +130,19 @@ def test_the_table_of_an_earlier_run() -> None:
     by_figure = {row["figure"]: row for row in told["figures"] if row["allocator"] == "jemalloc"}
     assert by_figure["instructions"]["verdict_low"] == 2.2 and by_figure["rss_mean"]["then"] is None
     assert by_figure[END.name]["verdict_low"] < 1.05 < by_figure[END.name]["verdict_high"]
+
+
+def test_a_size_class_says_its_bounds_and_nothing_before_is_no_ratio() -> None:
+    assert [(size_class(size).low, size_class(size).high) for size in (0, 1, 2, 3, 4, 5, 8, 70, 64_000)] == [
+        (0, 1), (0, 1), (2, 2), (3, 4), (3, 4), (5, 5), (8, 9), (64, 79), (57_344, 65_535)]
+    earlier = {"old": {"rss_peak_bytes": [0.0] * 8, "counts": counted(500)}}
+    given = context(conditions=("instructions[malloc:70]>1",), baseline_file="b.json")
+    out = io.StringIO()
+    print_earlier(comparison(given, steady(1.2), COUNTS, earlier), out)
+    rows = [row.split() for row in out.getvalue().splitlines()[3:] if row.startswith("jemalloc")]
+    assert ["jemalloc", "instructions[malloc:64-79]", "250", "550", "2.2000"] in rows
+    (peak,) = [row for row in rows if row[1] == "rss_peak"]
+    assert peak[2] == "0" and peak[4] == f"+{peak[3]}"
 
 
 def test_the_table_of_counts_alone() -> None:

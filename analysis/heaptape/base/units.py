@@ -104,6 +104,11 @@ def figure(value: float | None, unit: str) -> str:
     return nanoseconds(value) if unit == "ns" else byte_count(value)
 
 
+def change(value: float | None, unit: str) -> str:
+    """A difference with its sign: +63.2 MB."""
+    return f"{'+' if value > 0 else '−' if value < 0 else ''}{figure(abs(value), unit)}" if value is not None and math.isfinite(value) else MISSING
+
+
 def listing(names: list[str]) -> str:
     """Names as prose: a, b and c."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""

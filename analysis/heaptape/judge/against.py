@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .comparison import compared_values
 from .intervals import median, paired_ratios, ratio_interval, widened
@@ -62,7 +63,7 @@ def _of_runs(comparison: Comparison, earlier: Json, words: FigureWords, choice: 
     then = earlier_values(earlier_of(earlier, comparison.names[choice]), words.key)
     middle = median(then)
     if not middle > 0:
-        return _of_counts(median(now), math.nan)
+        return _of_counts(median(now), middle)
     ratio = _over(now, middle)
     return Against(median(now), middle, ratio, widened(ratio, _over(then, middle)))
 
@@ -121,17 +122,37 @@ def _instructions_of_part(counts: Any, function: str, size_bytes: int | None) ->
     rows = part_of(counts, "calls_by_size")
     if not isinstance(rows, list):
         return math.nan
-    size_low = None if size_bytes is None else _class_low(size_bytes)
+    size_low = None if size_bytes is None else size_class(size_bytes).key
     return float(sum(_count(row, "instructions") for row in rows
                      if function in ("", part_of(row, "function"))
                      and (size_low is None or part_of(row, "size_low") == size_low)))
 
 
-def _class_low(size_bytes: int) -> int:
-    """The lowest size of the class that holds a size, four of each doubling, as the simulation has them."""
-    if size_bytes < 2:
-        return 0
+class SizeClass(NamedTuple):
+    """Of the simulation: the number by which it is known, and the sizes that are in it."""
+
+    key: int
+    low: int
+    high: int
+
+
+def size_class(size_bytes: int) -> SizeClass:
+    """The one that holds a size: four of each doubling."""
     if size_bytes < 4:
-        return size_bytes + size_bytes % 2  # 3 is with 4
+        return (SizeClass(0, 0, 1), SizeClass(0, 0, 1), SizeClass(2, 2, 2), SizeClass(4, 3, 4))[size_bytes]
     shift = size_bytes.bit_length() - 3
-    return size_bytes >> shift << shift
+    low = size_bytes >> shift << shift
+    return SizeClass(low, 3 if low == 4 else low, low + (1 << shift) - 1)
+
+
+def in_class(function: str, size_bytes: int | None) -> str:
+    """, in malloc of 64 to 79 bytes: whose instructions a condition's are, which names one size; nothing where it names none."""
+    if size_bytes is None:
+        return ""
+    of = size_class(size_bytes)
+    return f", in {function or 'calls'} of {of.low} to {of.high} bytes" if of.low < of.high else f", in {function or 'calls'} of {of.low} bytes"
+
+
+def with_bounds(text: str) -> str:
+    """The name of a count with the bounds of its size class: instructions[malloc:64-79] for instructions[malloc:70]."""
+    return re.sub(r":(\d+)\]", lambda found: ":{1}-{2}]".format(*size_class(int(found[1]))), text)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TextIO
 
 from ..base.errors import EXIT_HOLDS, EXIT_UNDECIDED
-from .against import Against, against, is_compared
+from .against import Against, against, in_class, is_compared
 from .intervals import MORE_ROUNDS_MAX, hidden_text, more_rounds_text
 from .model import TIME, Comparison, Condition, FigureWords, Interval, Json
 from .words import printable
@@ -96,7 +96,7 @@ def _compared_with(comparison: Comparison) -> str:
 def _place(comparison: Comparison, condition: Condition, name: str, found: Against) -> str:
     other = _compared_with(comparison)
     if condition.figure is None:
-        return f"{name} is at {found.ratio.estimate:.4f} of {other}: {found.now:.0f}, was {found.then:.0f}"
+        return f"{name} is at {found.ratio.estimate:.4f} of {other}: {found.now:.0f}, was {found.then:.0f}{in_class(condition.function, condition.size_bytes)}"
     return f"{name} is at {found.ratio.estimate:.3f} [{found.widened.low:.3f}, {found.widened.high:.3f}] of {other}"
 
 

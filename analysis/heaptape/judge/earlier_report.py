@@ -8,7 +8,7 @@ import re
 from dataclasses import replace
 from typing import TextIO
 
-from .against import against
+from .against import against, with_bounds
 from .json_text import figure, whole
 from .model import FIGURES, TIME, Comparison, Condition, Interval, Json
 from .table import Table
@@ -30,9 +30,10 @@ def _rows(comparison: Comparison) -> list[Condition]:
     return list(rows.values())
 
 
-def _ratio_text(ratio: Interval) -> str:
+def _ratio_text(ratio: Interval, now: int, then: int) -> str:
+    """A difference where there was nothing then."""
     if math.isnan(ratio.estimate):
-        return "n/a"
+        return f"{now - then:+,}"
     if math.isnan(ratio.low) or ratio.count == 1:
         return f"{ratio.estimate:.4f}"
     return f"{ratio.estimate:.4f} [{ratio.low:.4f}, {ratio.high:.4f}]"
@@ -45,7 +46,7 @@ def print_earlier(comparison: Comparison, out: TextIO) -> None:
             found = against(comparison, row, choice)
             then, now = whole(found.then), whole(found.now)
             if then is not None and now is not None:
-                table.add([name, row.text, grouped(then), grouped(now), _ratio_text(found.widened)])
+                table.add([name, with_bounds(row.text), grouped(then), grouped(now), _ratio_text(found.widened, now, then)])
     print("\n" + printable(f"against {comparison.context.plan.baseline_file}:"), file=out)
     table.print(out)
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TextIO
 
 from ..base.units import listing
@@ -109,9 +109,14 @@ def _count_text(count: float) -> str:
     return "-" if math.isnan(count) else grouped(rounded(count))
 
 
-def _ratio_text(ratio: Interval, is_baseline: bool = False) -> str:
+def _difference_text(mine: float, base: float, text: Callable[[float], str]) -> str:
+    """What stands for the ratio where the baseline takes nothing."""
+    return f"{'+' if mine > base else ''}{text(mine - base)}" if base <= 0 and mine != base else "-"
+
+
+def _ratio_text(ratio: Interval, is_baseline: bool = False, difference: str = "-") -> str:
     if math.isnan(ratio.estimate):
-        return "-"
+        return difference
     if is_baseline:
         return "1.00"
     if math.isnan(ratio.low):
@@ -229,12 +234,13 @@ def _print_table(table: Table, out: TextIO) -> None:
 
 def _print_time(c: Comparison, out: TextIO) -> None:
     medians = [e.estimates[TIME.name].median for e in c.allocators]
+    base = medians[c.context.baseline]
     unit = _time_unit(max((median for median in medians if median > 0), default=0))
     table = Table("lrrrlrl", ["allocator", "time", "min", "per call", f"vs {_base_name(c)}", "page faults", "verdict"])
     for at, (choice, e) in enumerate(zip(c.context.choices, c.allocators, strict=True)):
         time = e.estimates[TIME.name]
         table.add([_allocator_text(choice), unit.text(time.median), unit.text(time.minimum), number(e.ns_per_call, 1, 1, " ns"),
-                   _ratio_text(time.ratio, at == c.context.baseline), _count_text(e.faults), _verdict_text(time, TIME)])
+                   _ratio_text(time.ratio, at == c.context.baseline, _difference_text(time.median, base, unit.text)), _count_text(e.faults), _verdict_text(time, TIME)])
     _print_table(table, out)
 
 
@@ -250,16 +256,17 @@ def _print_instructions(c: Comparison, out: TextIO) -> None:
         counts = (c.measurements.counts or {}).get(choice.name) or {}
         mine = c.instructions(at)
         table.add([_allocator_text(choice), "n/a" if math.isnan(mine) else _count_text(mine), number(mine, c.context.trace.calls, 1),
-                   number(mine, base, 4), _counted_text(counts, "allocator", "mapping_calls"), _counted_text(counts, "program", "instructions")])
+                   number(mine, base, 4) if base else _difference_text(mine, base, _count_text), _counted_text(counts, "allocator", "mapping_calls"), _counted_text(counts, "program", "instructions")])
     _print_table(table, out)
 
 
 def _print_memory(c: Comparison, out: TextIO) -> None:
     table = Table("lrlrrrrl", ["allocator", "peak RSS", f"vs {_base_name(c)}", "mean RSS", "RSS at end", "peak RSS/live", "process", "verdict"])
+    base = c.allocators[c.context.baseline].estimates[PEAK.name].median
     for at, (choice, e) in enumerate(zip(c.context.choices, c.allocators, strict=True)):
         peak, *others = (e.estimates[words.name] for words in FIGURES[1:])
         mean, end, process = (_megabytes(estimate.median) for estimate in others)
-        table.add([_allocator_text(choice), _megabytes(peak.median), _ratio_text(peak.ratio, at == c.context.baseline), mean, end,
+        table.add([_allocator_text(choice), _megabytes(peak.median), _ratio_text(peak.ratio, at == c.context.baseline, _difference_text(peak.median, base, _megabytes)), mean, end,
                    number(e.fragmentation[3], 1, 2), process, _verdict_text(peak, PEAK)])
     _print_table(table, out)
     _print_within_calls(c, out)

@@ -14,7 +14,7 @@ import pandas as pd
 from ..base.environment import terminal_columns
 from ..base.printable import markdown_escaped, printable
 from ..base.text_table import table_lines
-from ..base.units import count, decimal, figure, interval, signed_percent, with_nulls
+from ..base.units import change, count, decimal, figure, interval, signed_percent, with_nulls
 from ..results.as_set import shown_names
 from ..results.caution import zeroed_line
 from ..results.comparison import BASELINE, MEASURES, SAME, UNRESOLVED, Estimate
@@ -66,9 +66,10 @@ def text_tables(summary: Summary) -> list[TextTable]:
         # A run's least time is its best; memory hardly varies, and has more measures instead.
         columns += [cell for name in others for cell in (_SHORT[name], "vs")] or ["min", "rounds"]
         cells, shown = [], shown_names(summary.experiment.runs)
+        bases = summary.comparison[summary.comparison["verdict"] == BASELINE].set_index("measure")["value"]
         for _, row in rows.iterrows():
-            beside = _beside(summary.comparison, str(row["allocator"]), others)
-            cells.append([shown.get(str(row["allocator"]), str(row["allocator"])), *_main_cells(row)[1:], *(beside or [figure(row["minimum"], row["unit"]), str(row["rounds"])])])
+            beside = _beside(summary.comparison, str(row["allocator"]), others, bases)
+            cells.append([shown.get(str(row["allocator"]), str(row["allocator"])), *_main_cells(row, bases)[1:], *(beside or [figure(row["minimum"], row["unit"]), str(row["rounds"])])])
         right = frozenset({1, 2, *range(5, len(columns))})
         tables.append(TextTable(columns, cells, right, [str(verdict) for verdict in rows["verdict"]], _VERDICT))
     found = difference_rows(summary)
@@ -84,7 +85,7 @@ def _counted_tables(summary: Summary) -> list[TextTable]:
               if name != NULL_ALLOCATOR}
     base = counts.get(summary.baseline, math.nan)
     names = sorted(counts, key=lambda name: (name != summary.baseline, counts[name]))
-    rows = [[name, count(counts[name]), decimal(counts[name] / base if base else math.nan, 4)] for name in names]
+    rows = [[name, count(counts[name]), decimal(counts[name] / base, 4) if base else count(counts[name] - base)] for name in names]
     return [TextTable(["allocator", "instructions", f"vs {summary.baseline}"], rows, frozenset({1, 2}), ["" for _ in rows])] if rows else []
 
 
@@ -147,17 +148,25 @@ _BETWEEN = 3
 """The same between two cells: the padding and the place of a line."""
 
 
-def _main_cells(row: pd.Series) -> list[str]:
+def _ratio_cell(row: pd.Series, bases: pd.Series) -> str:
+    """A difference where the baseline takes nothing."""
+    base = float(bases.get(row["measure"], math.nan))
+    if math.isfinite(row["ratio"]) or not base <= 0:
+        return decimal(row["ratio"])
+    return change(row["value"] - base, row["unit"])
+
+
+def _main_cells(row: pd.Series, bases: pd.Series) -> list[str]:
     bounds = "" if row["verdict"] == BASELINE else interval(row["ci_low"], row["ci_high"])
-    return [str(row["allocator"]), figure(row["value"], row["unit"]), decimal(row["ratio"]), bounds, in_words(row)]
+    return [str(row["allocator"]), figure(row["value"], row["unit"]), _ratio_cell(row, bases), bounds, in_words(row)]
 
 
-def _beside(comparison: pd.DataFrame, allocator: str, measures: tuple[str, ...]) -> list[str]:
+def _beside(comparison: pd.DataFrame, allocator: str, measures: tuple[str, ...], bases: pd.Series) -> list[str]:
     cells = []
     for name in measures:
         rows = comparison[(comparison["measure"] == name) & (comparison["allocator"] == allocator)]
         cells += ["", ""] if rows.empty else [
-            figure(rows["value"].iloc[0], rows["unit"].iloc[0]), decimal(rows["ratio"].iloc[0])]
+            figure(rows["value"].iloc[0], rows["unit"].iloc[0]), _ratio_cell(rows.iloc[0], bases)]
     return cells
 
 

@@ -17,6 +17,7 @@ import pandas as pd
 from ..base import units
 from ..base.errors import UsageError
 from ..base.meant import did_you_mean
+from ..judge.against import in_class
 from ..judge.conditions import more_rounds
 from ..judge.intervals import hidden_text, more_rounds_text
 from ..judge.model import Interval
@@ -129,7 +130,7 @@ class Judged:
                 return f"{start}{against if math.isfinite(self.value) else ''}was not counted in {trace}"
             return f"{start}{against}has none of it in {trace}"
         if self.condition.counted:
-            counts = f": {self.value:.0f}, was {self.base_value:.0f}" if math.isfinite(self.value) else ""
+            counts = f": {self.value:.0f}, was {self.base_value:.0f}{in_class(self.condition.part.function, self.condition.part.size_bytes)}" if math.isfinite(self.value) else ""
             return f"{start}is at {self.ratio:.4f} of {self.baseline} in {trace}{counts}"
         if self.rounds == 0:
             return f"{start}has no round in {trace} in which it and {self.baseline} both have that figure, above 0"
