@@ -16,6 +16,7 @@ import toy_allocator
 from heaptape.base.errors import UsageError
 from heaptape.fleet.gate import check_conditions, judge_fleet, more_would_help, outcome_of
 from heaptape.fleet.plan import Configuration, Plan, TraceFile
+from heaptape.fleet.summary import summarise, summary_text
 from heaptape.results.conditions import HOLDS, REFUTED, UNDECIDED, parse_condition
 from tool_runner import Tools
 
@@ -59,6 +60,16 @@ def test_each_trace_and_the_mean() -> None:
         ("a", "rss_peak>1.05"): (HOLDS, 1.21), ("b", "rss_peak>1.05"): (REFUTED, 1.0), ("the geometric mean", "rss_peak>1.05"): (HOLDS, 1.1),
         ("a", "instructions[free:70]>1.3"): (REFUTED, 1.0), ("b", "instructions[free:70]>1.3"): (HOLDS, 1.44),
         ("the geometric mean", "instructions[free:70]>1.3"): (REFUTED, 1.2)}
+
+
+def test_the_summary_has_the_counts_that_are_judged() -> None:
+    rows = memory_rows("aa", 1.0) + memory_rows("bb", 1.0) + count_rows("aa", 1.0) + count_rows("bb", 1.44)
+    text = summary_text(plan(), summarise(plan(), rows, [parse_condition("instructions[free:70]>1.3")]), rows, [])
+    heading, _, new = text.partition("geometric means")[2].splitlines()[1:4]
+    assert heading.endswith("instructions  instructions[free:64-79]  traces") and new.split()[-3:] == ["1.2000", "1.2000", "2"]
+    assert "\n\ninstructions[free:64-79], trace by trace:\nallocator  a       b\nold        1.0000  1.0000\nnew        1.0000  1.4400" in text
+    alone = summary_text(plan(), summarise(plan(), count_rows("aa", 1.5)), count_rows("aa", 1.5), [])
+    assert "instructions, trace by trace:" in alone and alone.endswith("counts are exact: they have no intervals")
 
 
 def test_rounds_decide_what_is_measured_and_not_what_is_counted() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ import pandas as pd
 from ..base.printable import markdown_escaped
 from ..base.sharing import sharing
 from ..base.text_table import table_lines
-from ..base.units import counted, interval, with_nulls
+from ..base.units import MISSING, counted, decimal, interval, with_nulls
 from ..results.caution import baseline_caution
 from ..results.comparison import (
     MEASURES,
@@ -23,11 +24,14 @@ from ..results.comparison import (
     estimate_ratio,
     paired_ratios,
 )
+from ..results.conditions import Condition, parse_condition
+from ..results.counted import counted_figure, counts_by_allocator
 from ..results.geometric_mean import INTERVAL_MEANS, geometric_mean, is_hidden
 from ..results.reader import NULL_ALLOCATOR
 from .plan import Configuration, Plan
 
 SUMMARY_MEASURES = ("time", "rss_peak", "rss_mean")
+_INSTRUCTIONS = parse_condition("instructions>1")
 
 
 @dataclass(frozen=True)
@@ -67,17 +71,19 @@ def paired_by_allocator(frame: pd.DataFrame, measure: Measure, baseline: str) ->
     return {str(name): paired_ratios(table[name], table[baseline]) for name in table if name != NULL_ALLOCATOR}
 
 
-def summarise(plan: Plan, rows: list[dict[str, Any]], seed: int = SEED) -> list[Block]:
-    """One block for each configuration of the plan; rows as FleetResults keeps them."""
+def summarise(plan: Plan, rows: list[dict[str, Any]], conditions: Sequence[Condition] = (), seed: int = SEED) -> list[Block]:
+    """One block for each configuration of the plan; rows as FleetResults keeps them. Of counts it has the instructions, and what there
+    are conditions of."""
     frame = pd.DataFrame(rows)
     if frame.empty:
         return []
     frame["control"] = frame["control"].map(lambda value: value is True)
-    return [_block(plan, configuration, frame[frame["configuration"] == configuration.name], seed)
+    counted_ = [one for one in (_INSTRUCTIONS, *conditions) if one.counted]
+    return [_block(plan, configuration, frame[frame["configuration"] == configuration.name], counted_, seed)
             for configuration in plan.configurations]
 
 
-def _block(plan: Plan, configuration: Configuration, frame: pd.DataFrame, seed: int) -> Block:
+def _block(plan: Plan, configuration: Configuration, frame: pd.DataFrame, conditions: list[Condition], seed: int) -> Block:
     means: list[Ratio] = []
     of_trace: dict[str, list[Ratio]] = {trace.name: [] for trace in plan.traces}
     for measure in (MEASURES[name] for name in SUMMARY_MEASURES):
@@ -92,7 +98,24 @@ def _block(plan: Plan, configuration: Configuration, frame: pd.DataFrame, seed: 
                 of_trace[trace].append(Ratio(name, measure.name, one.ratio, one.ci_low, one.ci_high, 1, one.rounds))
             usable = [ratios for ratios in mine.values() if not is_hidden(ratios)]
             means.append(Ratio(name, measure.name, *geometric_mean(usable, seed), len(usable), min(map(len, usable), default=0)))
+    for condition in {one.bounded: one for one in conditions}.values():
+        _add_counts(plan, condition, frame, means, of_trace)
     return Block(configuration, _order(plan, means), means, of_trace)
+
+
+def _add_counts(plan: Plan, condition: Condition, frame: pd.DataFrame, means: list[Ratio], of_trace: dict[str, list[Ratio]]) -> None:
+    """Counts are exact: their ratios have no interval."""
+    found: dict[str, list[float]] = {name: [] for name in plan.names}
+    for trace in plan.traces:
+        counts = counts_by_allocator(frame[frame["trace_sha256"] == trace.sha256])
+        values = {name: counted_figure(counts.get(name, {}), condition.measure, condition.part) for name in plan.names}
+        for name, value in values.items():
+            if value > 0 and values[plan.baseline] > 0:
+                found[name].append(value / values[plan.baseline])
+                of_trace[trace.name].append(Ratio(name, condition.bounded, found[name][-1], math.nan, math.nan, 1, 1))
+    for name, ratios in found.items():
+        if ratios:
+            means.append(Ratio(name, condition.bounded, math.exp(math.fsum(map(math.log, ratios)) / len(ratios)), math.nan, math.nan, len(ratios), 1))
 
 
 def _order(plan: Plan, means: list[Ratio]) -> list[str]:
@@ -122,26 +145,27 @@ Tables = list[tuple[str, list[list[str]]]]
 
 def _tables(plan: Plan, block: Block) -> Tables:
     """Titles and cells, the first row being the heading: geometric means, then each measure trace by trace."""
-    measures = [MEASURES[name] for name in SUMMARY_MEASURES if any(mean.measure == name for mean in block.means)]
+    measures = list(dict.fromkeys(mean.measure for mean in block.means))
     means = {(mean.allocator, mean.measure): mean for mean in block.means}
-    cells = [["allocator", *(measure.title for measure in measures), "traces"]]
+    titles = {name: MEASURES[name].title if name in MEASURES else name for name in measures}
+    cells = [["allocator", *titles.values(), "traces"]]
     for name in block.order:
-        counts = {means[name, measure.name].traces for measure in measures if (name, measure.name) in means}
-        cells.append([name, *(_mean_text(means.get((name, measure.name)), name == plan.baseline) for measure in measures),
+        counts = {means[name, measure].traces for measure in measures if (name, measure) in means}
+        cells.append([name, *(_mean_text(means.get((name, measure)), name == plan.baseline) for measure in measures),
                       str(min(counts, default=0))])
     tables: Tables = [(f"geometric means over the traces, each over {plan.baseline}'s", cells)]
     for measure in measures:
         shown = [trace.name for trace in plan.traces if block.of_trace[trace.name]]
         found = {(trace, ratio.allocator): ratio for trace in shown for ratio in block.of_trace[trace]
-                 if ratio.measure == measure.name}
-        tables.append((f"{measure.title}, trace by trace", [
+                 if ratio.measure == measure}
+        tables.append((f"{titles[measure]}, trace by trace", [
             ["allocator", *shown],
             *([name, *(_ratio_text(found.get((trace, name))) for trace in shown)] for name in block.order)]))
     return tables
 
 
 def _ratio_text(ratio: Ratio | None) -> str:
-    return f"{ratio.ratio:.2f}" if ratio and math.isfinite(ratio.ratio) else "n/a"
+    return decimal(ratio.ratio, 2 if ratio.measure in MEASURES else 4) if ratio else MISSING
 
 
 def _mean_text(mean: Ratio | None, is_baseline: bool) -> str:
@@ -189,8 +213,11 @@ def _markdown(cells: list[str]) -> str:
 
 
 def _closing(blocks: list[Block]) -> list[str]:
-    if any(math.isfinite(mean.ci_low) for block in blocks for mean in block.means):
+    measured = [mean for block in blocks for mean in block.means if mean.measure in MEASURES]
+    if any(math.isfinite(mean.ci_low) for mean in measured):
         return ["", INTERVAL_MEANS]
+    if not measured:
+        return ["", "counts are exact: they have no intervals"]
     return ["", "no intervals: of one round of a trace there is none"]
 
 

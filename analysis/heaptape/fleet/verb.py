@@ -131,7 +131,7 @@ def _print_summary(plan: Plan, results: FleetResults, options: argparse.Namespac
 
     if not results.rows:
         return
-    blocks, notes = summarise(plan, results.rows), notes_of(plan, results.rows)
+    blocks, notes = summarise(plan, results.rows, [parse_condition(text) for text in options.fail_if]), notes_of(plan, results.rows)
     if options.json:
         gate = [{"trace": name, **one} for name, item in judged for one in judged_object([item])]
         print(json.dumps(summary_object(plan, blocks, results.rows, notes) | ({"fail_if": gate} if options.fail_if else {}), indent=1))

@@ -17,7 +17,7 @@ import pandas as pd
 from ..base import units
 from ..base.errors import UsageError
 from ..base.meant import did_you_mean
-from ..judge.against import in_class
+from ..judge.against import in_class, with_bounds
 from ..judge.conditions import more_rounds
 from ..judge.intervals import hidden_text, more_rounds_text
 from ..judge.model import Interval
@@ -54,6 +54,11 @@ class Condition:
     def figure(self) -> str:
         """As in the text."""
         return self.text.strip().split("<")[0].split(">")[0].strip()
+
+    @property
+    def bounded(self) -> str:
+        """The same, a size class by its bounds."""
+        return with_bounds(self.figure)
 
     def outcome(self, low: float, high: float) -> str:
         """HOLDS, REFUTED or UNDECIDED by the ends of an interval; one that is not known decides nothing."""
