@@ -19,7 +19,7 @@ from tool_runner import clean_environment
 
 GUIDES = Path(__file__).resolve().parents[2] / "docs/guide"
 QUICK = {"own-allocator.md"}
-MAY_BE_MISSING = ("cargo", "docker", "g++", "git", "initdb", "perl", "redis-server", "ruby", "rustc")
+MAY_BE_MISSING = ("cargo", "docker", "g++", "git", "initdb", "jupyter", "perl", "redis-server", "ruby", "rustc")
 POSTGRES = "/usr/lib/postgresql/*/bin"
 NOBODY = 65534
 WITHIN_S = 600
