@@ -74,7 +74,7 @@ class VerbParser(argparse.ArgumentParser):
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         try:
-            return super()._get_value(action, arg_string)  # type: ignore[misc]
+            return super()._get_value(action, arg_string)
         except argparse.ArgumentError as error:
             raise argparse.ArgumentError(None, _said_of(action, arg_string, error.message)) from error
 
