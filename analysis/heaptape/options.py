@@ -17,7 +17,7 @@ def compare_parser() -> VerbParser:
         environment=[("NO_COLOR", "If set and not empty, as --color=never"),
                      ("COLUMNS", "The width of the tables (default: the terminal's)")],
         notes="--to writes medians with their 95 % intervals (bencher, github-action), the times of all rounds (hyperfine), or curves along the trace "
-              "(perfetto: RSS and live bytes; with --snapshots also holes, free pages, rounding and tables). It needs the Python package protobuf for perfetto "
+              "(perfetto: RSS and live bytes; with --snapshots also holes, free pages, headers, rounding and tables). It needs the Python package protobuf for perfetto "
               "(in a checkout: ./setup.sh --extras).",
         files=[("FILE", "What --to writes, for another program")],
         see_also=["replay", "report"],

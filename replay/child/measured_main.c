@@ -21,6 +21,7 @@
 #include "background_cpu.h"
 #include "background_threads.h"
 #include "ballast.h"
+#include "block_spacing.h"
 #include "cycle_trap.h"
 #include "far_table.h"
 #include "group_memory.h"
@@ -652,6 +653,7 @@ static void describe(struct measured *run) {
     try_odd_calls(&run->job, outcome);
     outcome->skips_queries = run->server.usable_size == NULL;
     outcome->lacks_operators = run->job.operators && !run->replaying && ht_operators_lacking(&run->operators);
+    if (run->job.asks_spacing) outcome->spacing = ht_block_spacing_measure(&run->server);
     if (!kind) return;
     snprintf(outcome->kind, sizeof outcome->kind, "%s", kind->name);
     kind->version(&run->server, outcome->version, sizeof outcome->version);

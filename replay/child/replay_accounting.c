@@ -86,7 +86,7 @@ static void add(const struct ht_lane *lane, const struct ht_word_call *call, uin
         atomic_fetch_add(&class->usable_bytes, usable_bytes);
     }
     if (accounting->snapshots && usable_bytes)
-        ht_page_history_hold(&accounting->snapshots->history, (uintptr_t)block, usable_bytes);
+        ht_snapshots_hold(accounting->snapshots, (uintptr_t)block, usable_bytes);
     atomic_fetch_add(&accounting->live_bytes, requested_bytes);
     atomic_fetch_add(&accounting->usable_bytes, usable_bytes);
     atomic_fetch_add(&accounting->untouched_bytes, untouched_bytes);

@@ -95,7 +95,9 @@ struct ht_job {
     uint64_t libc_device, libc_inode;  // of the C library that the process must have; inode 0: any
     struct ht_known_alignments known;
     struct ht_odd_call odd[HT_ODD_CALLS_MAX];
-    int32_t snapshot_fd;  // of the snapshot pass: where they are written
+    uint32_t asks_spacing;  // 1: a child that is only described measures the spacing of blocks
+    int32_t snapshot_fd;    // of the snapshot pass: where they are written
+    struct ht_block_spacing spacing;
     uint32_t snapshots;
     uint32_t snapshot_sample[HT_SNAPSHOTS_MAX];  // with which of the samples of RSS
     uint32_t stretches;                          // after which of them the accounts are taken, in order
@@ -143,6 +145,7 @@ struct ht_outcome {
     uint64_t background_cpu_ns;      // theirs, from the start of the replay to its end
     char cycle_counter_reader[128];  // the object that read it first, empty if none did
     uint32_t processors_asked;       // 1: somebody asked on which of the shown ones it runs
+    struct ht_block_spacing spacing;
 };
 
 struct ht_exchange {

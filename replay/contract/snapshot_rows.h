@@ -38,8 +38,18 @@ struct ht_snapshot_run {
 enum { HT_STRETCHES_MAX = 256 };
 struct ht_stretch_accounts {
     uint64_t rss_bytes;  // as of a snapshot's head
-    uint64_t live_bytes, rounding_bytes, holes_bytes, free_pages_bytes, tables_bytes, untouched_bytes;
-    uint64_t not_resident_bytes;  // of live blocks: no part of RSS
+    uint64_t live_bytes, rounding_bytes, headers_bytes, holes_bytes, free_pages_bytes, tables_bytes,
+        untouched_bytes;
+    uint64_t not_resident_bytes;  // requested bytes of live blocks that are no part of RSS
+};
+
+// What an allocator keeps for itself beside a block (block_spacing.h).
+#define HT_OFFSET_ANY    UINT64_MAX
+#define HT_OFFSET_UNSEEN (UINT64_MAX - 1)
+struct ht_block_spacing {
+    uint64_t header_bytes;  // before each block
+    // Blocks of so many usable bytes or more that begin at this offset in a page share their pages with no other one.
+    uint64_t own_pages_from_bytes, own_pages_offset;
 };
 
 static_assert(sizeof(struct ht_snapshot_head) == 48 && sizeof(struct ht_snapshot_block) == 40 &&

@@ -45,9 +45,19 @@ static json_t *costs_json(const struct ht_stretch_costs *costs, uint32_t stretch
 }
 
 static json_t *stretches_json(const struct ht_runner *r, const struct ht_snapshot_index *index) {
-    static const char *const names[] = {"sample",     "time_ns", "event",     "null_rss_bytes",
-                                        "rss_bytes",  "live",    "rounding",  "holes",
-                                        "free_pages", "tables",  "untouched", "not_resident_bytes"};
+    static const char *const names[] = {"sample",
+                                        "time_ns",
+                                        "event",
+                                        "null_rss_bytes",
+                                        "rss_bytes",
+                                        "live",
+                                        "rounding",
+                                        "headers",
+                                        "holes",
+                                        "free_pages",
+                                        "tables",
+                                        "untouched",
+                                        "not_resident_bytes"};
     enum { COLUMNS = sizeof names / sizeof *names };
     json_t *whole = json_object(), *columns[COLUMNS];
     for (size_t i = 0; i < COLUMNS; i++) columns[i] = json_array();
@@ -62,6 +72,7 @@ static json_t *stretches_json(const struct ht_runner *r, const struct ht_snapsho
                                        of->rss_bytes,
                                        of->live_bytes,
                                        of->rounding_bytes,
+                                       of->headers_bytes,
                                        of->holes_bytes,
                                        of->free_pages_bytes,
                                        of->tables_bytes,
@@ -148,16 +159,27 @@ static json_t *check_json(const struct ht_runner *r, const struct ht_snapshot_in
     return ht_baseline_json(&check, r->program, r->built, index->choice->version, r->huge_pages.mode);
 }
 
+static json_t *known_number(uint64_t value) {
+    return value < INT64_MAX ? json_integer((json_int_t)value) : json_null();
+}
+
+static json_t *spacing_json(const struct ht_block_spacing *spacing) {
+    return json_pack("{s:I, s:o, s:o}", "header_bytes", (json_int_t)spacing->header_bytes,
+                     "own_pages_from_bytes", known_number(spacing->own_pages_from_bytes), "own_pages_offset",
+                     known_number(spacing->own_pages_offset));
+}
+
 static json_t *index_json(const struct ht_runner *r, const struct ht_snapshot_index *index,
                           json_t *snapshots) {
     const struct ht_choice *choice = index->choice;
-    return json_pack("{s:i, s:{s:o, s:s}, s:{s:o, s:o, s:o, s:o, s:o}, s:b, s:o, s:o, s:o, s:o}", "schema", 1,
-                     "trace", "path", json_text(r->plan->trace_path), "sha256", r->trace_sha256, "allocator",
-                     "name", json_known_text(choice->name), "version", json_known_text(choice->version),
-                     "kind", json_known_text(choice->kind ? choice->kind->name : ""), "settings",
-                     ht_settings_json(choice), "left_out", ht_left_out_json(choice), "one_thread",
-                     r->plan->one_thread, "snapshots", snapshots, "baseline_check", check_json(r, index),
-                     "curve", curve_json(r, index), "stretches", stretches_json(r, index));
+    return json_pack(
+        "{s:i, s:{s:o, s:s}, s:{s:o, s:o, s:o, s:o, s:o}, s:b, s:o, s:o, s:o, s:o, s:o}", "schema", 1,
+        "trace", "path", json_text(r->plan->trace_path), "sha256", r->trace_sha256, "allocator", "name",
+        json_known_text(choice->name), "version", json_known_text(choice->version), "kind",
+        json_known_text(choice->kind ? choice->kind->name : ""), "settings", ht_settings_json(choice),
+        "left_out", ht_left_out_json(choice), "one_thread", r->plan->one_thread, "spacing",
+        spacing_json(&index->spacing), "snapshots", snapshots, "baseline_check", check_json(r, index),
+        "curve", curve_json(r, index), "stretches", stretches_json(r, index));
 }
 
 bool ht_snapshot_index_write(const struct ht_runner *r, const struct ht_snapshot_index *index, int fd,

@@ -11,6 +11,7 @@ struct ht_snapshot_index {
     const struct ht_choice *choice;
     struct ht_snapshot_moment moment[HT_SNAPSHOTS_MAX];
     uint32_t moments;
+    struct ht_block_spacing spacing;
     // The accounts along the trace, and what calls cost there, under the allocator and in the null replayer.
     const uint32_t *stretch_sample;
     uint32_t stretches;

@@ -53,6 +53,16 @@ static bool read_memory(struct ht_runner *r, const struct ht_choice *choice, con
     return true;
 }
 
+// In a process of its own: what it allocates is in no snapshot.
+static bool measure_spacing(struct ht_runner *r, const struct ht_choice *choice,
+                            struct ht_block_spacing *spacing, char problem[PROBLEM_BYTES]) {
+    struct ht_job job = ht_runner_job_at_once(r, HT_PASS_DESCRIBE);
+    job.asks_spacing = 1;
+    if (!run(r, choice, &job, problem)) return false;
+    *spacing = r->channel.exchange->outcome.spacing;
+    return true;
+}
+
 static bool time_calls(struct ht_runner *r, const struct ht_choice *choice, const struct curves *curves,
                        struct ht_stretch_costs *costs, char problem[PROBLEM_BYTES]) {
     struct ht_job job = ht_runner_job_at_once(r, HT_PASS_TIMED);
@@ -71,6 +81,7 @@ static bool take(struct ht_runner *r, const struct ht_choice *choice, struct ht_
                  char problem[PROBLEM_BYTES]) {
     struct ht_job job = ht_runner_job_at_once(r, HT_PASS_SNAPSHOT);
     job.snapshot_fd = dup(fd);  // this one is the child's, too
+    job.spacing = index->spacing;
     job.snapshots = index->moments;
     for (uint32_t i = 0; i < index->moments; i++) job.snapshot_sample[i] = index->moment[i].sample;
     job.stretches = index->stretches;
@@ -102,7 +113,8 @@ static bool write_file(struct ht_runner *r, const struct ht_choice *choice, stru
         snprintf(problem, PROBLEM_BYTES, "%s: cannot be created: %s", path, strerror(errno));
         return false;
     }
-    bool done = take(r, choice, &index, file.fd, problem) &&
+    bool done = measure_spacing(r, choice, &index.spacing, problem) &&
+                take(r, choice, &index, file.fd, problem) &&
                 ht_snapshot_index_write(r, &index, file.fd, problem, PROBLEM_BYTES);
     if (done && (failed = output_file_finish(&file)))
         snprintf(problem, PROBLEM_BYTES, "%s: %s: %s", path, failed, strerror(errno));

@@ -69,6 +69,7 @@ static const char *wrong_outcome(const struct ht_outcome *outcome) {
     for (size_t i = 0; i < sizeof times_ns / sizeof *times_ns; i++)
         if (times_ns[i] >= TIME_LIMIT_NS) return "a time";
     if (outcome->rss_start_bytes >= BYTES_LIMIT || outcome->rss_end_bytes >= BYTES_LIMIT) return "RSS";
+    if (outcome->spacing.header_bytes >= HT_SNAPSHOT_PAGE_BYTES) return "the spacing of its blocks";
     return is_errno(outcome->snapshot_problem) ? NULL : "the problem of its snapshots";
 }
 
@@ -98,8 +99,9 @@ static const char *wrong_tables(const struct ht_child_figures *figures, uint64_t
 static const char *wrong_stretches(const struct ht_child_figures *figures, uint32_t stretches) {
     for (uint32_t i = 0; i < stretches; i++) {
         const struct ht_stretch_accounts *of = &figures->stretch[i];
-        const uint64_t accounts[] = {of->live_bytes,       of->rounding_bytes, of->holes_bytes,
-                                     of->free_pages_bytes, of->tables_bytes,   of->untouched_bytes};
+        const uint64_t accounts[] = {of->live_bytes,     of->rounding_bytes,   of->headers_bytes,
+                                     of->holes_bytes,    of->free_pages_bytes, of->tables_bytes,
+                                     of->untouched_bytes};
         uint64_t rest = of->rss_bytes;
         for (size_t k = 0; k < sizeof accounts / sizeof *accounts; k++) {
             if (accounts[k] > rest) return "the accounts of a stretch";

@@ -88,9 +88,12 @@ def test_the_end_is_behind_all_threads(tools: Tools, tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_accounts_along_the_trace(tools: Tools, tmp_path: Path) -> None:
+@pytest.mark.parametrize("alloc", ["glibc", "jemalloc"])  # with headers, and with pages of their own
+def test_accounts_along_the_trace(tools: Tools, tmp_path: Path, alloc: str) -> None:
     """They are those of snapshots at the same samples, and do not move RSS by a page."""
-    [path] = take(tools, tmp_path / "s", "sqlite3", "glibc", "--threads", "1", "--at", "end")
+    if not tools.replay_program.with_name(f"replay-{alloc}").exists():
+        pytest.skip(f"{alloc} is not built in")
+    [path] = take(tools, tmp_path / "s", "sqlite3", alloc, "--threads", "1", "--at", "end")
     found = read_snapshots(path)
     along = accounts_along(found).drop_duplicates("event").set_index("event")
     assert 80 <= len(along) <= 200 and along["time_ns"].is_monotonic_increasing
@@ -99,7 +102,7 @@ def test_accounts_along_the_trace(tools: Tools, tmp_path: Path) -> None:
         called = timed.calls > 0
         assert called.any(axis=0).sum() >= 80 and (timed.ns[called] / timed.calls[called] > 1).all()
     times = ",".join(f"{along['time_ns'].iloc[number]}ns" for number in range(10, 80, 10))
-    [path] = take(tools, tmp_path / "s", "sqlite3", "glibc", "--threads", "1", "--at", f"end,{times}")
+    [path] = take(tools, tmp_path / "s", "sqlite3", alloc, "--threads", "1", "--at", f"end,{times}")
     found = read_snapshots(path)
     both = [snapshot for snapshot in found.snapshots if snapshot.event in along.index]
     assert len(both) >= 6 and both[-1].why == "end"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Heaps that waste memory in one known way, each at the program's end. Prints what is true of it: the size of the blocks that
 // hold the waste, and the bytes that they hold.
-// Usage: planted_heaps pins|arenas|promotion|leak|rounding|caches|burst|realloc|aligned|untouched
+// Usage: planted_heaps pins|arenas|promotion|leak|rounding|caches|burst|realloc|aligned|untouched|headers|slack
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,6 +61,20 @@ static void leak(void) {
 static void rounding(void) {
     for (int i = 0; i < 1500; i++) filled(16385);
     print_truth(16385, 1500 * 4095);
+}
+
+// Dense: no block could be placed between them.
+static void headers(void) {
+    enum { COUNT = 200000 };
+    for (int i = 0; i < COUNT; i++) filled(24);
+    print_truth(24, COUNT * 24);
+}
+
+// All is written to; what allocators add, up to whole pages, is no part of what was requested.
+static void slack(void) {
+    enum { COUNT = 200, BYTES = 82000 };
+    for (int i = 0; i < COUNT; i++) filled(BYTES);
+    print_truth(BYTES, COUNT * BYTES);
 }
 
 static void burst(void) {
@@ -160,6 +174,8 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "realloc")) grow();
     else if (!strcmp(what, "aligned")) aligned();
     else if (!strcmp(what, "untouched")) untouched();
+    else if (!strcmp(what, "headers")) headers();
+    else if (!strcmp(what, "slack")) slack();
     else target_fail("usage: planted_heaps KIND");
     return 0;
 }

@@ -10,23 +10,24 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .snapshots import ACCOUNTS, PAGE_BYTES, Snapshot
+from .snapshots import ACCOUNTS, PAGE_BYTES, Snapshot, Spacing
 
 Ints = NDArray[np.int64]
 MEANING = {
     "live": "requested bytes that the program wrote to",
     "rounding": "usable bytes of live blocks beyond the requested ones",
+    "headers": "what the allocator keeps beside each live block",
     "holes": "empty parts of pages that hold live blocks",
     "free_pages": "pages that held a block and now hold none",
     "tables": "pages that never held a block: the allocator's own data",
-    "untouched": "bytes of live blocks, never written to",
+    "untouched": "requested bytes of live blocks, never written to",
 }
 
 
 @dataclass(frozen=True)
 class Sums:
-    """bytes: by name of ACCOUNTS; their sum is rss_bytes, the null replayer's taken off. not_resident_bytes: of live blocks, no
-    part of RSS."""
+    """bytes: by name of ACCOUNTS; their sum is rss_bytes, the null replayer's taken off. not_resident_bytes: requested ones of live
+    blocks, no part of RSS."""
 
     bytes: dict[str, int]
     rss_bytes: int
@@ -95,52 +96,68 @@ def _ends(blocks: pd.DataFrame) -> Ints:
 @dataclass(frozen=True)
 class PageUse:
     """Of each resident page: the bytes of live blocks in it by account, and how many blocks; of each block where it begins and
-    ends, and its first and last page."""
+    ends, and the first and last page of it and its header. asked: the requested bytes of all."""
 
     pages: Pages
     live: Ints
     rounding: Ints
+    headers: Ints
     untouched: Ints
     holders: Ints
     start: Ints
     end: Ints
     first: Ints
     last: Ints
+    asked: int
+
+
+def _margins(start: Ints, end: Ints, spacing: Spacing) -> tuple[Ints, Ints]:
+    """Where each block begins and ends with what the allocator keeps beside it, which is never part of a neighbour. As
+    block_spacing.c has it."""
+    begun, ended = start - spacing.header_bytes, end
+    if spacing.own_pages_from_bytes is not None:
+        offset = start % PAGE_BYTES
+        own = (end - start >= spacing.own_pages_from_bytes) & (True if spacing.own_pages_offset is None else offset == spacing.own_pages_offset)
+        begun, ended = np.where(own, start - offset, begun), np.where(own, -(-end // PAGE_BYTES) * PAGE_BYTES, ended)
+    before = np.concatenate([np.zeros(1, dtype=np.int64), end])[: start.size]
+    begun = np.maximum(begun, before)
+    return begun, np.minimum(ended, np.append(begun[1:], np.iinfo(np.int64).max))
 
 
 def use_of(snapshot: Snapshot) -> PageUse:
     """What live blocks take of each page."""
     blocks, pages = snapshot.blocks, Pages(snapshot.pages)
     start, end = blocks["address"].to_numpy(), _ends(blocks)
-    touched = np.clip(start + (blocks["usable_bytes"] - blocks["untouched_bytes"]).to_numpy(), start, end)
-    asked = np.minimum(start + blocks["requested_bytes"].to_numpy(), touched)
-    first, last = start // PAGE_BYTES, np.maximum(end - 1, start) // PAGE_BYTES
-    return PageUse(pages, pages.spread(start, asked), pages.spread(asked, touched), pages.spread(touched, end), pages.blocks_in(first, last),
-                   start, end, first, last)
+    asked = np.minimum(start + blocks["requested_bytes"].to_numpy(), end)
+    touched = np.clip(start + (blocks["usable_bytes"] - blocks["untouched_bytes"]).to_numpy(), start, asked)
+    begun, ended = _margins(start, end, snapshot.spacing)
+    first, last = begun // PAGE_BYTES, np.maximum(ended - 1, start) // PAGE_BYTES
+    return PageUse(pages, pages.spread(start, touched), pages.spread(asked, end), pages.spread(begun, start) + pages.spread(end, ended),
+                   pages.spread(touched, asked), pages.blocks_in(first, last), start, end, first, last, int((asked - start).sum()))
 
 
 def account(snapshot: Snapshot, use: PageUse | None = None) -> Accounts:
     """Takes RSS apart."""
     use = use or use_of(snapshot)
     pages, holders = use.pages, use.holders
-    used = use.live + use.rounding + use.untouched
+    used = use.live + use.rounding + use.headers + use.untouched
     holes = np.where(holders > 0, PAGE_BYTES - used, 0)
     share = holes / np.maximum(holders, 1)
     charged = _of_rows(share, pages.row_of(use.first)) + np.where(use.last > use.first, _of_rows(share, pages.row_of(use.last)), 0)
     free = np.count_nonzero(pages.held & (holders == 0)) * PAGE_BYTES
     own = np.count_nonzero(~pages.held & (holders == 0)) * PAGE_BYTES
-    amounts = (use.live.sum(), use.rounding.sum(), holes.sum(), free, own, use.untouched.sum())
-    resident = int(used.sum())
+    amounts = (use.live.sum(), use.rounding.sum(), use.headers.sum(), holes.sum(), free, own, use.untouched.sum())
+    not_resident = use.asked - int(use.live.sum() + use.untouched.sum())
     found = {name: int(amount) for name, amount in less_own(dict(zip(ACCOUNTS, amounts, strict=True)), snapshot.null_rss_bytes).items()}
     charged *= found["holes"] / max(int(holes.sum()), 1)
-    return Accounts(found, sum(found.values()), int((use.end - use.start).sum()) - resident, snapshot.blocks.assign(holes_bytes=charged))
+    return Accounts(found, sum(found.values()), not_resident, snapshot.blocks.assign(holes_bytes=charged))
 
 
 def less_own(amounts: dict[str, Any], null_bytes: Any) -> dict[str, Any]:
     """Without the replay's own pages, which hold no blocks: but for some pages, where the allocator is that of the C library, whose
     heap has blocks of its own. Numbers or arrays."""
     left = dict(amounts)
-    for name in ("tables", "free_pages", "holes", "rounding", "live", "untouched"):
+    for name in ("tables", "free_pages", "holes", "headers", "rounding", "live", "untouched"):
         taken = np.minimum(left[name], null_bytes)
         left[name] = left[name] - taken
         null_bytes = null_bytes - taken

@@ -24,10 +24,20 @@ _RUN = np.dtype([("page", "<u8"), ("pages", "<u4"), ("flags", "<u4")])
 _HELD = 1 << 8
 _COUNTS = ("offset", "blocks", "runs", "event", "time_ns", "rss_bytes", "null_rss_bytes")
 _CURVE = ["time_ns", "live_bytes", "rss_bytes", "high_bytes"]
-ACCOUNTS = ("live", "rounding", "holes", "free_pages", "tables", "untouched")
+ACCOUNTS = ("live", "rounding", "headers", "holes", "free_pages", "tables", "untouched")
 _STRETCHES = ["time_ns", "event", "null_rss_bytes", "rss_bytes", *ACCOUNTS, "not_resident_bytes"]
 KINDS = ("anonymous", "heap", "stack", "file")
 """Of the mapping that a page is in."""
+
+
+@dataclass(frozen=True)
+class Spacing:
+    """What the allocator keeps beside a block, as the replay measured it. header_bytes: before each block. Blocks of own_pages_from_bytes
+    usable bytes or more that begin at own_pages_offset in a page (None: anywhere) share their pages with no other block; None: no size does."""
+
+    header_bytes: int = 0
+    own_pages_from_bytes: int | None = None
+    own_pages_offset: int | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,7 @@ class Snapshot:
     null_rss_bytes: int
     blocks: pd.DataFrame
     pages: pd.DataFrame
+    spacing: Spacing = Spacing()
 
 
 @dataclass(frozen=True)
@@ -114,11 +125,21 @@ def _snapshot(path: Path, data: bytes, index: dict[str, Any], item: dict[str, An
                           "kind": (flags & 0xff).astype(np.int64), "held": (flags & _HELD) != 0})
     return Snapshot(index["allocator"], index["trace"], item["why"], item["event"], item["time_ns"], item["rss_bytes"],
                     item["null_rss_bytes"], blocks.sort_values("address", ignore_index=True),
-                    pages.sort_values("page", ignore_index=True))
+                    pages.sort_values("page", ignore_index=True), _spacing(index))
+
+
+def _spacing(index: dict[str, Any]) -> Spacing:
+    """Files of before 0.2.0 do not know of it: what the allocator keeps is part of the holes there."""
+    found = Spacing(**index.get("spacing", {}))
+    for value in (found.header_bytes, found.own_pages_from_bytes or 0, found.own_pages_offset or 0):
+        if type(value) is not int or not 0 <= value < 1 << 63:
+            raise ValueError(f"a spacing of {value!r}")
+    return found
 
 
 def _stretches(item: dict[str, Any]) -> tuple[pd.DataFrame, Timed, Timed]:
-    rows = pd.DataFrame({name: item[name] for name in _STRETCHES}).astype(np.int64)
+    headers = item.get("headers", [0] * len(item["time_ns"]))  # as of _spacing
+    rows = pd.DataFrame({name: item[name] for name in _STRETCHES if name != "headers"} | {"headers": headers}).astype(np.int64)
     if (rows < 0).any(axis=None) or not rows["rss_bytes"].equals(rows[list(ACCOUNTS)].sum(axis=1)):
         raise ValueError("accounts of a stretch that do not add up to its RSS")
     return rows, _timed(item["timed"], len(rows)), _timed(item["null_timed"], len(rows))

@@ -17,7 +17,7 @@ from ..results.found_trace import FoundTrace
 from ..results.summary import Summary
 from .series import titles
 
-_ACCOUNTS = {"holes": "holes", "free_pages": "free pages", "rounding": "rounding", "tables": "tables", "untouched": "untouched"}
+_ACCOUNTS = {"holes": "holes", "free_pages": "free pages", "headers": "headers", "rounding": "rounding", "tables": "tables", "untouched": "untouched"}
 """Of those of `explain`, with the names of their tracks."""
 
 _SEQUENCE = 1

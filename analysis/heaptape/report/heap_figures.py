@@ -16,7 +16,7 @@ from .figures import STRIP_PX, Figure, Row, Table, rows_markup
 from .heap_maps import map_figure
 from .svg import Drawing, curve, framed, scaled_ticks, share
 
-_CSS = {"live": "part-live", "rounding": "part-rounding", "holes": "part-holes", "free_pages": "part-free", "tables": "part-tables",
+_CSS = {"live": "part-live", "rounding": "part-rounding", "headers": "part-headers", "holes": "part-holes", "free_pages": "part-free", "tables": "part-tables",
         "untouched": "part-untouched"}
 _KEY = [(name.replace("_", " "), css) for name, css in _CSS.items()]
 _STACK_PX, _COST_PX = 240, 90

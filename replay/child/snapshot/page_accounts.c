@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "account_slot.h"
+#include "block_spacing.h"
 #include "far_table.h"
 
 enum { PAGE_BYTES = HT_SNAPSHOT_PAGE_BYTES };
@@ -22,8 +23,8 @@ struct taking {
 };
 
 bool ht_page_accounts_init(struct ht_page_accounts *accounts, const struct ht_page_history *history,
-                           struct ht_resident_buffer *buffer) {
-    *accounts = (struct ht_page_accounts){ht_far_table(TABLE_BYTES), history, buffer};
+                           const struct ht_block_spacing *spacing, struct ht_resident_buffer *buffer) {
+    *accounts = (struct ht_page_accounts){ht_far_table(TABLE_BYTES), history, spacing, buffer};
     return accounts->bits != NULL;
 }
 
@@ -65,23 +66,28 @@ static uint64_t use_bytes(struct taking *taking, uint64_t start, uint64_t end) {
     return bytes;
 }
 
+static uint64_t least(uint64_t one, uint64_t other) { return one < other ? one : other; }
+
 static void take_block(struct taking *taking, uint64_t start, const struct ht_account_slot *slot) {
     struct ht_stretch_accounts *found = taking->found;
-    uint64_t end = start + slot->usable_bytes, touched = end - slot->untouched_bytes;
-    uint64_t asked = slot->requested_bytes < touched - start ? start + slot->requested_bytes : touched;
-    if ((end - 1) / PAGE_BYTES >= HT_HISTORY_PAGES) return;
-    uint64_t live = use_bytes(taking, start, asked), rounding = use_bytes(taking, asked, touched),
-             untouched = use_bytes(taking, touched, end);
+    uint64_t end = start + slot->usable_bytes,
+             asked = start + least(slot->requested_bytes, slot->usable_bytes);
+    uint64_t touched = least(end - slot->untouched_bytes, asked);
+    struct ht_block_margin margin = ht_block_margin(taking->accounts->spacing, start, slot->usable_bytes);
+    if ((margin.end - 1) / PAGE_BYTES >= HT_HISTORY_PAGES || margin.begin > start) return;
+    uint64_t live = use_bytes(taking, start, touched), untouched = use_bytes(taking, touched, asked);
     found->live_bytes += live;
-    found->rounding_bytes += rounding;
     found->untouched_bytes += untouched;
-    found->not_resident_bytes += slot->usable_bytes - live - rounding - untouched;
+    found->rounding_bytes += use_bytes(taking, asked, end);
+    found->headers_bytes += use_bytes(taking, margin.begin, start) + use_bytes(taking, end, margin.end);
+    found->not_resident_bytes += asked - start - live - untouched;
 }
 
 // A block that another thread freed meanwhile may be counted with the one that came in its place: in a page is no
 // more than a page.
 static void cut_to_pages(struct ht_stretch_accounts *found, uint64_t bytes) {
-    uint64_t *const each[] = {&found->live_bytes, &found->rounding_bytes, &found->untouched_bytes};
+    uint64_t *const each[] = {&found->live_bytes, &found->rounding_bytes, &found->untouched_bytes,
+                              &found->headers_bytes};
     for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
         if (*each[i] > bytes) *each[i] = bytes;
         bytes -= *each[i];

@@ -15,12 +15,13 @@ struct ht_page_bits;
 struct ht_page_accounts {
     struct ht_page_bits *bits;  // all 0 between two takings
     const struct ht_page_history *history;
+    const struct ht_block_spacing *spacing;
     struct ht_resident_buffer *buffer;
 };
 
 // False, with errno: there is no memory.
 bool ht_page_accounts_init(struct ht_page_accounts *accounts, const struct ht_page_history *history,
-                           struct ht_resident_buffer *buffer);
+                           const struct ht_block_spacing *spacing, struct ht_resident_buffer *buffer);
 // Of the blocks in the table. Returns 0, or errno where the kernel does not show which pages are resident.
 int ht_page_accounts_take(struct ht_page_accounts *accounts, void *const *table,
                           const struct ht_account_slot *slots, uint64_t slots_count,

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "account_slot.h"
+#include "block_spacing.h"
 #include "far_table.h"
 #include "resident_pages.h"
 #include "write_all.h"
@@ -57,7 +58,13 @@ bool ht_snapshots_init(struct ht_snapshots *snapshots, const struct ht_job *job)
     *snapshots = (struct ht_snapshots){.job = job};
     snapshots->writing = ht_far_table(sizeof *snapshots->writing);
     return snapshots->writing && ht_page_history_init(&snapshots->history) &&
-           ht_page_accounts_init(&snapshots->accounts, &snapshots->history, &snapshots->writing->resident);
+           ht_page_accounts_init(&snapshots->accounts, &snapshots->history, &job->spacing,
+                                 &snapshots->writing->resident);
+}
+
+void ht_snapshots_hold(const struct ht_snapshots *snapshots, uint64_t address, uint64_t usable_bytes) {
+    struct ht_block_margin margin = ht_block_margin(&snapshots->job->spacing, address, usable_bytes);
+    ht_page_history_hold(&snapshots->history, margin.begin, margin.end - margin.begin);
 }
 
 bool ht_snapshot_due(const struct ht_snapshots *snapshots, uint64_t sample) {

@@ -24,6 +24,8 @@ struct ht_snapshots {
 
 // False, with errno: there is no memory.
 bool ht_snapshots_init(struct ht_snapshots *snapshots, const struct ht_job *job);
+// A block is there, from now on.
+void ht_snapshots_hold(const struct ht_snapshots *snapshots, uint64_t address, uint64_t usable_bytes);
 // Whether one is to be taken with this sample of RSS.
 bool ht_snapshot_due(const struct ht_snapshots *snapshots, uint64_t sample);
 // The accounts that are to be taken with this sample of RSS: their number, or UINT32_MAX.
