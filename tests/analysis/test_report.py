@@ -98,12 +98,12 @@ def test_everything_is_there_and_nothing_is_fetched(whole: str) -> None:
     assert not re.search(r"url\(|@import|<iframe", text)
     assert set(re.findall(r"https?://[^\"'\s<]+", text)) <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xhtml"}
     for words in ("mimalloc is fastest", "What do I gain?", "How certain is that?", "What next?", "12 %", "recorded heap", "live bytes", "realloc",
-                  "MALLOC_ARENA_MAX", "Where do the figures come from?", "python3 job.py", "20817", "internal fragmentation", "external fragmentation", "peak RSS/live"):
+                  "MALLOC_ARENA_MAX", "Where do the figures come from?", "python3 job.py", "20817", "rounding", "other", "peak RSS/live"):
         assert words in _words(text)
     # The first screen is what comes before the links to the others, the curve and the answer to all four questions with it.
     first = text[: text.index("<nav")]
     assert "LD_PRELOAD=/usr/lib/libmimalloc.so python3 job.py" in _words(first).replace("/ ", "/") and "data-span" in first
-    for title in ("Fragmentation at the peak", "What it keeps", "Time against memory", "Requested sizes", "Lifetimes"):
+    for title in ("Parts of peak RSS", "What it keeps", "Time against memory", "Requested sizes", "Lifetimes"):
         assert f"<h3>{title}</h3>" in text
     assert "prefers-color-scheme: dark" in text and 'name="viewport"' in text
 

@@ -13,7 +13,7 @@ from ..trace.profile import TraceProfile
 from .figures import STRIP_PX, Figure, Row, Table, rows_markup
 from .svg import Drawing, framed, nice_ticks, scaled_ticks, share, text_width
 
-_PARTS = (("live", "part-live"), ("internal fragmentation", "part-internal"), ("external fragmentation", "part-other"))
+_PARTS = (("live", "part-live"), ("rounding", "part-internal"), ("other", "part-other"))
 _ONE_RUN = "Of each allocator, the run with the median peak, so that the parts add up."
 _LEFT = (("at the end", "part-end"), ("all freed", "part-freed"), ("purged", "part-purged"))
 
@@ -38,14 +38,14 @@ def _peak_figure(rows: pd.DataFrame, classes: dict[str, str]) -> Figure:
         live = row["peak_requested_bytes"] - untouched + min(row["peak_other_bytes"], 0.0)
         values.append([live, row["peak_internal_bytes"], row["peak_other_bytes"]])
     ratios = ["mean RSS/live", "RSS/live at live peak", "RSS/live at peak RSS", "peak RSS/live"]
-    table = Table(["allocator", "peak RSS of that run", "requested", "internal", "untouched", "external", *ratios], [
+    table = Table(["allocator", "peak RSS of that run", "requested", "rounding", "untouched", "other", *ratios], [
         [str(name), *(byte_count(row[f"peak_{part}_bytes"]) for part in ("rss", "requested", "internal", "untouched", "other")),
          *(MISSING if math.isnan(row[key]) else f"{row[key]:.2f}" for key in ("f1", "f2", "f3", "f4"))]
         for name, row in rows.iterrows()])
-    caption = ("The parts of resident memory at its peak. Live: requested and touched. Internal fragmentation: added by "
-               "rounding up to size classes. External fragmentation: free blocks in caches and gaps, and the allocator's tables. "
+    caption = ("The parts of resident memory at its peak. Live: requested and touched. Rounding: usable beyond that, as size classes are. "
+               "Other: holes, free pages, thread caches, headers and the allocator's tables. "
                f"{_ONE_RUN} The ratios are medians over the rounds.")
-    return Figure("Fragmentation at the peak", caption, _bars(rows, values, [byte_count(value) for value in rows["peak_rss_bytes"]], _PARTS, classes),
+    return Figure("Parts of peak RSS", caption, _bars(rows, values, [byte_count(value) for value in rows["peak_rss_bytes"]], _PARTS, classes),
                   table, list(_PARTS))
 
 
