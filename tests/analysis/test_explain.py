@@ -25,12 +25,12 @@ from heaptape.base.units import byte_count
 from heaptape.command_line import main
 from heaptape.explain import answering, verb
 from heaptape.explain.accounts import Accounts, account, use_of
-from heaptape.explain.answer import Answer, nothing_helps, object_of, text_of
+from heaptape.explain.answer import Answer, Moment, cure_sentence, object_of, text_of
 from heaptape.explain.cures import Candidate, Cure, ProgramCures, _cure, _of_two_heaps, candidates
 from heaptape.explain.heap_map import FREE, LIVE, NOT_RESIDENT, SHADES, TABLES, map_of
 from heaptape.explain.holders import Holder, find_holders, size_class
 from heaptape.explain.shared_lines import SharedLines
-from heaptape.explain.snapshots import ACCOUNTS, Snapshot, SnapshotFile, Timed
+from heaptape.explain.snapshots import ACCOUNTS, Snapshot, SnapshotFile, Spacing, Timed
 from heaptape.explain.stretches import _Cost, accounts_along, break_of, mean_of
 from heaptape.explain.verdict import VERDICTS, trend_of, verdict_of
 from heaptape.judge.attached import Replayed
@@ -45,7 +45,7 @@ ROOT = Path(__file__).parents[2]
 # Where the verdict is looked for, what it is under glibc and jemalloc, and which account and blocks hold the waste.
 PLANTED: dict[str, tuple[str, str, str, str | None, int]] = {
     "pins": ("end", "fragmentation", "fragmentation", "holes", 200),
-    "arenas": ("peak", "caches", "caches", "free_pages", 0),
+    "arenas": ("peak", "retention", "retention", "free_pages", 0),
     "promotion": ("end", "fragmentation", "fragmentation", "holes", 48),
     "leak": ("end", "growth", "growth", None, 120),
     "rounding": ("end", "growth", "rounding", None, 16385),
@@ -54,6 +54,8 @@ PLANTED: dict[str, tuple[str, str, str, str | None, int]] = {
     "realloc": ("end", "growth", "retention", None, 16 << 20),
     "aligned": ("end", "fragmentation", "rounding", None, 100),
     "untouched": ("end", "untouched", "untouched", None, 0),
+    "headers": ("end", "headers", "rounding", None, 24),
+    "slack": ("end", "growth", "growth", None, 82000),
 }
 
 
@@ -75,7 +77,7 @@ def _recorded(heaptape: Path, folder: Path, kind: str) -> tuple[Path, dict[str, 
 
 
 @pytest.mark.parametrize("alloc", quick(["glibc"], ["glibc", "jemalloc"]))
-@pytest.mark.parametrize("kind", quick(["pins"], PLANTED))
+@pytest.mark.parametrize("kind", quick(["pins", "headers"], PLANTED))
 def test_planted_heaps(heaptape_binary: Path, tmp_path: Path, kind: str, alloc: str) -> None:
     if not heaptape_binary.with_name(f"replay-{alloc}").exists():
         pytest.skip(f"{alloc} is not built in")
@@ -94,7 +96,14 @@ def test_planted_heaps(heaptape_binary: Path, tmp_path: Path, kind: str, alloc: 
         assert (worst["size_low"], worst["size_high"], worst["thread"]) == (size, size, 0)
         assert worst["holes_bytes"] >= 0.9 * accounts["holes"]
     if kind == "pins":
-        assert accounts["holes"] == pytest.approx(truth["held_bytes"], rel=0.15)  # with what glibc puts before each block
+        assert accounts["holes"] == pytest.approx(truth["held_bytes"], rel=0.15)  # with what glibc puts before each freed block
+    if kind in ("headers", "slack"):
+        assert accounts["live"] == pytest.approx(truth["held_bytes"], rel=0.01)
+        assert accounts["holes"] < 0.001 * found["rss_bytes"] and found["not_resident_bytes"] == accounts["untouched"] == 0
+    if kind == "headers":
+        beside = "headers" if alloc == "glibc" else "rounding"
+        assert accounts[beside] == pytest.approx(truth["held_bytes"] / 3, rel=0.02)
+        assert accounts["headers"] + accounts["rounding"] - accounts[beside] < 0.001 * found["rss_bytes"]
     if kind == "burst":
         assert accounts["free_pages"] == pytest.approx(truth["held_bytes"], rel=0.1)
     if kind == "untouched":
@@ -126,9 +135,9 @@ def test_text(replay: None, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     monkeypatch.setattr(answering, "also_set", lambda context: f"Set it too, as under {context['allocator_name']}.")
     assert main(["explain", "--alloc", "glibc", "--budget", "1s", "--html", str(tmp_path / "p.html"), str(ROOT / "traces" / "sqlite3-small.bin")]) == 0
     printed = capsys.readouterr().out
-    lines = printed.splitlines()
-    assert lines[0].startswith("Under glibc ") and lines[1].startswith("Verdict: ") and "holes" in printed
-    assert "what helps" in printed or "No change saves memory" in printed
+    first = printed.splitlines()[0]
+    assert " RSS under glibc " in first and first.split(":")[0].lower() in VERDICTS and "holes" in printed
+    assert any(words in first for words in ("What helps most", "Not decided what helps", "Nothing helps")) and "change tried" in printed
     for text in (printed, (tmp_path / "p.html").read_text(encoding="utf-8")):
         assert ("Set it too, as under glibc." in text) == ("Environment=" in printed)
 
@@ -167,7 +176,7 @@ def test_a_cure_that_fails_leaves_the_answer(replay: None, capsys: pytest.Captur
     monkeypatch.setattr(verb, "try_cures", lambda *_words: [])
     assert main(["explain", "--alloc", "glibc", "--at", "end", str(ROOT / "traces" / "redis.bin")]) == 0
     said = capsys.readouterr()
-    assert said.out.startswith("Under glibc ") and "could be tried: no memory" in said.err
+    assert " RSS under glibc " in said.out and "No change could be tried." in said.out and "could be tried: no memory" in said.err
 
 
 @pytest.mark.thorough
@@ -308,7 +317,7 @@ def _accounts(not_resident_bytes: int = 0, **bytes_: int) -> Accounts:
 
 
 @pytest.mark.parametrize(("accounts", "verdict"), [
-    (_accounts(), "none"), (_accounts(live=90, holes=10), "live"), (_accounts(live=50, holes=30, rounding=20), "fragmentation"),
+    (_accounts(), "none"), (_accounts(live=70, headers=20, holes=10), "headers"), (_accounts(live=90, holes=10), "live"), (_accounts(live=50, holes=30, rounding=20), "fragmentation"),
     (_accounts(live=50, free_pages=900, not_resident_bytes=60), "retention"), (_accounts(live=50, free_pages=90, not_resident_bytes=100), "untouched")])
 def test_verdicts(accounts: Accounts, verdict: str) -> None:
     assert verdict_of(accounts, live_rises=False) == verdict
@@ -324,8 +333,9 @@ def _said(accounts: Accounts, *holders: Holder) -> list[str]:
 
 def test_the_first_sentences_name_what_is_large() -> None:
     said = _said(_accounts(live=1000, holes=45, rounding=3216, free_pages=500, tables=239))
-    assert said[0] == "Under x RSS is 5.00 kB at 250 ms of 4.00 s: 1.00 kB of live bytes and 4.00 kB above them."
-    assert said[2:4] == ["Above the live bytes: rounding 80 %, free pages 12 %.", "99 % of the rounding is in 1 block of 5,000 bytes."]
+    assert said[0] == "Rounding: 3.22 kB (64 %) of 5.00 kB RSS under x at 250 ms of 4.00 s are what live blocks have beyond the requested bytes."
+    assert said[2] == "Of RSS 1.00 kB are live bytes; 4.00 kB are above them: rounding 80 %, free pages 12 %."
+    assert "99 % of the rounding is in 1 block of 5,000 bytes." in said
 
 
 def test_shared_pages_are_said_with_cures() -> None:
@@ -333,10 +343,58 @@ def test_shared_pages_are_said_with_cures() -> None:
     curve = pd.DataFrame({"time_ns": [0, 1], "live_bytes": 1, "rss_bytes": 1})
     answer = Answer("t", replace(_snapshot([], []), allocator={"name": "x", "version": ""}), 4_000_000_000, _accounts(live=1000, holes=1000),
                     "fragmentation", trend_of(curve), [], {}, [], None, sharing=words)
-    assert nothing_helps(answer) == "No change saves memory (0 tried). One of several processes; shared pages are not counted."
-    answer = replace(answer, cures=[Cure("one arena", "x:arenas=1", 10.0, 5.0, 15.0, None, [("shell", "A=1 COMMAND")])])
-    assert "what helps (one of several processes; shared pages are not counted)" in "\n".join(text_of(answer))
+    assert cure_sentence(answer) == "No change could be tried. One of several processes; shared pages are not counted."
+    answer = replace(answer, cures=[Cure("one arena", "x:arenas=1", 1e6, 5e5, 2e6, None, [("shell", "A=1 COMMAND")])])
+    text = "\n".join(text_of(answer))
+    for before in ("What helps most", "change tried"):
+        assert f"{before} (one of several processes; shared pages are not counted)" in text
     assert object_of(answer)["sharing"] == words and object_of(replace(answer, sharing=""))["sharing"] is None
+
+
+MB = 1e6
+SETTING, WORSE = Cure("no thread caches", "x:a=1", 2 * MB, 1.5 * MB, 3 * MB, 1.5, [("shell", "A=1 COMMAND")]), Cure("one arena for all threads", "x:b=1", -MB, -2 * MB, -MB / 2, 1, [("shell", "B=1 COMMAND")])
+OTHER = Cure("jemalloc instead", "jemalloc", 9 * MB, 8 * MB, 10 * MB, 0.5, [("shell", "J COMMAND")])
+BOUND = Cure("all gone (upper bound)", None, 19 * MB, 19 * MB, 19 * MB, None, [], bound=True)
+UNKNOWN = replace(SETTING, ci_low=-MB)
+OTHERS = [replace(OTHER, name=f"other {number} instead", saves_bytes=(5 + number) * MB) for number in range(4)]
+
+
+@pytest.mark.parametrize(("cures", "first", "lines"), [
+    ([BOUND, OTHER, *OTHERS, SETTING, WORSE], "What helps most: jemalloc instead, 9.00 MB less at the peak (8.00 MB to 10.0 MB, 95 % interval), × 0.50 the time in malloc.",
+     ["jemalloc instead:", "J COMMAND", "Best setting of x: no thread caches, 2.00 MB less", "A=1 COMMAND"]),
+    ([OTHER, UNKNOWN], "What helps most: jemalloc instead", ["J COMMAND", "Best setting of x, not clearly: no thread caches", "A=1 COMMAND"]),
+    ([OTHER, WORSE], "What helps most: jemalloc instead", ["J COMMAND", "No setting of x helps (1 tried)."]),
+    ([SETTING, WORSE], "What helps most: no thread caches", ["no thread caches:", "A=1 COMMAND"]),
+    ([UNKNOWN, WORSE, BOUND], "Not decided what helps: of 2 changes tried none clearly saves memory; no thread caches may.", ["A=1 COMMAND"]),
+    ([replace(SETTING, ci_low=math.nan, ci_high=math.nan)], "Not decided what helps: of 1 change tried", ["unknown: one round", "A=1 COMMAND"]),
+    ([BOUND, replace(SETTING, saves_bytes=9e4, ci_low=8e4, ci_high=1e5), WORSE], "Nothing helps: of 2 changes tried none saves 200 kB or more.", [])])
+def test_the_first_line_says_what_to_do(cures: list[Cure], first: str, lines: list[str]) -> None:
+    """All that was tried is in the table, and the best setting of the same allocator has its line, whatever else saves more."""
+    snapshot = replace(_snapshot([], []), allocator={"name": "x", "version": ""}, why="peak")
+    accounts = _accounts(live=5_000_000, free_pages=15_000_000)
+    curve = pd.DataFrame({"time_ns": [0, 1], "live_bytes": 1, "rss_bytes": 1})
+    answer = Answer("t", snapshot, 4_000_000_000, accounts, "retention", trend_of(curve), [], {}, cures, None, [Moment("peak", 0, accounts, "retention")])
+    said = text_of(answer)
+    assert said[0].startswith("Retention: 15.0 MB (75 %) of 20.0 MB RSS under x at its peak ") and first in said[0]
+    text = "\n".join(said[1:])
+    at = [text.find(words) for words in lines]
+    assert -1 not in at and at == sorted(at) and all(cure.name in text for cure in cures)
+    assert ("B=1 COMMAND" not in text) and (lines or "COMMAND" not in text)
+    assert "COMMAND" not in "\n".join(text_of(replace(answer, own="Caution: it is another."))) and "helps" not in text_of(replace(answer, own="Caution."))[1]
+
+
+@pytest.mark.parametrize(("accounts", "said"), [
+    (_accounts(), ["Nothing to explain: under x the heap adds nothing to RSS at its peak (0 ns of 4.00 s).", ""]),
+    (_accounts(not_resident_bytes=8_000_000), ["Untouched: 8.00 MB were requested, but never written to, beside 0 B RSS under x", "", "Not in RSS: 8.00 MB of requested bytes"]),
+    (_accounts(live=4096, not_resident_bytes=8_000_000), ["Untouched: 8.00 MB were requested, but never written to, beside 4.10 kB RSS under x", ""])])
+def test_heaps_of_which_hardly_anything_is_resident(accounts: Accounts, said: list[str]) -> None:
+    snapshot = replace(_snapshot([], []), allocator={"name": "x", "version": ""}, why="peak")
+    curve = pd.DataFrame({"time_ns": [0, 1], "live_bytes": 0, "rss_bytes": 0})
+    answer = Answer("t", snapshot, 4_000_000_000, accounts, verdict_of(accounts, live_rises=False), trend_of(curve), [], {}, None, None,
+                    [Moment(why, 0, accounts, "none") for why in ("peak", "end")])
+    lines = text_of(answer)
+    assert lines[0].startswith(said[0]) and all(any(line.startswith(words) for line in lines) for words in said)
+    assert any(line.startswith("account") for line in lines) == (accounts.rss_bytes > 0)
 
 
 @pytest.mark.parametrize(("context", "totals", "forked"), [
@@ -349,8 +407,9 @@ def test_who_was_forked(context: dict[str, Any], totals: dict[str, Any] | None, 
 def test_a_group_of_all_sizes_is_named_only_where_it_stands_out() -> None:
     everything = Holder(1, 9000, None, 0, 1_500_000, True, 2, 700.0, 100)
     evenly, clearly = (_said(_accounts(live=1000, holes=1000), replace(everything, blocks=blocks)) for blocks in (2, 1))
-    assert evenly[3] == "No group of blocks holds much more than its share of the holes."
-    assert clearly[3].startswith("33 % of the blocks hold 70 % of the holes (700 B): 1–9,000 bytes, allocated by several threads between")
+    assert "No group of blocks holds much more than its share of the holes." in evenly
+    [named] = [line for line in clearly if " of the blocks hold " in line]
+    assert named.startswith("33 % of the blocks hold 70 % of the holes (700 B): 1–9,000 bytes, allocated by several threads between")
 
 
 # ---- the accounts of made-up heaps ----
@@ -367,7 +426,7 @@ def _snapshot(blocks: list[tuple[int, int, int, int]], runs: list[tuple[int, int
 
 def test_accounts_of_one_page() -> None:
     found = account(_snapshot([(4096, 100, 104, 0), (4096 + 512, 200, 200, 0)], [(1, 1, True)]))
-    assert found.bytes == {"live": 300, "rounding": 4, "holes": 4096 - 304, "free_pages": 0, "tables": 0, "untouched": 0}
+    assert found.bytes == {"live": 300, "rounding": 4, "headers": 0, "holes": 4096 - 304, "free_pages": 0, "tables": 0, "untouched": 0}
     assert found.blocks["holes_bytes"].tolist() == [(4096 - 304) / 2] * 2
 
 
@@ -379,13 +438,35 @@ def test_holes_are_charged_less_the_null_replayers() -> None:
 def test_accounts_of_large_blocks() -> None:
     """A block of ten pages that begins in the middle of one, of which four are resident; a free page; one of the allocator's."""
     found = account(_snapshot([(4096 + 2048, 40_000, 40_960, 0)], [(1, 4, True), (50, 1, True), (60, 1, False)], null_bytes=1096))
-    assert found.bytes == {"live": 3 * 4096 + 2048, "rounding": 0, "holes": 2048, "free_pages": 4096, "tables": 3000, "untouched": 0}
-    assert found.not_resident_bytes == 40_960 - 3 * 4096 - 2048 and found.rss_bytes == 6 * 4096 - 1096
+    assert found.bytes == {"live": 3 * 4096 + 2048, "rounding": 0, "headers": 0, "holes": 2048, "free_pages": 4096, "tables": 3000, "untouched": 0}
+    assert found.not_resident_bytes == 40_000 - 3 * 4096 - 2048 and found.rss_bytes == 6 * 4096 - 1096
 
 
 def test_accounts_of_what_was_never_written() -> None:
+    """Only what was requested counts, in RSS or not: the pages beyond are rounding, or nothing."""
     found = account(_snapshot([(4096, 12_000, 12_288, 8192)], [(1, 3, True)]))
-    assert found.bytes["live"] == 4096 and found.bytes["untouched"] == 8192 and found.bytes["rounding"] == 0
+    assert (found.bytes["live"], found.bytes["untouched"], found.bytes["rounding"], found.not_resident_bytes) == (4096, 7904, 288, 0)
+    found = account(_snapshot([(4096, 12_000, 20_480, 12_288)], [(1, 2, True)]))
+    assert (found.bytes["live"], found.bytes["untouched"], found.bytes["rounding"], found.not_resident_bytes) == (8192, 0, 0, 12_000 - 8192)
+    found = account(_snapshot([(4096, 8192, 20_480, 12_288)], [(1, 3, True)]))
+    assert (found.bytes["live"], found.bytes["untouched"], found.bytes["rounding"], found.not_resident_bytes) == (8192, 0, 4096, 0)
+
+
+@pytest.mark.parametrize(("spacing", "headers", "holes"), [
+    (Spacing(), 0, 4 * 4096 - 100 - 200 - 9000), (Spacing(16), 16 + 12 + 16, 4 * 4096 - 100 - 200 - 9000 - 44),
+    # The last one has its two pages and a bit for itself, unless only those at another place in a page do.
+    (Spacing(16, 9000), 16 + 12 + (3 * 4096 - 9000), 4096 - 100 - 200 - 28), (Spacing(16, 9000, 16), 44, 4 * 4096 - 9300 - 44), (Spacing(16, 9001), 44, 4 * 4096 - 9344)])
+def test_headers_are_no_holes(spacing: Spacing, headers: int, holes: int) -> None:
+    """Two small blocks, the second 12 bytes behind the first, and a large one."""
+    found = account(replace(_snapshot([(4096 + 64, 100, 100, 0), (4096 + 176, 200, 200, 0), (8192 + 32, 9000, 9000, 0)], [(1, 4, True)]), spacing=spacing))
+    assert (found.bytes["headers"], found.bytes["holes"]) == (headers, holes) and sum(found.bytes.values()) == 4 * 4096
+
+
+def test_a_page_that_a_header_holds_is_not_free() -> None:
+    snapshot = _snapshot([(8192, 4096, 4096, 0)], [(1, 2, True)])
+    assert account(snapshot).bytes["free_pages"] == 4096
+    found = account(replace(snapshot, spacing=Spacing(8)))
+    assert (found.bytes["headers"], found.bytes["holes"], found.bytes["free_pages"]) == (8, 4088, 0) and found.blocks["holes_bytes"].tolist() == [4088]
 
 
 def test_blocks_that_overlap_are_cut() -> None:
@@ -422,7 +503,7 @@ def test_size_classes() -> None:
 
 
 @pytest.mark.parametrize(("live", "rss", "words"), [
-    ([1, 2, 3, 4], [2, 3, 4, 5], "growth"), ([2, 2, 2, 2], [2, 3, 4, 5], "the live bytes do not"), ([5, 4, 2, 1], [5, 5, 5, 5], "memory is kept"),
+    ([1, 2, 3, 4], [2, 3, 4, 5], "growth"), ([2, 2, 2, 2], [2, 3, 4, 5], "the live bytes do not"), ([5, 4, 2, 1], [5, 5, 5, 5], "RSS does not: fragmentation or retention"),
     ([3, 3, 3, 3], [4, 4, 4, 4], "neither"), ([1, 2, 2, 3], [2, 3, 5, 9], "more than twice as much"), ([1, 1, 3, 6], [9, 9, 9, 9], "the live bytes rise, RSS does not"),
     ([9, 6, 3, 1], [9, 9, 9, 9], "the live bytes fall, RSS does not"), ([2, 2, 2, 2], [9, 9, 5, 3], "RSS falls, the live bytes do not"),
     ([9, 9, 6, 1], [9, 9, 9, 7], "less than half as much"), ([9, 9, 5, 1], [9, 9, 5, 2], "RSS falls with")])

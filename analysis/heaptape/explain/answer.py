@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -22,26 +23,27 @@ from ..base.units import (
     with_nulls,
 )
 from ..results.caution import NOT_HELD_AGAINST, as_caution
+from ..results.use import SMALL_SHARE
 from ..sites.frames import place_text
 from .accounts import MEANING, Accounts, Sums
 from .call_sites import CallSites, site_rows, site_sentences, sites_object
-from .cures import Cure
+from .cures import CACHES, Cure
 from .heap_map import HeapMap
 from .holders import Holder, size_class
 from .shared_lines import SharedLines, sentences
 from .snapshots import ACCOUNTS, Snapshot
 from .stretches import Break
 from .unmeasured import Unmeasured, unmeasured_sentence
-from .verdict import VERDICTS, Trend
+from .verdict import OF_ACCOUNT, VERDICTS, Trend
 
-CURES_SHOWN = 3
+_NAMED_SHARE, _NAMED_OF_RSS = 0.1, 0.01
+"""Of what is above the live bytes, and of RSS: a smaller account is not named in the first sentences, nor who holds it."""
 
-_NAMED_SHARE = 0.1
-"""Of what is above the live bytes: a smaller account is not named in the first sentences, nor who holds it."""
+_SAVING_LEAST_BYTES = 64 << 10
+"""A smaller saving is no reason to change anything, nor is one below SMALL_SHARE of RSS."""
 
 _MORE_THAN_ITS_SHARE = 1.2
 """A group of blocks of all sizes that holds so many times its share of the holes stands out."""
-
 
 _FRESH_HEAP = ("Caution: the blocks from before the slice lie in a fresh heap, without the holes that they had: cut the slice from the whole recording, "
                "without --fresh.")
@@ -135,18 +137,23 @@ def _when(answer: Answer, holder: Holder) -> str:
     return f"between {nanoseconds(holder.born_from_ns)} and {nanoseconds(holder.born_to_ns)}" if holder.windowed else "throughout"
 
 
-def _above(accounts: Accounts) -> list[str]:
+def _named(accounts: Accounts, account: str) -> bool:
+    """Whether it is large enough to be spoken of."""
+    return accounts.bytes[account] >= max(_NAMED_SHARE * (accounts.rss_bytes - accounts.bytes["live"]), _NAMED_OF_RSS * accounts.rss_bytes, 1)
+
+
+def _live_and_above(accounts: Accounts) -> list[str]:
     """What is above the live bytes, largest first."""
     above = accounts.rss_bytes - accounts.bytes["live"]
-    named = sorted((name for name in ACCOUNTS[1:] if accounts.bytes[name] >= max(_NAMED_SHARE * above, 1)), key=lambda name: -accounts.bytes[name])
-    parts = [f"{name.replace('_', ' ')} {percent(accounts.bytes[name] / above)}" for name in named]
-    return [f"Above the live bytes: {', '.join(parts)}."] if parts else []
+    named = sorted((name for name in ACCOUNTS[1:] if _named(accounts, name)), key=lambda name: -accounts.bytes[name])
+    parts = ", ".join(f"{name.replace('_', ' ')} {percent(accounts.bytes[name] / above)}" for name in named)
+    return [f"Of RSS {byte_count(accounts.bytes['live'])} are live bytes; {byte_count(above)} are above them{f': {parts}' if parts else ''}."] if accounts.rss_bytes else []
 
 
 def _holder_sentence(answer: Answer) -> list[str]:
     accounts, blocks = answer.accounts, len(answer.accounts.blocks)
     holes = accounts.bytes["holes"]
-    if not answer.holders or holes < _NAMED_SHARE * (accounts.rss_bytes - accounts.bytes["live"]):
+    if not answer.holders or not _named(accounts, "holes"):
         return []
     worst = answer.holders[0]
     if worst.size_high > 2 * worst.size_low and worst.holes_bytes / holes < _MORE_THAN_ITS_SHARE * worst.blocks / blocks:
@@ -158,7 +165,7 @@ def _holder_sentence(answer: Answer) -> list[str]:
 def _site_holder_sentence(answer: Answer) -> list[str]:
     """The call site with most of the holes."""
     holes = answer.accounts.bytes["holes"]
-    if not answer.sites or not answer.sites.holders or holes < _NAMED_SHARE * (answer.accounts.rss_bytes - answer.accounts.bytes["live"]):
+    if not answer.sites or not answer.sites.holders or not _named(answer.accounts, "holes"):
         return []
     worst = answer.sites.holders[0]
     return [f"Call site: {percent(worst.holes_bytes / holes)} of the holes are held by blocks of {place_text(worst.place)}."]
@@ -166,10 +173,10 @@ def _site_holder_sentence(answer: Answer) -> list[str]:
 
 def _rounding_sentence(accounts: Accounts) -> list[str]:
     """The size class with most of it."""
-    if accounts.bytes["rounding"] < max(_NAMED_SHARE * (accounts.rss_bytes - accounts.bytes["live"]), 1):
+    if not _named(accounts, "rounding"):
         return []
     size = accounts.blocks["requested_bytes"].to_numpy()
-    rounding = np.clip((accounts.blocks["usable_bytes"] - accounts.blocks["untouched_bytes"]).to_numpy() - size, 0, None)
+    rounding = np.clip(accounts.blocks["usable_bytes"].to_numpy() - size, 0, None)
     classes = size_class(size, 4)
     held = np.bincount(classes, rounding)
     chosen = classes == np.argmax(held)
@@ -216,19 +223,40 @@ def _within_call_sentence(answer: Answer) -> list[str]:
             f"{byte_count(within.rss_bytes - answer.accounts.rss_bytes)} more than at the reading next to it, which is what follows."]
 
 
-def first_sentences(answer: Answer) -> list[str]:
-    """What RSS is, the verdict, when it came about, who holds it."""
-    accounts, snapshot = answer.accounts, answer.snapshot
-    above = accounts.rss_bytes - accounts.bytes["live"]
+def _moment_words(answer: Answer) -> str:
+    snapshot = answer.snapshot
     moment = f"{nanoseconds(snapshot.time_ns)} of {nanoseconds(answer.end_ns)}"
     near = "next to" if answer.within_call else "at"
-    why = {"peak": f"{near} its peak ({moment})", "end": f"at the end ({nanoseconds(answer.end_ns)})"}.get(snapshot.why, f"at {moment}")
+    return {"peak": f"{near} its peak ({moment})", "end": f"at the end ({nanoseconds(answer.end_ns)})"}.get(snapshot.why, f"at {moment}")
+
+
+def _verdict_sentence(answer: Answer) -> str:
+    """The account that dominates RSS, with its size."""
+    accounts, verdict = answer.accounts, answer.verdict
+    of = f"{byte_count(accounts.rss_bytes)} RSS under {answer.allocator} {_moment_words(answer)}"
+    if verdict == "none":
+        return f"Nothing to explain: under {answer.allocator} the heap adds nothing to RSS {_moment_words(answer)}."
+    if verdict == "untouched":
+        return f"Untouched: {byte_count(accounts.not_resident_bytes + accounts.bytes['untouched'])} were requested, but never written to, beside {of}."
+    account = next((name for name, said in OF_ACCOUNT.items() if said == verdict), "live")
+    size = max((cure.saves_bytes for cure in answer.cures or [] if cure.name in CACHES), default=0) if verdict == "caches" else accounts.bytes[account]
+    return f"{verdict.capitalize()}: {byte_count(size)} ({percent(size / accounts.rss_bytes)}) of {of} are {VERDICTS[verdict]}."
+
+
+def headline(answer: Answer) -> str:
+    """What RSS mostly is, and what helps most."""
+    return f"{_verdict_sentence(answer)} {cure_sentence(answer)}".rstrip()
+
+
+def first_sentences(answer: Answer) -> list[str]:
+    """The headline, after what makes it uncertain; when it came about, who holds it."""
+    accounts, trend = answer.accounts, answer.trend.words
     return [*filter(None, [answer.caution, "" if answer.memory_recorded else NOT_HELD_AGAINST, _FRESH_HEAP if answer.fresh_heap and not answer.caution else ""]),
-            f"Under {answer.allocator} RSS is {byte_count(accounts.rss_bytes)} {why}: {byte_count(accounts.bytes['live'])} of live bytes and "
-            f"{byte_count(above)} above them.",
-            *_within_call_sentence(answer), *filter(None, [left_out_sentence(snapshot.allocator.get("left_out"))]), *unmeasured_sentence(answer.unmeasured, accounts.rss_bytes), *_extended_sentence(answer),
-            f"Verdict: {answer.verdict} ({VERDICTS[answer.verdict]}). Along the trace {answer.trend.words}.", *when_sentence(answer), *_above(accounts),
-            *_controls_sentence(answer), *_holder_sentence(answer), *_site_holder_sentence(answer), *site_sentences(answer.sites), *_rounding_sentence(accounts), *sentences(answer.lines)]
+            headline(answer), *_live_and_above(accounts),
+            *_within_call_sentence(answer), *filter(None, [left_out_sentence(answer.snapshot.allocator.get("left_out"))]),
+            *unmeasured_sentence(answer.unmeasured, accounts.rss_bytes), *_extended_sentence(answer),
+            *([f"Along the trace {trend}."] if accounts.rss_bytes else []), *when_sentence(answer), *_controls_sentence(answer), *_holder_sentence(answer), *_site_holder_sentence(answer),
+            *site_sentences(answer.sites), *_rounding_sentence(accounts), *sentences(answer.lines)]
 
 
 def account_rows(accounts: Accounts) -> list[list[str]]:
@@ -238,11 +266,13 @@ def account_rows(accounts: Accounts) -> list[list[str]]:
                    for name in ACCOUNTS]
 
 
+def not_in_rss(accounts: Accounts) -> str:
+    """The sentence under the accounts, or ""."""
+    return f"Not in RSS: {byte_count(accounts.not_resident_bytes)} of requested bytes, never written to." if accounts.not_resident_bytes else ""
+
+
 def _account_lines(accounts: Accounts) -> list[str]:
-    lines = table_lines(account_rows(accounts), right=(1, 2))
-    if accounts.not_resident_bytes:
-        lines.append(f"Not in RSS: {byte_count(accounts.not_resident_bytes)} of live bytes, never written to.")
-    return lines
+    return [*(table_lines(account_rows(accounts), right=(1, 2)) if accounts.rss_bytes else []), *filter(None, [not_in_rss(accounts)])]
 
 
 def _sums_row(accounts: Sums) -> list[str]:
@@ -260,11 +290,14 @@ def moment_rows(answer: Answer) -> list[list[str]]:
 
 
 def _moment_lines(answer: Answer) -> list[str]:
-    return table_lines(moment_rows(answer), right=range(1, 2 + len(_SUMS))) if len(answer.moments) > 1 else []
+    shown = len(answer.moments) > 1 and any(moment.accounts.rss_bytes for moment in answer.moments)
+    return table_lines(moment_rows(answer), right=range(1, 2 + len(_SUMS))) if shown else []
 
 
 def holder_rows(answer: Answer) -> list[list[str]]:
-    """A table, its head first."""
+    """A table, its head first; [] where there are hardly any holes."""
+    if not answer.holders or not _named(answer.accounts, "holes"):
+        return []
     holes = max(answer.accounts.bytes["holes"], 1)
     rows = [["holes", "share", "blocks", "sizes", "allocated by", "when"]]
     return rows + [[byte_count(holder.holes_bytes), percent(holder.holes_bytes / holes), f"{holder.blocks:,}", _sizes(holder.size_low, holder.size_high),
@@ -272,12 +305,14 @@ def holder_rows(answer: Answer) -> list[list[str]]:
 
 
 def _holder_lines(answer: Answer) -> list[str]:
-    return table_lines(holder_rows(answer), right=(0, 1, 2)) if answer.holders else []
+    rows = holder_rows(answer)
+    return table_lines(rows, right=(0, 1, 2)) if rows else []
 
 
 def site_holder_rows(answer: Answer) -> list[list[str]]:
-    """A table, its head first; [] without call sites."""
-    return site_rows(answer.sites, answer.accounts.bytes["holes"]) if answer.sites and answer.sites.holders else []
+    """A table, its head first; [] without call sites, or where there are hardly any holes."""
+    shown = answer.sites and answer.sites.holders and _named(answer.accounts, "holes")
+    return site_rows(answer.sites, answer.accounts.bytes["holes"]) if answer.sites and shown else []
 
 
 def _site_lines(answer: Answer) -> list[str]:
@@ -285,43 +320,110 @@ def _site_lines(answer: Answer) -> list[str]:
     return table_lines(rows, right=range(4)) if rows else []
 
 
-def helpful_cures(answer: Answer) -> list[Cure]:
-    """The best of those that save memory."""
-    return [cure for cure in answer.cures or [] if cure.ci_low > 0][:CURES_SHOWN]
+# ---- what helps ----
+
+
+def _moment_cured(answer: Answer) -> str:
+    return "the end" if answer.snapshot.why == "end" else "the peak"
+
+
+def _least_saving(answer: Answer) -> float:
+    """Of RSS at the moment at which cures are measured."""
+    at = "end" if answer.snapshot.why == "end" else "peak"
+    rss = next((moment.accounts.rss_bytes for moment in answer.moments if moment.why == at), answer.accounts.rss_bytes)
+    return max(SMALL_SHARE * rss, _SAVING_LEAST_BYTES)
+
+
+def _helps(cure: Cure, answer: Answer) -> bool:
+    """Clearly, and enough."""
+    return not cure.bound and cure.ci_low > 0 and cure.saves_bytes >= _least_saving(answer)
+
+
+def _may_help(cure: Cure, answer: Answer) -> bool:
+    """Its interval does not say that it saves too little. Without an interval it may, too."""
+    return not cure.bound and not cure.ci_high < _least_saving(answer)
+
+
+def _most(cures: list[Cure]) -> Cure | None:
+    return max(cures, key=lambda cure: cure.saves_bytes, default=None)
+
+
+def best_cure(answer: Answer) -> Cure | None:
+    return _most([cure for cure in answer.cures or [] if _helps(cure, answer)])
+
+
+def best_setting(answer: Answer) -> Cure | None:
+    """Of the same allocator the one that saves most, though it may be that it does not save enough; None where none does."""
+    return _most([cure for cure in answer.cures or [] if cure.is_setting and cure.saves_bytes > 0 and (_helps(cure, answer) or _may_help(cure, answer))])
+
+
+def _interval(cure: Cure) -> str:
+    return f"{byte_count(cure.ci_low)} to {byte_count(cure.ci_high)}" if math.isfinite(cure.ci_low) else "unknown: one round"
+
+
+def _saving_words(cure: Cure, answer: Answer) -> str:
+    time = "" if cure.time_ratio is None else f", × {cure.time_ratio:.2f} the time in malloc"
+    return f"{byte_count(cure.saves_bytes)} less at {_moment_cured(answer)} ({_interval(cure)}, 95 % interval){time}"
+
+
+def cure_sentence(answer: Answer) -> str:
+    """What helps most, that nothing does, or that it is not decided; "" where nothing was tried, or the replay is not what ran."""
+    if answer.cures is None or answer.caution:
+        return ""
+    best, tried = best_cure(answer), counted(sum(not cure.bound for cure in answer.cures), "change")
+    if best:
+        return f"What helps most{in_brackets(answer.sharing)}: {best.name}, {_saving_words(best, answer)}."
+    likely = _most([cure for cure in answer.cures if _may_help(cure, answer)])
+    if likely:
+        return f"Not decided what helps: of {tried} tried none clearly saves memory; {likely.name} may.{as_sentence(answer.sharing)}"
+    if not answer.cures:
+        return f"No change could be tried.{as_sentence(answer.sharing)}"
+    return f"Nothing helps: of {tried} tried none saves {byte_count(_least_saving(answer))} or more.{as_sentence(answer.sharing)}"
 
 
 def cure_rows(answer: Answer) -> list[list[str]]:
-    """A table, its head first."""
-    moment = "the end" if answer.snapshot.why == "end" else "the peak"
-    helps = "what helps in this replay, not recommended" if answer.caution else "what helps"
-    rows = [[f"{helps}{in_brackets(answer.sharing)}", f"saves at {moment}", "95 % interval", "time in malloc"]]
-    return rows + [[cure.name, byte_count(cure.saves_bytes), f"{byte_count(cure.ci_low)} to {byte_count(cure.ci_high)}",
-                    "n/a" if cure.time_ratio is None else f"× {cure.time_ratio:.2f}"] for cure in helpful_cures(answer)]
+    """All that were tried: a table, its head first; [] without any."""
+    if not answer.cures:
+        return []
+    tried = "change tried in this replay, not recommended" if answer.caution else "change tried"
+    rows = [[f"{tried}{in_brackets(answer.sharing)}", f"less at {_moment_cured(answer)}", "95 % interval", "time in malloc"]]
+    return rows + [[cure.name, byte_count(cure.saves_bytes), _interval(cure), "n/a" if cure.time_ratio is None else f"× {cure.time_ratio:.2f}"]
+                   for cure in answer.cures]
 
 
-def nothing_helps(answer: Answer) -> str:
-    """Where cures were tried."""
-    return f"No change saves memory ({len(answer.cures or [])} tried).{as_sentence(answer.sharing)}"
+def advice(answer: Answer) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Of the best cure and of the best setting of the same allocator, a heading and the lines that put it to use."""
+    best, setting = (None, None) if answer.caution else (best_cure(answer), best_setting(answer))
+    found = [(f"{best.name}:", best.lines)] if best and best.lines else []
+    if setting and setting is not best and setting.lines:
+        clearly = "" if _helps(setting, answer) else ", not clearly"
+        found.append((f"Best setting of {shown_name(answer.snapshot.allocator['name'], None)}{clearly}: {setting.name}, {_saving_words(setting, answer)}:", setting.lines))
+    return found
 
 
-def also_set_for(cures: list[Cure], answer: Answer) -> str:
+def no_setting(answer: Answer) -> str:
+    """The sentence where something helps, but no setting of the same allocator; else, or where none was tried, ""."""
+    settings = [cure for cure in answer.cures or [] if cure.is_setting]
+    if not settings or best_setting(answer) or answer.caution or not best_cure(answer):
+        return ""
+    return f"No setting of {shown_name(answer.snapshot.allocator['name'], None)} helps ({len(settings)} tried)."
+
+
+def also_set_for(answer: Answer) -> str:
     """What has to be set beside the lines of any that puts an allocator or its settings to use; or ""."""
-    return answer.also_set if any(cure.lines and cure.alloc for cure in cures) else ""
+    return answer.also_set if any(cure and cure.lines and cure.alloc for cure in (best_cure(answer), best_setting(answer))) and not answer.caution else ""
+
+
+def _advice_lines(answer: Answer) -> list[str]:
+    lines = []
+    for heading, uses in advice(answer):
+        lines += [heading, *(f"  {what:7}  {line}" for what, line in uses)]
+    return [*lines, *filter(None, [no_setting(answer), also_set_for(answer)])]
 
 
 def _cure_lines(answer: Answer) -> list[str]:
-    if answer.cures is None:
-        return []
-    helpful = helpful_cures(answer)
-    if not helpful:
-        return [nothing_helps(answer)]
-    lines = table_lines(cure_rows(answer), right=(1,))
-    for cure in helpful if not answer.caution else []:
-        lines += ["", f"{cure.name}:", *(f"  {what:7}  {line}" for what, line in cure.lines)] \
-            if cure.lines else []
-    if also_set_for(helpful, answer):
-        lines += ["", also_set_for(helpful, answer)]
-    return lines
+    rows = cure_rows(answer)
+    return table_lines(rows, right=(1,)) if rows else []
 
 
 def allocator_rows(answers: list[Answer]) -> list[list[str]]:
@@ -339,11 +441,13 @@ def text_of_several(answers: list[Answer]) -> list[str]:
 
 
 def text_of(answer: Answer) -> list[str]:
-    """Lines."""
-    lines = [*first_sentences(answer), "", *_account_lines(answer.accounts)]
-    for more in (_holder_lines(answer), _site_lines(answer), _moment_lines(answer), _cure_lines(answer)):
-        lines += ["", *more] if more else []
-    return lines
+    """Lines: what to do, why, and then all that is known."""
+    said = first_sentences(answer)
+    decided = said.index(headline(answer)) + 1
+    parts = [[*said[:decided], *_advice_lines(answer)], said[decided:], _account_lines(answer.accounts), _cure_lines(answer), _holder_lines(answer),
+             _site_lines(answer), _moment_lines(answer)]
+    lines = [line for part in parts if part for line in ["", *part]]
+    return lines[1:]
 
 
 def object_of(answer: Answer) -> dict[str, Any]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.allocator_settings import to_try
+from ..base.allocator_settings import SETTINGS, to_try
 from ..base.errors import HeaptapeError
 from ..base.programs import ToolFailed, find_heaptape, list_allocators, run_tool
 from ..base.units import nanoseconds, null_unless_known
@@ -26,14 +26,14 @@ from .holders import Holder
 _PURGES = {"arena.<all>.purge": "mallctl(arena.N.purge)"}
 """Of an allocator's list, those that have another name in a trace's totals."""
 
-CACHES = ("one arena for all threads", "two arenas for all threads", "no thread caches", "one arena, no thread caches", "the smallest thread caches")
+CACHES = ("no thread caches", "the smallest thread caches")
 OTHERS = ("glibc", "jemalloc", "tcmalloc", "mimalloc")
 
 
 @dataclass(frozen=True)
 class Cure:
     """What replays with it saved of RSS, median and 95 % interval (NaN where one round is all there is), in bytes; time_ratio: of time in malloc, None where it was not
-    measured. lines: what puts it to use. alloc: None where the program must change."""
+    measured. lines: what puts it to use. alloc: None where the program must change. bound: nobody could do it; it saves no less than what one could."""
 
     name: str
     alloc: str | None
@@ -42,6 +42,12 @@ class Cure:
     ci_high: float
     time_ratio: float | None
     lines: list[tuple[str, str]]
+    bound: bool = False
+
+    @property
+    def is_setting(self) -> bool:
+        """Of the allocator that is explained."""
+        return any(self.name in words.values() for words in SETTINGS.values())
 
 
 @dataclass(frozen=True)
@@ -183,4 +189,4 @@ class ProgramCures:
         both = np.array([_of_two_heaps(one, other, self._figure) for one, other in zip(kept, moved, strict=False)])
         sizes = f"{holder.size_low:,}" + (f"–{holder.size_high:,}" if holder.size_high > holder.size_low else "")
         return [_changed(f"the worst blocks ({sizes} bytes) in a separate heap", self._before, both, *_POOL),
-                _changed(f"the worst blocks ({sizes} bytes) never allocated (upper bound)", self._before, _values(kept, self._figure))]
+                replace(_changed(f"the worst blocks ({sizes} bytes) never allocated (upper bound)", self._before, _values(kept, self._figure)), bound=True)]

@@ -35,7 +35,7 @@ from .heap_map import cells_each
 from .snapshots import read_snapshots
 
 _CURED_SHARE = 0.5
-"""Of what is above the live bytes: a setting of caches and arenas that saves so much names the cause."""
+"""Of what is above the live bytes: a setting of thread caches that saves so much names the cause."""
 
 _TRIED_SHARE, _PURGES = 0.05, 20
 """Of RSS: where the worst blocks hold less, or less is free, no change of the program is tried; how often memory is given back
@@ -90,7 +90,7 @@ def _extended(replay: str, options: argparse.Namespace, scratch: Path, progress:
 
 
 def _verdict(accounts: Sums, verdict: str, cures: list[Cure]) -> str:
-    """What caches and arenas hold is known by an experiment alone. cures: at the moment of the accounts."""
+    """What thread caches hold is known by an experiment alone. cures: at the moment of the accounts."""
     above = accounts.rss_bytes - accounts.bytes["live"]
     best = max((cure.ci_low for cure in cures if cure.name in CACHES and cure.ci_low > 0), default=0)
     named = verdict in ("fragmentation", "retention", "tables")
@@ -99,9 +99,9 @@ def _verdict(accounts: Sums, verdict: str, cures: list[Cure]) -> str:
 
 def _cures(replay: str, trace: str, options: argparse.Namespace, allocator: Candidate, answer: Answer, scratch: Path, progress: ProgressLine) -> Answer:
     """The answer with what was tried, where something is to be."""
-    if not options.budget:
-        return answer
     accounts, holders = answer.accounts, answer.holders
+    if not options.budget or not accounts.rss_bytes:
+        return answer
     figure = END if options.at == "end" else PEAK
     progress.show(f"trying settings of {allocator.name} and other allocators")
     cures = try_cures(replay, trace, allocator, figure, options.budget, answer.controls)

@@ -18,17 +18,20 @@ CHANGE_SHARE = 0.05
 """Of the highest RSS: a smaller change of a curve is none."""
 
 VERDICTS = {
-    "growth": "nearly all of RSS is live blocks, and these become more: needed or leaked",
-    "live": "nearly all of RSS is live blocks, which do not become more",
-    "fragmentation": "live blocks hold pages that are partly empty",
-    "retention": "the allocator keeps pages without live blocks",
-    "rounding": "blocks are larger than requested",
-    "tables": "much of RSS is the allocator's own data",
-    "untouched": "most of the live bytes were never written to",
-    "caches": "free memory is in thread caches and arenas",
-    "none": "the allocator adds nothing to RSS",
+    "growth": "live blocks, which become more: needed or leaked",
+    "live": "live blocks, which do not become more",
+    "fragmentation": "holes among live blocks",
+    "retention": "free pages that the allocator keeps",
+    "headers": "headers of live blocks",
+    "rounding": "what live blocks have beyond the requested bytes",
+    "tables": "the allocator's own data",
+    "untouched": "requested, but never written to",
+    "caches": "free blocks in thread caches",
+    "none": "nothing",
 }
-_OF_ACCOUNT = {"holes": "fragmentation", "free_pages": "retention", "rounding": "rounding", "tables": "tables", "untouched": "untouched"}
+"""What RSS mostly is, as a sentence goes on."""
+
+OF_ACCOUNT = {"holes": "fragmentation", "free_pages": "retention", "headers": "headers", "rounding": "rounding", "tables": "tables", "untouched": "untouched"}
 
 
 @dataclass(frozen=True)
@@ -44,13 +47,13 @@ class Trend:
 def verdict_of(accounts: Sums, live_rises: bool) -> str:
     """A name of VERDICTS: the largest account above the live bytes, unless they are nearly all of RSS, or more was asked for and
     never written to than is anything of RSS. live_rises: along the trace."""
-    if not accounts.rss_bytes:
-        return "none"
     if accounts.not_resident_bytes + accounts.bytes["untouched"] > max(accounts.bytes.values()):
         return "untouched"
+    if not accounts.rss_bytes:
+        return "none"
     if accounts.bytes["live"] >= NEEDED_SHARE * accounts.rss_bytes:
         return "growth" if live_rises else "live"
-    return _OF_ACCOUNT[max(_OF_ACCOUNT, key=lambda name: accounts.bytes[name])]
+    return OF_ACCOUNT[max(OF_ACCOUNT, key=lambda name: accounts.bytes[name])]
 
 
 def _words(live_rise: float, rss_rise: float, least: float, live: str) -> str:
@@ -62,12 +65,12 @@ def _words(live_rise: float, rss_rise: float, least: float, live: str) -> str:
                 f"RSS rises, {live} do not: fragmentation or retention grows")
     if rss_rise > -least:
         if abs(live_rise) >= least:
-            return ("the live bytes rise, RSS does not: they take memory that was kept" if live_rise > 0 else
-                    "the live bytes fall, RSS does not: memory is kept")
+            return ("the live bytes rise, RSS does not: they fill holes and free pages" if live_rise > 0 else
+                    "the live bytes fall, RSS does not: fragmentation or retention")
         return f"neither RSS nor {live} rise by {percent(CHANGE_SHARE)} of it"
     if live_rise > -least:
         return f"RSS falls, {live} do not: memory is given back"
-    return ("the live bytes fall, RSS falls less than half as much: memory is kept" if rss_rise > live_rise / 2 else
+    return ("the live bytes fall, RSS falls less than half as much: fragmentation or retention" if rss_rise > live_rise / 2 else
             "RSS falls with the live bytes")
 
 

@@ -11,13 +11,14 @@ from ..base.files import write_whole
 from ..base.units import byte_count
 from ..explain.answer import (
     Answer,
+    advice,
     also_set_for,
     cure_rows,
     first_sentences,
-    helpful_cures,
     holder_rows,
     moment_rows,
-    nothing_helps,
+    no_setting,
+    not_in_rss,
     site_holder_rows,
 )
 from .figures import Table, colour_classes
@@ -26,22 +27,19 @@ from .heap_figures import Heap, accounts_figure, heaps_of
 from .page import rendered
 
 
-def _table(rows: list[list[str]]) -> Table:
-    return Table(rows[0], rows[1:])
+def _table(rows: list[list[str]]) -> Table | None:
+    return Table(rows[0], rows[1:]) if rows else None
 
 
 def _story(heap: Heap) -> dict[str, Any]:
     """The words and tables about one allocator."""
     answer = heap.answer
     sentences = first_sentences(answer)
-    cures = helpful_cures(answer)
     return {"heap": heap, "first": sentences[0], "sentences": sentences[1:], "moments": _table(moment_rows(answer)),
-            "holders": _table(holder_rows(answer)) if answer.holders else None,
-            "sites": _table(site_holder_rows(answer)) if site_holder_rows(answer) else None,
+            "not_in_rss": not_in_rss(answer.accounts),
+            "holders": _table(holder_rows(answer)), "sites": _table(site_holder_rows(answer)),
             "flame": flame_figure(answer.sites.tree, answer.sites.places) if answer.sites else None,
-            "cures": _table(cure_rows(answer)) if cures else None, "lines": [cure for cure in cures if cure.lines],
-            "also_set": also_set_for(cures, answer),
-            "no_cure": nothing_helps(answer) if answer.cures is not None and not cures else ""}
+            "cures": _table(cure_rows(answer)), "advice": advice(answer), "also_said": [*filter(None, [no_setting(answer), also_set_for(answer)])]}
 
 
 def heap_page(answers: list[Answer]) -> str:
@@ -53,7 +51,7 @@ def heap_page(answers: list[Answer]) -> str:
     headline = stories[0]["first"] if len(stories) == 1 else f"RSS: {several}."
     subject = answers[0].command or Path(answers[0].trace).name
     return rendered("explain.html.j2", stories=stories, heaps=heaps, headline=headline, accounts=accounts_figure(heaps),
-                    subject=subject, title=subject)
+                    subject=subject, title=subject, resident=any(moment.accounts.rss_bytes for answer in answers for moment in answer.moments))
 
 
 def write_heap_page(answers: list[Answer], output: str | Path, inputs: Sequence[str | Path]) -> None:
