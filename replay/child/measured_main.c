@@ -246,8 +246,8 @@ static void prepare_lanes(struct measured *run) {
 // All that the memory pass does not have is far away.
 static void prepare_snapshots(struct measured *run, size_t slots) {
     struct ht_account_slot *accounts = ht_far_table(slots * sizeof *accounts);
-    ht_accounting_init(&run->accounting, &run->server, run->table, accounts, run->form->samples,
-                       &run->exchange->figures);
+    ht_accounting_init(&run->accounting, &run->server, run->table, accounts, run->lanes_count <= 1,
+                       run->form->samples, &run->exchange->figures);
     run->accounting.slots_count = slots;
     if (!accounts || !ht_snapshots_init(&run->snapshots, &run->job))
         refuse(&run->exchange->outcome, "no memory for snapshots");
@@ -272,7 +272,7 @@ static void prepare_figures(struct measured *run) {
     } else if (job->pass == HT_PASS_ACCOUNT) {
         ht_accounting_init(&run->accounting, &run->server, run->table,
                            shared_table(slots * sizeof(struct ht_account_slot), &run->exchange->outcome),
-                           run->form->samples, figures);
+                           run->lanes_count <= 1, run->form->samples, figures);
     } else if (job->pass == HT_PASS_SNAPSHOT) {
         prepare_snapshots(run, slots);
     } else if (job->pass == HT_PASS_LIMIT) {

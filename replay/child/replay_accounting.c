@@ -12,22 +12,31 @@
 #include "rss_probe.h"
 #include "slot_dependency.h"
 
-static struct ht_account_class *class_of(struct ht_accounting *accounting, uint64_t requested_bytes) {
-    return &accounting->classes[ht_size_class(requested_bytes)];
+// A locked addition takes some 20 cycles, and a malloc with its free would need six to eight: a lane that is alone goes without.
+static void add_to(const struct ht_accounting *accounting, _Atomic uint64_t *sum, uint64_t number) {
+    if (accounting->alone)
+        atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + number,
+                              memory_order_relaxed);
+    else atomic_fetch_add_explicit(sum, number, memory_order_relaxed);
 }
 
-// The slot's block is no more. A block without any usable memory is none: malloc(0) may give NULL.
+static void add_untouched(struct ht_accounting *accounting, uint64_t bytes) {
+    if (bytes) add_to(accounting, &accounting->untouched_bytes, bytes);
+}
+
+// sign: 1, or -1 where the block is no more. A block without any usable memory is none: malloc(0) may give NULL.
+static void count(struct ht_accounting *accounting, const struct ht_account_slot *account, uint64_t sign) {
+    struct ht_account_class *class = &accounting->classes[ht_size_class(account->requested_bytes)];
+    if (accounting->snapshots || !account->usable_bytes) return;
+    add_to(accounting, &class->blocks, sign);
+    add_to(accounting, &class->requested_bytes, sign * account->requested_bytes);
+    add_to(accounting, &class->usable_bytes, sign * account->usable_bytes);
+    add_untouched(accounting, sign * account->untouched_bytes);
+}
+
 static void drop(struct ht_accounting *accounting, void **entry) {
     struct ht_account_slot *account = &accounting->slots[entry - accounting->table];
-    struct ht_account_class *class = class_of(accounting, account->requested_bytes);
-    if (account->usable_bytes) {
-        atomic_fetch_sub(&class->blocks, 1);
-        atomic_fetch_sub(&class->requested_bytes, account->requested_bytes);
-        atomic_fetch_sub(&class->usable_bytes, account->usable_bytes);
-    }
-    atomic_fetch_sub(&accounting->live_bytes, account->requested_bytes);
-    atomic_fetch_sub(&accounting->usable_bytes, account->usable_bytes);
-    atomic_fetch_sub(&accounting->untouched_bytes, account->untouched_bytes);
+    count(accounting, account, -UINT64_C(1));
     *account = (struct ht_account_slot){0};
 }
 
@@ -72,24 +81,17 @@ static void add(const struct ht_lane *lane, const struct ht_word_call *call, uin
     void **entry = lane->table + call->slot;
     uint64_t requested_bytes = call->call == HT_WIDE_CALLOC ? call->size * call->extra : call->size;
     void *block = *entry;
-    struct ht_account_class *class = class_of(accounting, requested_bytes);
     uint64_t usable_bytes = block && accounting->server.usable_size ? accounting->server.usable_size(block)
                             : block                                 ? requested_bytes
                                                                     : 0;
     if (!block) requested_bytes = 0;
-    uint64_t untouched_bytes = untouched(lane, call, requested_bytes, usable_bytes, former_touched_bytes);
-    accounting->slots[entry - accounting->table] =
-        (struct ht_account_slot){requested_bytes, usable_bytes, untouched_bytes};
-    if (usable_bytes) {
-        atomic_fetch_add(&class->blocks, 1);
-        atomic_fetch_add(&class->requested_bytes, requested_bytes);
-        atomic_fetch_add(&class->usable_bytes, usable_bytes);
-    }
+    struct ht_account_slot *account = &accounting->slots[entry - accounting->table];
+    *account =
+        (struct ht_account_slot){requested_bytes, usable_bytes,
+                                 untouched(lane, call, requested_bytes, usable_bytes, former_touched_bytes)};
+    count(accounting, account, 1);
     if (accounting->snapshots && usable_bytes)
         ht_snapshots_hold(accounting->snapshots, (uintptr_t)block, usable_bytes);
-    atomic_fetch_add(&accounting->live_bytes, requested_bytes);
-    atomic_fetch_add(&accounting->usable_bytes, usable_bytes);
-    atomic_fetch_add(&accounting->untouched_bytes, untouched_bytes);
 }
 
 // Pages of a live block are touched that have not been so far.
@@ -100,7 +102,7 @@ static void touch(const struct ht_lane *lane, const struct ht_word_call *call) {
     if (lane->touch != HT_TOUCH_RECORDED) return;
     if (bytes > account->untouched_bytes) bytes = account->untouched_bytes;
     account->untouched_bytes -= bytes;
-    atomic_fetch_sub(&accounting->untouched_bytes, bytes);
+    add_untouched(accounting, -bytes);
 }
 
 // The entry must be out of the account before the block is freed: another thread may get its memory at once.
@@ -124,29 +126,43 @@ static void replay_call(struct ht_lane *lane, const uint64_t *word) {
     if (!call.frees) add(lane, &call, former_touched_bytes);
 }
 
+static struct ht_size_account account_of(struct ht_account_class *class) {
+    return (struct ht_size_account){atomic_load(&class->blocks), atomic_load(&class->requested_bytes),
+                                    atomic_load(&class->usable_bytes)};
+}
+
+// All that is live.
+static struct ht_size_account sum_of_classes(struct ht_accounting *accounting) {
+    struct ht_size_account sum = {0};
+    for (unsigned i = 0; i < HT_SIZE_CLASSES; i++) {
+        struct ht_size_account class = account_of(&accounting->classes[i]);
+        sum.blocks += class.blocks;
+        sum.requested_bytes += class.requested_bytes;
+        sum.usable_bytes += class.usable_bytes;
+    }
+    return sum;
+}
+
 static void fill_row(struct ht_accounting *accounting, struct ht_report_row *row) {
-    row->live_bytes = atomic_load(&accounting->live_bytes);
-    row->usable_bytes = atomic_load(&accounting->usable_bytes);
+    struct ht_size_account live = sum_of_classes(accounting);
+    row->live_bytes = live.requested_bytes;
+    row->usable_bytes = live.usable_bytes;
     const struct ht_server *server = &accounting->server;
     if (server->kind && server->kind->read) server->kind->read(server, row->values);
 }
 
 // Copies the classes when more is live than at any sample before. Others may go on meanwhile, as they may
 // between two samples.
-static void note_peak(struct ht_accounting *accounting, uint64_t live_bytes, uint64_t usable_bytes) {
+static void note_peak(struct ht_accounting *accounting, const struct ht_size_account *live) {
     struct ht_child_figures *figures = accounting->figures;
     if (atomic_flag_test_and_set(&accounting->peaking)) return;
-    bool higher = live_bytes > figures->peak_live_bytes;
+    bool higher = live->requested_bytes > figures->peak_live_bytes;
     if (higher) {
-        figures->peak_live_bytes = live_bytes;
-        figures->peak_usable_bytes = usable_bytes;
+        figures->peak_live_bytes = live->requested_bytes;
+        figures->peak_usable_bytes = live->usable_bytes;
     }
-    for (unsigned i = 0; higher && i < HT_SIZE_CLASSES; i++) {
-        struct ht_account_class *class = &accounting->classes[i];
-        figures->at_peak[i] =
-            (struct ht_size_account){atomic_load(&class->blocks), atomic_load(&class->requested_bytes),
-                                     atomic_load(&class->usable_bytes)};
-    }
+    for (unsigned i = 0; higher && i < HT_SIZE_CLASSES; i++)
+        figures->at_peak[i] = account_of(&accounting->classes[i]);
     atomic_flag_clear(&accounting->peaking);
 }
 
@@ -154,7 +170,7 @@ static void note_peak(struct ht_accounting *accounting, uint64_t live_bytes, uin
 // waits here is between two calls and holds nothing of the allocator's.
 static void begin_call(struct ht_lane *lane) {
     struct ht_accounting *accounting = lane->accounting;
-    if (!accounting->snapshots) return;
+    if (!accounting->snapshots || accounting->alone) return;
     atomic_store(&lane->in_call, 1);
     while (atomic_load(&accounting->stopped)) {
         atomic_store(&lane->in_call, 0);
@@ -163,7 +179,9 @@ static void begin_call(struct ht_lane *lane) {
     }
 }
 
-static void end_call(struct ht_lane *lane) { atomic_store(&lane->in_call, 0); }
+static void end_call(struct ht_lane *lane) {
+    if (lane->accounting->snapshots && !lane->accounting->alone) atomic_store(&lane->in_call, 0);
+}
 
 static void stop_others(struct ht_lane *lane) {
     struct ht_accounting *accounting = lane->accounting;
@@ -208,13 +226,14 @@ static void take_sample(struct ht_lane *lane, uint32_t number) {
         take_snapshot(lane, number);
         return;
     }
-    uint64_t live_bytes = atomic_load(&accounting->live_bytes);
-    uint64_t usable_bytes = atomic_load(&accounting->usable_bytes);
-    lane->rss_bytes[number] = usable_bytes - live_bytes;
+    struct ht_size_account live = sum_of_classes(accounting);
+    lane->rss_bytes[number] = live.usable_bytes - live.requested_bytes;
     lane->untouched_bytes[number] = atomic_load(&accounting->untouched_bytes);
     lane->samples_taken++;
-    note_peak(accounting, live_bytes, usable_bytes);
-    if (!accounting->figures->report_values || !ht_probe_due(&accounting->probe, number, live_bytes)) return;
+    note_peak(accounting, &live);
+    if (!accounting->figures->report_values ||
+        !ht_probe_due(&accounting->probe, number, live.requested_bytes))
+        return;
     struct ht_report_row *row = &accounting->figures->report[accounting->probe.count];
     row->sample = number;
     fill_row(accounting, row);
@@ -226,6 +245,14 @@ void ht_accounting_end_sample(struct ht_lane *lane) { take_sample(lane, lane->fo
 
 static void take_due_sample(struct ht_lane *lane, uint32_t number) {
     if (!lane->silent && !ht_window_leaves_sample(lane, number)) take_sample(lane, number);
+}
+
+// As the engine's loop does, for the accounts too. What is no call's first word names any slot, which does no harm.
+static inline void prefetch_ahead(const struct ht_lane *lane, const uint64_t *word) {
+    const struct ht_accounting *accounting = lane->accounting;
+    void **entry = lane->table + ht_word_slot(word[HT_WORDS_AHEAD]);
+    __builtin_prefetch(entry, 1);
+    __builtin_prefetch(accounting->slots + (entry - accounting->table), 1);
 }
 
 void ht_accounting_run(struct ht_lane *lane) {
@@ -243,6 +270,7 @@ void ht_accounting_run(struct ht_lane *lane) {
             word++;
             break;
         default:
+            prefetch_ahead(lane, word);
             begin_call(lane);
             replay_call(lane, word);
             end_call(lane);
@@ -252,8 +280,10 @@ void ht_accounting_run(struct ht_lane *lane) {
 }
 
 void ht_accounting_init(struct ht_accounting *accounting, const struct ht_server *server, void **table,
-                        struct ht_account_slot *slots, uint64_t samples, struct ht_child_figures *figures) {
+                        struct ht_account_slot *slots, bool alone, uint64_t samples,
+                        struct ht_child_figures *figures) {
     accounting->table = table;
+    accounting->alone = alone;
     accounting->server = *server;
     accounting->slots = slots;
     accounting->figures = figures;

@@ -19,9 +19,11 @@ struct ht_account_class {
 
 struct ht_accounting {
     struct ht_server server;
-    void **table;                                                // of the first copy's slots
-    struct ht_account_slot *slots;                               // as in the table
-    _Atomic uint64_t live_bytes, usable_bytes, untouched_bytes;  // of all that is live
+    void **table;                   // of the first copy's slots
+    struct ht_account_slot *slots;  // as in the table
+    bool alone;                     // there is one lane: what it adds, nobody else does
+    // Of all that is live. The snapshot pass, which reports none of it, leaves it at 0.
+    _Atomic uint64_t untouched_bytes;
     struct ht_account_class classes[HT_SIZE_CLASSES];
     struct ht_bounded_probe probe;
     atomic_flag peaking;  // the classes are being copied
@@ -32,9 +34,10 @@ struct ht_accounting {
     _Atomic uint32_t stopped;        // futex: a lane takes a snapshot, and the others make no call
 };
 
-// table: of the slots of all copies of the trace; slots: zeroed, one for each.
+// table: of the slots of all copies of the trace; slots: zeroed, one for each; alone: there is one lane.
 void ht_accounting_init(struct ht_accounting *accounting, const struct ht_server *server, void **table,
-                        struct ht_account_slot *slots, uint64_t samples, struct ht_child_figures *figures);
+                        struct ht_account_slot *slots, bool alone, uint64_t samples,
+                        struct ht_child_figures *figures);
 
 // Replays the lane's whole stream. Each sample of the lane becomes the slop then: usable less requested, in
 // two's complement; and what is untouched then. In the snapshot pass it is RSS.

@@ -57,8 +57,8 @@ void ht_note_hung(struct ht_runner *r, const struct ht_choice *choice, const cha
 }
 
 // Runs the pass, with its system calls counted if that can be had. False if the count took too long.
-static bool run_counted(struct ht_runner *r, const struct ht_choice *choice, bool *replayed,
-                        struct ht_choice_figures *figures) {
+static bool run_counted(struct ht_runner *r, const struct ht_choice *choice, struct ht_random *random,
+                        bool *replayed, struct ht_choice_figures *figures) {
     struct ht_job job = ht_runner_job_at_once(r, HT_PASS_ACCOUNT);
     uint64_t limit_ns = counting_ns + r->built->form->operations * COUNTING_NS_PER_OPERATION;
     bool over_limit = false;
@@ -69,7 +69,7 @@ static bool run_counted(struct ht_runner *r, const struct ht_choice *choice, boo
     job.counted = counter && job.processors;
     r->channel.counter = counter;
     *replayed =
-        ht_child_run(&r->channel, choice, &job, -1, &r->random, figures->problem, sizeof figures->problem);
+        ht_child_run(&r->channel, choice, &job, -1, random, figures->problem, sizeof figures->problem);
     r->channel.counter = NULL;
     if (!counter) return true;
     figures->syscalls_counted = ht_syscall_count_stop(counter, &figures->syscalls, &over_limit);
@@ -84,14 +84,15 @@ static bool run_counted(struct ht_runner *r, const struct ht_choice *choice, boo
     return !over_limit;
 }
 
-static void account(struct ht_runner *r, const struct ht_choice *choice, struct ht_choice_figures *figures) {
+static void account(struct ht_runner *r, const struct ht_choice *choice, struct ht_random *random,
+                    struct ht_choice_figures *figures) {
     const struct ht_choice_figures *null = &r->of_choices[0];
     bool replayed;
-    if (!run_counted(r, choice, &replayed, figures) && !ht_child_interrupted()) {
+    if (!run_counted(r, choice, random, &replayed, figures) && !ht_child_interrupted()) {
         struct ht_job job = ht_runner_job_at_once(r, HT_PASS_ACCOUNT);
         job.syscall_socket = -1;
-        replayed = ht_child_run(&r->channel, choice, &job, -1, &r->random, figures->problem,
-                                sizeof figures->problem);
+        replayed =
+            ht_child_run(&r->channel, choice, &job, -1, random, figures->problem, sizeof figures->problem);
     }
     if (!replayed) {
         ht_note_hung(r, choice, figures->problem);
@@ -106,9 +107,16 @@ static void account(struct ht_runner *r, const struct ht_choice *choice, struct 
     }
 }
 
+// Without any of these nobody gets to see what the pass shows, which takes as long as a replay.
+static bool figures_are_shown(const struct ht_plan *plan) {
+    return plan->results_path || plan->json || plan->verbose;
+}
+
 void ht_figure_passes(struct ht_runner *r, const struct ht_choice *choice) {
     struct ht_choice_figures *figures = ht_choice_figures_of(r, choice);
     if (figures->tried || ht_child_interrupted()) return;
     figures->tried = true;
-    account(r, choice, figures);
+    struct ht_random random = r->random;
+    ht_random_next(&r->random);  // what is drawn later is the same whether the pass runs or not
+    if (figures_are_shown(r->plan)) account(r, choice, &random, figures);
 }
