@@ -29,6 +29,8 @@ enum key {
 enum { ROUNDS_MAX = 1000000, POINTS_MAX = 10000000, AGE_MULTIPLE_MAX = 1000 };
 // As long as one waits for an answer; enough to resolve a few per cent on traces of up to some million calls.
 static const uint64_t budget_default_ns = 60000000000;
+// With what is still computed and printed then, all ends within 1.2 times the budget and 10 s.
+static const uint64_t late_ns = 5000000000;
 
 static const struct argp_option table[] = {
     {"alloc", KEY_ALLOC, "ALLOCATOR,...", 0,
@@ -41,8 +43,8 @@ static const struct argp_option table[] = {
      "Replay each allocator N times, in random order within each round; auto: until every verdict is clear or the "
      "budget is spent (default: auto)", 0},
     {"budget", KEY_BUDGET, "TIME", 0,
-     "Begin no round that would end later than TIME from now, such as 90s, 5m, 1h; 3 rounds always run "
-     "(default: 1m with --rounds auto, else none)", 0},
+     "Begin no round that would end later than TIME from now, such as 90s, 5m, 1h; where not even the first would, say what "
+     "it takes and end (default: 1m with --rounds auto, else none)", 0},
     {"repeats", KEY_REPEATS, "auto|N", 0,
      "Replay the trace N times, one after the other, in each process of the time pass, and report their mean: what "
      "it costs once the heap is warm; auto: only as often as a run takes to last 0.1 ms (default: auto)", 1},
@@ -399,7 +401,10 @@ static error_t experiment_option(int key, char *text, struct argp_state *state) 
         options->plan.rounds =
             strcmp(text, "auto") ? (uint32_t)number(state, text, "rounds", 1, ROUNDS_MAX) : 0;
         break;
-    case KEY_BUDGET: options->plan.budget_ns = budget_value(state, text); break;
+    case KEY_BUDGET:
+        options->plan.budget_ns = budget_value(state, text);
+        options->plan.budget_given = true;
+        break;
     case KEY_REPEATS:
         options->plan.repeats =
             strcmp(text, "auto") ? (uint32_t)number(state, text, "repeats", 1, HT_REPEATS_MAX) : 0;
@@ -583,6 +588,7 @@ void ht_replay_options_parse(int argc, char **argv, struct ht_replay_options *op
     if ((plan->count_pass || plan->snapshots_folder) && !ht_option_given(&options->given, "seed"))
         plan->seed = 1;
     if (!plan->rounds && !plan->budget_ns) plan->budget_ns = budget_default_ns;
+    if (plan->budget_ns) plan->latest_ns = plan->budget_ns + plan->budget_ns / 5 + late_ns;
     if (plan->touch_free == HT_TOUCH_FREES)
         plan->touch_free = plan->touch == HT_TOUCH_NONE ? HT_TOUCH_FREE_NONE : HT_TOUCH_FREE_RECORDED;
     bool chosen = plan->choices.count > 0 || plan->choices.null_only;

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "accesses_file.h"
@@ -22,6 +24,7 @@
 #include "limit_runs.h"
 #include "live_guard.h"
 #include "machine_memory.h"
+#include "now.h"
 #include "option_values.h"
 #include "output_file.h"
 #include "plain_rounds.h"
@@ -261,6 +264,31 @@ static int load_trace(struct ht_plan *plan, struct loaded_trace *trace, struct h
     return failed;
 }
 
+// Of a signal handler, which has no argument.
+static char late_words[128];
+static int late_status;
+
+static void end_late(int number) {
+    (void)number;
+    bool said = write(STDERR_FILENO, late_words, strlen(late_words)) > 0;
+    _exit(said ? late_status : HT_EXIT_FAILED);  // there is nothing to keep yet
+}
+
+// Ends the program when the budget has passed while the trace is read. latest_ns: 0: it is read in time.
+static void limit_loading(const struct ht_plan *plan, uint64_t latest_ns) {
+    struct itimerval timer = {.it_value = {.tv_sec = (time_t)(latest_ns / 1000000000u),
+                                           .tv_usec = (suseconds_t)(latest_ns % 1000000000u / 1000)}};
+    if (!plan->budget_given) return;
+    snprintf(
+        late_words, sizeof late_words,
+        "heaptape replay: to read the trace takes longer than --budget %.0fs allows: nothing is compared; "
+        "use more\n",
+        ceil((double)plan->budget_ns / 1e9));
+    late_status = plan->conditions.count ? HT_EXIT_UNDECIDED : HT_EXIT_FAILED;
+    signal(SIGALRM, latest_ns ? end_late : SIG_DFL);
+    setitimer(ITIMER_REAL, &timer, NULL);
+}
+
 // Before anything is simulated: the accesses have to be those between this trace's calls.
 static int check_accesses(const struct ht_plan *plan, const struct ht_built_form *built,
                           struct ht_error *error) {
@@ -413,10 +441,12 @@ static int replay_all(struct ht_runner *r, struct ht_plan *plan, struct ht_choic
     ht_machine_read(&r->machine);
     if (!ht_huge_pages_here(plan->thp, r->machine.thp, &r->huge_pages, error.message, sizeof error.message))
         return complain(&error);
+    limit_loading(plan, plan->latest_ns);
     if (load_trace(plan, &trace, &error) || ht_live_guard(plan, &trace.built, &error) ||
         (trace.prelude.reader && ht_live_guard(plan, &trace.prelude.built, &error)) ||
         check_accesses(plan, &trace.built, &error) || check_moments(plan, &trace, &error))
         return complain(&error);
+    limit_loading(plan, 0);
     ht_child_catch_signals();  // until here there is nothing to keep
     r->built = &trace.built;
     r->trace_sha256 = trace.sha256;
@@ -475,6 +505,7 @@ int ht_verb_replay(int argc, char **argv) {
     ht_standard_streams_occupy();
     signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit fails instead, and that is reported
     ht_replay_options_parse(argc, argv, &options);
+    options.plan.begun_ns = ht_now_ns(CLOCK_MONOTONIC);
     struct ht_judge judge;
     if (ht_judge_attach(&judge, &error)) return complain(&error);
     options.plan.json |= judge.attached;  // no text

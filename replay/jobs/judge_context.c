@@ -9,6 +9,7 @@
 #include "control_report.h"
 #include "heap_share.h"
 #include "json_values.h"
+#include "now.h"
 #include "results_line.h"
 
 // What need not be UTF-8, such as a path, has its bytes as characters then.
@@ -34,6 +35,8 @@ static json_t *plan_json(const struct ht_plan *plan) {
                   "write_baseline", bytes_json(plan->write_baseline));
     json_set_number(made, "rounds", plan->rounds);
     json_set_number(made, "budget_ns", plan->budget_ns);
+    json_set_number(made, "latest_ns", plan->latest_ns);
+    json_set_number(made, "loading_ns", ht_now_ns(CLOCK_MONOTONIC) - plan->begun_ns);
     json_set_number(made, "repeats", plan->repeats);
     json_set_number(made, "repeats_max", HT_REPEATS_MAX);
     json_set_number(made, "seed", plan->seed);
@@ -43,7 +46,8 @@ static json_t *plan_json(const struct ht_plan *plan) {
     const struct {
         const char *key;
         bool value;
-    } flags[] = {{"layout_fixed", plan->layout_fixed},
+    } flags[] = {{"budget_given", plan->budget_given},
+                 {"layout_fixed", plan->layout_fixed},
                  {"time_pass", plan->time_pass},
                  {"memory_pass", plan->memory_pass},
                  {"count_pass", plan->count_pass},

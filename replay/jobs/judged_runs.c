@@ -101,11 +101,14 @@ static void run_turn(struct ht_runner *r, const json_t *job, json_t *answer) {
     r->random.state = strtoull(text_of(job, "random"), NULL, 16);
     r->repeats = number_of(job, "repeats");
     r->curves = json_is_true(json_object_get(job, "curves"));
+    r->channel.watch.deadline_ns = (uint64_t)json_integer_value(json_object_get(job, "deadline_ns"));
     r->channel.watch.waiting = draw;
     r->channel.watch.context = &drawing;
     draw(&drawing, 0);
     ht_turn_run(r, &turn, answer);
     r->channel.watch.waiting = NULL;
+    r->channel.watch.deadline_ns = 0;
+    json_object_set_new(answer, "cut_short", json_boolean(r->channel.cut_short));
     json_object_set_new(answer, "random", random_json(r));
 }
 

@@ -42,8 +42,8 @@ static bool run_turn(struct ht_runner *r, const struct ht_turn *turn, struct pla
     const json_t *problem;
     ht_turn_run(r, turn, answer);
     problem = json_object_get(answer, "problem");
-    bool done = !json_is_string(problem) && !ht_child_interrupted();
-    if (json_is_string(problem) && !ht_child_interrupted())
+    bool done = !json_is_string(problem) && !ht_child_interrupted() && !r->channel.cut_short;
+    if (json_is_string(problem) && !ht_child_interrupted() && !r->channel.cut_short)
         ht_print(stderr, "heaptape replay: %s, round %u: %s\n", ht_turn_choice(r, turn)->name,
                  turn->round + 1, json_string_value(problem));
     if (done && turn->who && json_is_object(json_object_get(answer, "line")))
@@ -58,7 +58,19 @@ static size_t run_pass(struct ht_runner *r, struct ht_turn turn, enum ht_pass pa
     turn.pass = pass;
     for (turn.who = HT_WHO_NULL; turn.who <= r->plan->choices.count && !ht_child_interrupted(); turn.who++) {
         if (!run_turn(r, &turn, figures)) failed++;
-        if (failed && turn.who == HT_WHO_NULL) break;
+        if (failed && (turn.who == HT_WHO_NULL || r->channel.cut_short)) break;
+    }
+    return failed;
+}
+
+// Returns how many runs failed.
+static size_t run_round(struct ht_runner *r, uint32_t number, struct plain_figures *figures) {
+    static const enum ht_pass passes[] = {HT_PASS_FLAT, HT_PASS_TIMED, HT_PASS_MEMORY};
+    size_t failed = 0;
+    for (size_t i = 0; i < sizeof passes / sizeof *passes && !r->channel.cut_short; i++) {
+        const struct ht_turn turn = {.round = number, .cpu = -1, .timed_follows = passes[i] == HT_PASS_FLAT};
+        if (passes[i] == HT_PASS_MEMORY ? r->plan->memory_pass : r->plan->time_pass)
+            failed += run_pass(r, turn, passes[i], figures);
     }
     return failed;
 }
@@ -105,9 +117,17 @@ static void print_calls(const struct ht_choice *choice, json_t *calls) {
     ht_table_print(stdout, &table);
 }
 
-// Whether the round is to be run; the least number of them is, whatever the budget.
-static bool has_time(const struct ht_plan *plan, uint32_t round, uint64_t begun_ns) {
-    return round < ROUNDS || !plan->budget_ns || ht_now_ns(CLOCK_MONOTONIC) - begun_ns < plan->budget_ns;
+// Whether a round of that length ends in time, after so many. The first is begun in any case.
+static bool has_time(const struct ht_plan *plan, uint32_t rounds, uint64_t round_ns) {
+    uint64_t budget_ns = rounds < ROUNDS ? plan->latest_ns : plan->budget_ns;
+    return !rounds || !plan->budget_ns || ht_now_ns(CLOCK_MONOTONIC) - plan->begun_ns + round_ns <= budget_ns;
+}
+
+static void say_cut_short(const struct ht_plan *plan) {
+    ht_print(stderr,
+             "heaptape replay: a round takes more than --budget %.0fs allows: use more, fewer allocators or "
+             "one --pass\n",
+             ceil((double)plan->budget_ns / 1e9));
 }
 
 static void say_stopped(const struct ht_plan *plan, uint32_t round) {
@@ -120,21 +140,19 @@ size_t ht_plain_rounds(struct ht_runner *r) {
     const struct ht_plan *plan = r->plan;
     static struct plain_figures figures[HT_CHOICES_MAX];
     uint32_t rounds = plan->rounds ? plan->rounds : ROUNDS, round = 0;
-    uint64_t begun_ns = ht_now_ns(CLOCK_MONOTONIC);
+    uint64_t round_ns = 0;
     size_t failed = 0;
     r->repeats = plan->repeats ? plan->repeats : 1;
     for (size_t i = 0; i < HT_CHOICES_MAX; i++)
         figures[i] = (struct plain_figures){{NAN, NAN}, {NAN, NAN}, {NAN, NAN}, NULL};
-    for (; round < rounds && !failed && !ht_child_interrupted() && has_time(plan, round, begun_ns); round++) {
-        const struct ht_turn turn = {.round = round, .cpu = -1};
-        if (plan->time_pass) {
-            struct ht_turn flat = turn;
-            flat.timed_follows = true;
-            failed += run_pass(r, flat, HT_PASS_FLAT, figures);
-            failed += run_pass(r, turn, HT_PASS_TIMED, figures);
-        }
-        if (plan->memory_pass) failed += run_pass(r, turn, HT_PASS_MEMORY, figures);
+    if (plan->budget_given) r->channel.watch.deadline_ns = plan->begun_ns + plan->latest_ns;
+    for (; round < rounds && !failed && !ht_child_interrupted() && has_time(plan, round, round_ns); round++) {
+        uint64_t begun_ns = ht_now_ns(CLOCK_MONOTONIC);
+        failed += run_round(r, round, figures);
+        round_ns = ht_now_ns(CLOCK_MONOTONIC) - begun_ns;
     }
+    if (r->channel.cut_short && round == 1) say_cut_short(plan);
+    else if (r->channel.cut_short) failed = 0;  // the rounds before hold
     if (ht_child_interrupted()) say_stopped(plan, round);
     else print_ranges(r, figures);
     for (size_t i = 0; i < plan->choices.count; i++) {

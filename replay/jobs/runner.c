@@ -115,7 +115,7 @@ bool ht_runner_describe(struct ht_runner *r, struct ht_choice *choice, char *pro
 }
 
 json_t *ht_runner_keep(struct ht_runner *r, struct ht_run_result *line) {
-    bool kept = r->results_fd >= 0 && !ht_child_interrupted();
+    bool kept = r->results_fd >= 0 && !ht_child_interrupted() && !r->channel.cut_short;
     line->plan = r->plan;
     line->built = r->built;
     line->machine = &r->machine;

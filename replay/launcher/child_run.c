@@ -287,6 +287,7 @@ static bool run_to_end(struct ht_child_channel *channel, const struct ht_choice 
     // A wrapper may have nothing to do itself, and recorded pauses are meant to be waited for.
     watch.may_idle = wrapped || job->real_ns_per_trace_ns > 0;
     watch.hung = &channel->hung;
+    watch.cut_short = &channel->cut_short;
     bool by_itself = ht_child_await(child, &watch, status, problem, problem_room);
     child_pid = 0;
     // Wrappers may have a use for what they leave.
@@ -360,7 +361,7 @@ static bool run_once(struct ht_child_channel *channel, const struct ht_choice *c
     struct ht_error error = {0};
     char nonsense[PROBLEM_BYTES];
     struct ht_job asked = ask(channel, choice, job);
-    channel->hung = false;
+    channel->hung = channel->cut_short = false;
     if (choice->refused_calls) {
         take_answer(channel, &asked, nonsense, sizeof nonsense);
         channel->exchange->outcome.failures = choice->refused_calls;

@@ -41,7 +41,7 @@ struct ht_child_channel {
     bool processors_asked;  // by the last child: their number, or on which it runs
     pid_t spared;           // no child that measures, 0: there is none
     bool adopts;            // what children leave behind (left_processes.h)
-    bool hung;              // the last child was killed for that
+    bool hung, cut_short;   // the last child was killed for that
     uint32_t left;          // processes, by the last child
 };
 

@@ -74,6 +74,11 @@ static bool give_up(struct polled_child *polled, const struct ht_child_watch *wa
                  ht_figures(limit, (double)watch->timeout_ns / 1e9, 3));
         return true;
     }
+    if (watch->deadline_ns && ht_now_ns(CLOCK_MONOTONIC) >= watch->deadline_ns) {
+        *watch->cut_short = true;
+        snprintf(problem, room, "was cut short by --budget");
+        return true;
+    }
     if (!watch->may_idle && hangs(polled)) {
         *watch->hung = true;
         snprintf(problem, room, "hung without CPU time for %d s and was killed", IDLE_SECONDS_MAX);

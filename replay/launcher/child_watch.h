@@ -9,12 +9,13 @@
 #include <sys/types.h>
 
 struct ht_child_watch {
-    uint64_t timeout_ns;  // a child that runs longer is killed; 0: none is
-    bool may_idle;        // a child that takes no CPU time for a minute is all right, not hanging
+    uint64_t timeout_ns;   // a child that runs longer is killed; 0: none is
+    uint64_t deadline_ns;  // likewise one that runs then, by the monotonic clock
+    bool may_idle;         // a child that takes no CPU time for a minute is all right, not hanging
     // Called several times a second; NULL if nobody wants to know.
     void (*waiting)(void *context, double seconds);
     void *context;
-    bool *hung;  // becomes true if the child is killed because it hangs
+    bool *hung, *cut_short;  // become true if the child is killed because it hangs, or by the deadline
 };
 
 // Waits until the child has ended. Returns true if it ended by itself; false, with problem, if it was killed

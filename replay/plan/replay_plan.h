@@ -20,6 +20,9 @@ struct ht_plan {
     struct ht_choices choices;
     uint32_t rounds;     // 0: until all is resolved or the budget is spent
     uint64_t budget_ns;  // 0: none
+    bool budget_given;   // by the user, and not by default
+    uint64_t begun_ns;   // by the monotonic clock: from when on the budget counts
+    uint64_t latest_ns;  // of the budget, for the first rounds, of which fewer say little; 0: none
     uint32_t repeats;    // of the trace in each flat run; 0: as many as a measurable length takes
     struct ht_conditions conditions;
     bool instructions;  // count them; alone, in the count pass

@@ -15,19 +15,29 @@ BOTH = Schedule(choices=3, time_pass=True, memory_pass=True, control=True)
 
 @dataclass
 class Mock:
-    """resolved: after so many rounds, by pass; fail_at: turns. 0: never."""
+    """resolved: after so many rounds, by pass; fail_at: turns. 0: never. turn_ns: what one takes; goes_on: where the budget holds no
+    round. told: what was said of it."""
 
     time_resolved_at: int = 0
     memory_resolved_at: int = 0
     fail_at: int = 0
+    turn_ns: int = 1_000
+    goes_on: bool = False
+    told: list[tuple[int, int]] = field(default_factory=list)
     clock_ns: int = 0
     turns: list[Turn] = field(default_factory=list)
     interims: list[int] = field(default_factory=list)
 
     def turn(self, turn: Turn) -> bool:
         self.turns.append(turn)
-        self.clock_ns += 1_000
+        self.clock_ns += self.turn_ns
+        if turn.deadline_ns:
+            self.clock_ns = min(self.clock_ns, turn.deadline_ns)
         return len(self.turns) != self.fail_at
+
+    def no_round(self, round_ns: int, ready_ns: int) -> bool:
+        self.told.append((round_ns, ready_ns))
+        return self.goes_on
 
     def interim(self, rounds: int) -> tuple[bool, bool]:
         self.interims.append(rounds)
@@ -114,11 +124,40 @@ def test_the_budget_ends_between_rounds() -> None:
     assert mock.clock_ns <= 200_000 and len(mock.turns) == 4 + 8 * 15 + (rounds - 8) * 10
 
 
-def test_some_rounds_always_run() -> None:
-    hurried = replace(BOTH, budget_ns=1)
+def test_the_first_rounds_may_end_a_little_later() -> None:
+    hurried = replace(BOTH, budget_ns=1, latest_ns=4_000 + ROUNDS_MIN * 15_000)
     assert Mock().run(hurried, 8) == (End.BUDGET, ROUNDS_MIN)
     assert Mock().run(replace(hurried, rounds=2), 8) == (End.ROUNDS, 2)
     assert Mock().run(replace(hurried, rounds=50), 8) == (End.BUDGET, ROUNDS_MIN)
+    assert Mock().run(replace(hurried, latest_ns=hurried.latest_ns - 1), 8) == (End.BUDGET, ROUNDS_MIN - 1)
+    assert Mock().run(replace(hurried, late_ns=1), 8) == (End.BUDGET, ROUNDS_MIN - 1)
+
+
+def test_a_budget_that_holds_no_round_is_noticed_in_the_warm_up() -> None:
+    """By half of what the null replayer took: the others may be faster in other passes."""
+    mock, short = Mock(), replace(BOTH, budget_ns=5_000, latest_ns=6_000, budget_holds=True)
+    assert mock.run(short, 8) == (End.NO_ROUND, 0)
+    assert len(mock.turns) == 1 and mock.told == [(15_000, 4_000 + 15_000)]
+    asked = Mock(goes_on=True)
+    assert asked.run(replace(short, budget_holds=False), 8) == (End.BUDGET, 1)
+    assert len(asked.turns) == 4 + 15 and len(asked.told) == 1
+
+
+def test_what_takes_too_long_is_cut_short() -> None:
+    """The round that it belongs to does not count."""
+    mock = Mock(turn_ns=10_000)
+    assert mock.run(replace(BOTH, budget_ns=5_000, latest_ns=6_000, budget_holds=True), 8) == (End.NO_ROUND, 0)
+    assert mock.clock_ns == 6_000 and len(mock.turns) == len(mock.told) == 1
+    slower = Mock()
+    slow = slower.turn
+
+    def turn(turn: Turn) -> bool:
+        slower.turn_ns = 1_000 if turn.round == 0 else 100_000
+        return slow(turn)
+
+    slower.turn = turn  # type: ignore[method-assign]
+    assert slower.run(replace(BOTH, rounds=2, budget_ns=50_000, latest_ns=60_000, budget_holds=True), 8) == (End.BUDGET, 1)
+    assert slower.clock_ns == 60_000 and not slower.told
 
 
 def test_it_ends_where_the_executor_wants() -> None:

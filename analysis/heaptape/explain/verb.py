@@ -104,7 +104,12 @@ def _cures(replay: str, trace: str, options: argparse.Namespace, allocator: Cand
         return answer
     figure = END if options.at == "end" else PEAK
     progress.show(f"trying settings of {allocator.name} and other allocators")
-    cures = try_cures(replay, trace, allocator, figure, options.budget, answer.controls)
+    try:
+        cures = try_cures(replay, trace, allocator, figure, options.budget, answer.controls)
+    except ToolFailed as error:  # a budget that holds no round, say: what is known without them stays known
+        progress.end()
+        print(f"heaptape explain: no cures could be tried: {printable(str(error))}", file=sys.stderr)
+        return answer
     held = holders and holders[0].holes_bytes >= _TRIED_SHARE * accounts.rss_bytes
     if held or accounts.bytes["free_pages"] >= _TRIED_SHARE * accounts.rss_bytes:
         progress.show(f"replaying under {allocator.name} as the program might be changed")

@@ -23,13 +23,14 @@ from .words import printable
 @dataclass(frozen=True)
 class Judged:
     """What the runs show. failed: some of them failed, or what they showed could not be kept; failed_counts: so many simulations did;
-    early: it was ended before it was done; new: the warnings that nobody has said yet; document: of counts alone what --json prints,
+    early: it was ended before it was done; no_round: the budget ended it before a round was; new: the warnings that nobody has said yet; document: of counts alone what --json prints,
     None where that is nothing."""
 
     comparison: Comparison
     failed: bool
     failed_counts: int
     early: bool = False
+    no_round: bool = False
     new: tuple[Warning, ...] = ()
     document: Json | None = None
 
@@ -77,7 +78,8 @@ class Judging:
             except HeaptapeError as error:
                 self.say(str(error))
                 return error.exit_status
-        return EXIT_FAILED if judged.failed or not printed else status
+        # Without a round only what was counted can settle a condition.
+        return EXIT_FAILED if judged.failed or not printed or (judged.no_round and status == conditions.EXIT_DONE) else status
 
     def say(self, words: str) -> None:
         self.err.write(f"heaptape replay: {printable(words)}\n")
@@ -92,7 +94,7 @@ class Judging:
         before = self.talk.ask("activity")["activity"]
         if not self.talk.interrupted:
             rounds.run()
-        measurements, early = rounds.measurements, rounds.end == End.EARLY
+        measurements, early = rounds.measurements, rounds.end in (End.EARLY, End.NO_ROUND)
         measurements.counts, measurements.limits = counts, go["limits"]
         measurements.figures = self.talk.ask("figures")["figures"]
         if self.talk.interrupted:
@@ -102,8 +104,8 @@ class Judging:
             now = self.talk.ask("activity")["activity"]
             warnings += warnings_after(comparison, activity_between(before, now), rounds.end, rounds.spent_s)
         gate = bool(self.plan.write_baseline) or any(condition.counted for condition in self.context.conditions)
-        failed = early or go["refused"] or measurements.failed_runs or self.talk.results_failed or (gate and failed_counts)
-        return Judged(replace(comparison, warnings=warnings), bool(failed), failed_counts, early, tuple(warnings[said:]))
+        failed = rounds.end == End.EARLY or go["refused"] or measurements.failed_runs or self.talk.results_failed or (gate and failed_counts)
+        return Judged(replace(comparison, warnings=warnings), bool(failed), failed_counts, early, rounds.end == End.NO_ROUND, tuple(warnings[said:]))
 
     def _say_stopped(self, measurements: Measurements) -> None:
         plan, done = self.plan, len(measurements.rounds)

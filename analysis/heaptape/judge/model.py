@@ -77,7 +77,8 @@ class Condition:
 
 @dataclass(frozen=True)
 class Plan:
-    """What was asked for. rounds, repeats: 0 is auto; budget_ns, processors, purge_ns: 0 is none. thp: the mode asked for, or
+    """What was asked for. rounds, repeats: 0 is auto; budget_ns, processors, purge_ns: 0 is none. latest_ns: when the first rounds end
+    at the latest, if there is a budget; loading_ns: of it, what is over when this is said. thp: the mode asked for, or
     None. *_real: real ns that pass for a ns of the trace, 0 where nothing waits."""
 
     trace_path: str
@@ -108,6 +109,9 @@ class Plan:
     aged_kept_bytes: int
     pollutes: bool
     touch: str
+    budget_given: bool = False
+    latest_ns: int = 0
+    loading_ns: int = 0
 
     @property
     def in_rounds(self) -> bool:

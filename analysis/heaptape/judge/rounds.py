@@ -37,6 +37,16 @@ RUN_CPU_NS = 100_000
 two runs of 5 ms one learns more than of one of 100 ms (docs/method/experiment.md)."""
 
 
+SAFETY = 0.2
+"""So much longer than the rounds are expected to take, a budget is advised: the first runs say little."""
+
+
+def _time_text(ns: float) -> str:
+    """Such as 90s or 5m, as --budget takes it, and not less."""
+    seconds = math.ceil(ns / 1e9)
+    return f"{seconds}s" if seconds <= 120 else f"{math.ceil(seconds / 60)}m"
+
+
 def given_up(failing: Failing) -> bool:
     return failing.rounds_in_a_row >= FAILING_ROUNDS_MAX
 
@@ -71,15 +81,17 @@ class Rounds:
         self._layouts = [0] * (len(context.choices) + 2)
         self._fastest_cpu_ns = 0
         self._begun_ns = self._rounds_begun_ns = self._round_begun_ns = 0
-        self._warned_late = False
 
     def run(self) -> None:
         plan = self.plan
-        schedule = Schedule(choices=len(self.context.choices), rounds=plan.rounds, budget_ns=plan.budget_ns, time_pass=plan.time_pass,
-                            memory_pass=plan.memory_pass, control=len(self.context.choices) > 1, timed_always=plan.pollutes, cpus=self.context.cpus)
+        schedule = Schedule(choices=len(self.context.choices), rounds=plan.rounds, budget_ns=plan.budget_ns,
+                            latest_ns=plan.latest_ns, late_ns=plan.loading_ns, budget_holds=plan.budget_given, time_pass=plan.time_pass, memory_pass=plan.memory_pass,
+                            control=len(self.context.choices) > 1, timed_always=plan.pollutes, cpus=self.context.cpus)
         self.talk.ask("progress")
         self._begun_ns = self.now_ns()
-        self.end, _ = run(schedule, self.random, self, self.now_ns)
+        self.end, done = run(schedule, self.random, self, self.now_ns)
+        if self.end != End.EARLY:  # what the budget cut short compares nothing
+            del self.measurements.rounds[done:]
         self.spent_s = self._seconds_since(self._begun_ns)
         self.talk.ask("quiet")
 
@@ -105,6 +117,21 @@ class Rounds:
             self._note_warm_up(turn, answer)
             return True
         return turn.who != CHOICE_NULL or not self._null_failed[self._pass(turn)] or self._go_on_without_null(turn)
+
+    def no_round(self, round_ns: int, ready_ns: int) -> bool:
+        plan = self.plan
+        whose = f"--budget {_time_text(plan.budget_ns)}" if plan.budget_given else f"the {_time_text(plan.budget_ns)} without --budget"
+        enough_ns = (1 + SAFETY) * (ready_ns + (ROUNDS_MIN - 1) * round_ns)
+        use = [f"--budget {_time_text(enough_ns)}", *(["fewer allocators"] if len(self.context.choices) > 1 else []),
+               *(["one --pass"] if plan.time_pass and plan.memory_pass else [])]
+        if not plan.budget_given and plan.quiet:
+            return True
+        self.talk.ask("quiet")
+        takes = f"a round takes {_time_text(round_ns)} or more, and the first would end" if round_ns else "the first round would begin"
+        self._say(f"{takes} {_time_text(ready_ns)} after the start, later than {whose} allows: "
+                  f"{'nothing is compared' if plan.budget_given else 'it runs all the same'}; use {', '.join(use[:-1])}"
+                  f"{' or ' if len(use) > 1 else ''}{use[-1]}")
+        return not plan.budget_given
 
     def interim(self, rounds: int) -> tuple[bool, bool]:
         """Whether the figures of the time and of the memory pass need more rounds than there have been."""
@@ -156,9 +183,11 @@ class Rounds:
         before, after = self._progress(turn)
         answer = self.talk.ask("turn", who=turn.who, round=turn.round, warm_up=turn.warm_up, timed_follows=turn.timed_follows, cpu=turn.cpu,
                                layout=self._layouts[turn.who], repeats=self.measurements.repeats, random=f"{self.random.state:x}",
-                               curves=self._curves, before=before, after=after, **{"pass": turn.pass_name})
+                               curves=self._curves, deadline_ns=turn.deadline_ns, before=before, after=after, **{"pass": turn.pass_name})
         self.random.state = int(answer["random"], 16)
         self.warnings += [Warning(**warning) for warning in answer["warnings"]]
+        if answer.get("cut_short"):
+            return answer
         if "failed" in answer and turn.who == CHOICE_NULL:
             self._null_failed["time"] = answer["failed"]
         if "line" in answer and not self.talk.interrupted:
@@ -206,8 +235,6 @@ class Rounds:
         if number < len(self.measurements.rounds):
             return
         self._round_begun_ns = self.now_ns()
-        if number <= 1:
-            self._say_if_late(number)
         self.measurements.repeats = self.measurements.repeats or self._choose_repeats()
         self.measurements.rounds.append([Cell() for _ in range(len(self.context.choices) + 2)])
 
@@ -233,35 +260,16 @@ class Rounds:
     def _seconds_since(self, ns: int) -> float:
         return (self.now_ns() - ns) / 1e9
 
-    def _warm_up_s(self) -> float:
-        return (self._rounds_begun_ns - self._begun_ns) / 1e9
-
     def _round_s(self, done: int) -> float:
-        """By the rounds that are done, else by the warm-up."""
-        if done:
-            return (self._round_begun_ns - self._rounds_begun_ns) / 1e9 / done
-        participants = len(self.context.choices) + 1
-        passes = 2 * self.plan.time_pass + self.plan.memory_pass
-        return self._warm_up_s() * passes * (participants + (len(self.context.choices) > 1)) / participants
-
-    def _least_s(self, done: int) -> float:
-        return max(self.plan.budget_ns / 1e9, self._warm_up_s() + self._round_s(done) * ROUNDS_MIN)
-
-    def _say_if_late(self, done: int) -> None:
-        budget_s, total_s = self.plan.budget_ns / 1e9, self._least_s(done)
-        if self.plan.rounds or self.plan.quiet or self._warned_late or total_s < 1.1 * budget_s + 1:
-            return
-        self.talk.ask("quiet")
-        self._say(f"a round takes about {self._round_s(done):.0f} s: the warm-up and the least {ROUNDS_MIN} rounds take about {total_s:.0f} s, more "
-                  f"than the budget of {budget_s:.0f} s")
-        self._warned_late = True
+        return (self._round_begun_ns - self._rounds_begun_ns) / 1e9 / done
 
     def _progress(self, turn: Turn) -> tuple[str, str]:
         """What is drawn before and after the name of who runs."""
         if turn.warm_up:
             return "warming up: ", ""
         if not self.plan.rounds:
-            left_s = max(self._least_s(turn.round) - self._seconds_since(self._begun_ns), 0)
+            all_ns = self.plan.budget_ns if turn.round >= ROUNDS_MIN else self.plan.latest_ns
+            left_s = max((all_ns - self.plan.loading_ns) / 1e9 - self._seconds_since(self._begun_ns), 0)
             return f"round {turn.round + 1}: ", f", at most about {left_s:.0f} s left"
         left_s = max(self._round_s(turn.round) * self.plan.rounds - self._seconds_since(self._rounds_begun_ns), 0) if turn.round else math.nan
         return f"round {turn.round + 1} of {self.plan.rounds}: ", "" if math.isnan(left_s) else f", about {left_s:.0f} s left"
