@@ -78,13 +78,15 @@ int ht_stdout_status(const char *program, int status) {
     return HT_EXIT_FAILED;
 }
 
+static const double redraw_s = 1.0 / 6, line_s = 60;
+
 void ht_progress_start(struct ht_progress *progress) {
     *progress = (struct ht_progress){.started_s = ht_now_s(), .terminal = isatty(STDERR_FILENO)};
-    progress->drawn_s = progress->started_s + 1.0 - 1.0 / 6;
+    progress->drawn_s = progress->started_s + (progress->terminal ? 1 - redraw_s : 0);
 }
 
 bool ht_progress_due(struct ht_progress *progress) {
-    return progress->terminal && ht_now_s() >= progress->drawn_s + 1.0 / 6;
+    return ht_now_s() >= progress->drawn_s + (progress->terminal ? redraw_s : line_s);
 }
 
 void ht_progress_draw(struct ht_progress *progress, const char *format, ...) {
@@ -95,10 +97,14 @@ void ht_progress_draw(struct ht_progress *progress, const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(text, columns && columns < sizeof text ? columns : sizeof text, format, arguments);
     va_end(arguments);
-    fputs("\r\033[K", stderr);
-    ht_print(stderr, "%s", text);
+    if (progress->terminal) {
+        fputs("\r\033[K", stderr);
+        ht_print(stderr, "%s", text);
+    } else {
+        ht_print(stderr, "heaptape: %s\n", text);
+    }
     fflush(stderr);
-    progress->drawn = true;
+    progress->drawn = progress->terminal;
     progress->drawn_s = ht_now_s();
 }
 

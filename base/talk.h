@@ -30,7 +30,8 @@ int ht_complain(const char *program, const struct ht_error *error);
 // written.
 int ht_stdout_status(const char *program, int status);
 
-// A line on stderr that redraws about six times a second, from the first second on, and only on a terminal.
+// A line on stderr: on a terminal it is drawn again about six times a second, from the first second on; elsewhere it comes once a
+// minute, on a line of its own.
 struct ht_progress {
     double started_s, drawn_s;
     bool terminal, drawn;

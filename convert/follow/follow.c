@@ -473,8 +473,9 @@ int follow_log(const struct convert_request *request, const volatile sig_atomic_
     f->stop = stop;
     f->started_s = ht_now_s();
     f->log.fd = -1;
-    f->progress =
-        (struct merge_progress){request->quiet || request->in_record ? NULL : show_progress, &f->shown};
+    // It may go on for months: no line a minute in a service's log.
+    bool silent = request->quiet || request->in_record || !isatty(STDERR_FILENO);
+    f->progress = (struct merge_progress){silent ? NULL : show_progress, &f->shown};
     int status = follow(f, ending, error);
     close_all(f);
     free(f);

@@ -66,12 +66,12 @@ def _folder(options: argparse.Namespace) -> Path:
 
 
 def _replay(replay: str, alloc: str, baseline: str, trace: Path, results: Path, options: argparse.Namespace, recordings: int) -> str:
-    """Its progress, on a terminal, is that of replay itself. recordings share the budget. What went wrong without ending all, or ""."""
+    """Its progress is that of replay itself. recordings share the budget. What went wrong without ending all, or ""."""
     command = [replay, "--alloc", alloc, "--baseline", baseline, "-o", str(results)]
     budget_s = (options.budget or BUDGET_S) / recordings
     command += ["--budget", f"{max(round(budget_s), 1)}s"] if options.budget or recordings > 1 else []
     command += ["--cpus", str(options.cpus)] if options.cpus else []
-    command += ["-q"] if options.quiet or not sys.stderr.isatty() else []
+    command += ["-q"] if options.quiet else []
     status = attached.replay([*command, "--", str(trace)], aloud=True).status
     if not results.exists() or not results.stat().st_size:
         raise HeaptapeError(f"the replay failed with status {status}")
