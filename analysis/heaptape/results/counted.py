@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..judge.against import counted, size_class
+from ..judge.against import counted
 
 IN_CALLS = ("instructions", "mapping_calls")
 """Those of the allocator's calls alone; the others are also of what the program touches first."""

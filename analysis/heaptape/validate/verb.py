@@ -143,7 +143,7 @@ def _replay(tools: _Tools, rounds: int, seed: int, recording: Recording, folder:
     budget_s = options.budget / 2 * rounds / options.replay_rounds if options.budget else 0.0
     command += ["--budget", f"{max(round(budget_s), 1)}s"] if options.budget else []
     replayed = attached.replay([*command, "--", str(recording.trace)])
-    if replayed.failure and not rows.exists():
+    if replayed.failure and (not rows.exists() or not rows.stat().st_size):
         raise HeaptapeError(f"the replay failed: {replayed.failure}") from replayed.failure
     found = replayed.comparison
     figures = dict(zip(found.names, found.measurements.figures, strict=True)) if found else {}
