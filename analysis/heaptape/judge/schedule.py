@@ -172,7 +172,8 @@ class _Rounds:
             deadline_ns = self._begun_ns + self._latest_ns if self._schedule.budget_holds else 0
             if not self._executor.turn(replace(turn, deadline_ns=deadline_ns)):
                 return End.EARLY
-            self._took_ns[_kind(turn)] = self._now_ns() - begun_ns
+            if not turn.warm_up or turn.pass_name == "flat":  # else it may have had nothing to do
+                self._took_ns[_kind(turn)] = self._now_ns() - begun_ns
             if deadline_ns and self._now_ns() >= deadline_ns:
                 return self._cannot_end(turns[number:], certain=True)
         return None
