@@ -95,7 +95,7 @@ __attribute__((destructor)) static void end(void) {
 """
 
 
-@pytest.mark.parametrize("calls", quick([1_200_000], [1_000, 1_200_000]))
+@pytest.mark.parametrize("calls", quick([1_500_000], [1_000, 1_500_000]))
 def test_calls_of_a_pool_that_ends_behind_the_recorder(tools: Tools, tmp_path: Path, calls: int) -> None:
     """A library's destructor waits for its worker, whose calls the recorder sees after its own end: more than it keeps room for."""
     compile_c(tmp_path, LIBRARY_THAT_ENDS_LATE, "-shared", "-fPIC", "-pthread", f"-DCALLS={calls}", name="liblate.so")
