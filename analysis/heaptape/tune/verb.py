@@ -153,8 +153,10 @@ def run_tune(options: argparse.Namespace) -> None:
             front = _chosen(study)
             progress.show(f"measuring {len(front)} again in {counted(options.rounds, 'round')}", search.last_s(len(front)))
             last_seed = seed + _LAST_SEEDS + len(study.trials())
-            comparison = bench.runs({trial.label: trial.config for trial in front}, options.rounds, last_seed, search.left_s()) \
-                if front else None
+            left_s, round_s = search.left_s(), search.last_s(len(front)) / options.rounds
+            # Trials may have left too little: a replay that holds no round measures nothing.
+            budget_s = None if left_s is None else max(left_s, 2 * round_s)
+            comparison = bench.runs({trial.label: trial.config for trial in front}, options.rounds, last_seed, budget_s) if front else None
         except Exception:
             progress.end()
             raise
