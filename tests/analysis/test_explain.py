@@ -133,7 +133,7 @@ def replay(heaptape_binary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_text(replay: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(answering, "also_set", lambda context: f"Set it too, as under {context['allocator_name']}.")
-    assert main(["explain", "--alloc", "glibc", "--budget", "1s", "--html", str(tmp_path / "p.html"), str(ROOT / "traces" / "sqlite3-small.bin")]) == 0
+    assert main(["explain", "--alloc", "glibc", "--budget", "4s", "--html", str(tmp_path / "p.html"), str(ROOT / "traces" / "sqlite3-small.bin")]) == 0
     printed = capsys.readouterr().out
     first = printed.splitlines()[0]
     assert " RSS under glibc " in first and first.split(":")[0].lower() in VERDICTS and "holes" in printed
