@@ -13,7 +13,7 @@ def compare_parser() -> VerbParser:
     """Needs no package but ours, as --help does."""
     compare = VerbParser(
         "compare", ["RESULTS..."],
-        "Compare the runs of RESULTS, files that heaptape replay -o wrote: ratios to the baseline, 95 % intervals, verdicts.",
+        "Compare the runs of RESULTS, files that heaptape replay -o wrote: ratios to the baseline, 95 % intervals, verdicts. Of an old and a new build of one allocator: what became worse.",
         environment=[("NO_COLOR", "If set and not empty, as --color=never"),
                      ("COLUMNS", "The width of the tables (default: the terminal's)")],
         notes="--to writes medians with their 95 % intervals (bencher, github-action), the times of all rounds (hyperfine), or curves along the trace "
@@ -23,7 +23,7 @@ def compare_parser() -> VerbParser:
         see_also=["replay", "report"],
         examples=[("heaptape compare results.jsonl", "Print tables"),
                   ("heaptape compare old.jsonl new.jsonl --markdown", "For a pull request"),
-                  ("heaptape compare results.jsonl --baseline old --fail-if 'time>1.05'", "For CI"),
+                  ("heaptape compare results.jsonl --fail-if 'time>1.05'", "For CI"),
                   ("heaptape compare results.jsonl --to github-action -o benchmark.json", "For a chart of all commits")],
         statuses=[*USUAL_STATUSES, ("4", "A condition of --fail-if holds"),
                   ("5", "A condition stayed undecided, and none holds")])
@@ -79,7 +79,8 @@ def export_parser() -> VerbParser:
 def _add_common(parser: VerbParser) -> None:
     parser.add_argument("results", nargs="+", metavar="RESULTS")
     parser.add_argument("--baseline", metavar="ALLOCATOR",
-                        help="Compare with this allocator (default: the one that the program ran under, else glibc, else the first)")
+                        help="Compare with this allocator (default: one labelled old, before or base beside new, after or head; else the one that the "
+                             "program ran under, else glibc, else the replay's baseline)")
     parser.add_argument("--trace", action="append", default=[], metavar="FILE",
                         help="Read the replayed trace from FILE; may be repeated (default: where the results say, or beside them)")
     parser.add_argument("--seed", type=bootstrap_seed, default=BOOTSTRAP_SEED, metavar="N",

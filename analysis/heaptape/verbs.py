@@ -10,6 +10,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -19,6 +20,7 @@ from .base.files import check_output
 from .base.printable import printable
 from .base.progress import ProgressLine
 from .base.units import counted
+from .report.old_new import old_new_markdown, old_new_views, print_old_new
 from .report.table import (
     comparison_csv,
     comparison_markdown,
@@ -105,11 +107,14 @@ def run_compare(options: argparse.Namespace) -> int:
     elif options.csv:
         print(comparison_csv(summaries), end="")
     elif options.markdown:
-        print("\n\n".join([*map(comparison_markdown, summaries), *map(processor_markdown, processor_tables(found))]))
+        views, others = old_new_views(summaries)
+        print("\n\n".join([*map(old_new_markdown, views), *map(comparison_markdown, others), *map(processor_markdown, processor_tables(found))]))
     else:
-        for number, summary in enumerate(summaries):
+        views, others = old_new_views(summaries)
+        printers = [*(partial(print_old_new, view) for view in views), *(partial(print_comparison, summary) for summary in others)]
+        for number, show in enumerate(printers):
             print("\n" if number else "", end="")
-            print_comparison(summary, options.color)
+            show(options.color)
         for table in processor_tables(found):
             print("\n" + "\n".join(processor_lines(table)))
     for sentence in age_flips((summary.experiment, summary.comparison) for summary in summaries):

@@ -53,6 +53,7 @@ from .figures import (
 from .flame_graph import flame_figure
 from .heap_figures import Heap, accounts_figure, heaps_of
 from .latencies import latency_figures
+from .old_new import old_new_views
 from .overview import overview
 from .page import rendered
 from .pareto import pareto_figure
@@ -130,7 +131,7 @@ def build_chapter(
         certainty=certainty(summary),
         uses=[(use_heading(use, summary.sharing), use)
               for use in uses(summary, str(context.get("command") or "COMMAND"), str(context.get("allocator_name") or ""),
-                              str(context.get("linked_allocator") or ""))],
+                              str(context.get("linked_allocator") or ""))] if not summary.newer else [],
         also_set=also_set(context),
         no_reason=no_reason(summary),
         placement=placement_table(summary),
@@ -224,7 +225,10 @@ def _harness(runs: pd.DataFrame) -> str:
 
 def render(chapters: list[Chapter], machines: Sequence[ProcessorTable] = ()) -> str:
     """The HTML of a report."""
-    return rendered("report.html.j2", chapters=chapters, machines=machines, overview=overview([chapter.summary for chapter in chapters]), accounts_figure=accounts_figure, title=chapters[0].subject)
+    summaries = [chapter.summary for chapter in chapters]
+    views, others = old_new_views(summaries)
+    return rendered("report.html.j2", ["old_new.css"] if views else [], chapters=chapters, machines=machines, views=views, overview=overview(summaries) if others else [],
+                    accounts_figure=accounts_figure, title=chapters[0].subject)
 
 
 def write_report(
@@ -250,7 +254,7 @@ def write_report(
     heaps = snapshots_in(Path(snapshots)) if snapshots else []
     chapters = []
     found_experiments = experiments(frame)
-    flips = age_flips((item, compare(item.all_runs, choose_baseline(item.runs, baseline), seed)) for item in found_experiments) \
+    flips = age_flips((item, compare(item.all_runs, choose_baseline(item.all_runs, baseline), seed)) for item in found_experiments) \
         if any(SETTING in item.settings for item in found_experiments) else []
     for experiment in found_experiments:
         found = find_trace(experiment, given)

@@ -33,12 +33,12 @@ def overview(summaries: Sequence[Summary], seed: int = SEED) -> list[OverviewTab
     """Empty for one experiment alone, and where baselines differ: their ratios do not compare."""
     if len(summaries) < 2 or len({summary.baseline for summary in summaries}) > 1:
         return []
-    names = _names(summaries)
+    names = experiment_names(summaries)
     tables = [_table(summaries, names, measure, seed) for measure in _MEASURES]
     return [table for table in tables if table.allocators]
 
 
-def _names(summaries: Sequence[Summary]) -> list[str]:
+def experiment_names(summaries: Sequence[Summary]) -> list[str]:
     """The trace's file, with its folder where files have one name, and how it was replayed where that differs."""
     paths = [Path(summary.experiment.trace_path) for summary in summaries]
     several = {path.name for path in paths if len({other for other in paths if other.name == path.name}) > 1}
@@ -49,7 +49,7 @@ def _names(summaries: Sequence[Summary]) -> list[str]:
             for path, one in zip(paths, settings, strict=True)]
 
 
-def _ratios(summary: Summary, measure: str) -> dict[str, Floats]:
+def ratios_of(summary: Summary, measure: str) -> dict[str, Floats]:
     """Of each round, by allocator."""
     table = round_table(summary.experiment.runs, MEASURES[measure])
     if summary.baseline not in table:
@@ -63,7 +63,7 @@ def _table(summaries: Sequence[Summary], names: list[str], measure: str, seed: i
         rows = summary.comparison[(summary.comparison["measure"] == measure) & (summary.comparison["allocator"] != summary.baseline)]
         cells.append({str(row["allocator"]): f"{row['ratio']:.2f} {str(row['verdict']).partition(' ')[0]}" for _, row in rows.iterrows()
                       if math.isfinite(row["ratio"])})
-    ratios = [_ratios(summary, measure) for summary in summaries]
+    ratios = [ratios_of(summary, measure) for summary in summaries]
     allocators = list(dict.fromkeys(name for one in cells for name in one))
     # Not a number where a trace has no ratio: a mean of the others is another one.
     found = {name: geometric_mean([one[name] for one in ratios], seed) for name in allocators if all(name in one for one in ratios)}

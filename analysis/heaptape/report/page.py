@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -26,10 +27,10 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def rendered(template: str, **values: Any) -> str:
-    """The HTML of a page."""
-    style, script = (_text(name) for name in ("report.css", "report.js"))
-    style = stylesheet() + style
+def rendered(template: str, also_styled: Sequence[str] = (), **values: Any) -> str:
+    """The HTML of a page; also_styled: sheets that not every page needs."""
+    style = stylesheet() + "".join(map(_text, ("report.css", *also_styled)))
+    script = _text("report.js")
     made = _environment().get_template(template).render(
         style=style, script=script, style_hash=_hash(style), script_hash=_hash(script), **values)
     return printable(made, keep="\n\t")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -33,7 +34,7 @@ from ..results.program_time import (
 )
 from ..results.reader import NULL_ALLOCATOR
 from ..results.summary import Summary
-from ..results.verdicts import in_words
+from ..results.verdicts import amount, in_words, signed_amount
 
 # The pass, its main measure, and those beside it.
 _TABLES = (("time", ()), ("rss_peak", ("rss_mean", "rss_end", "process_rss_peak")))
@@ -51,6 +52,8 @@ class TextTable:
     right: frozenset[int]
     verdicts: list[str]
     folds: int | None = None
+    coloured: int = 4
+    """The column that has the colour of the row's verdict."""
 
 
 def text_tables(summary: Summary) -> list[TextTable]:
@@ -89,10 +92,6 @@ def _counted_tables(summary: Summary) -> list[TextTable]:
     return [TextTable(["allocator", "instructions", f"vs {summary.baseline}"], rows, frozenset({1, 2}), ["" for _ in rows])] if rows else []
 
 
-def _change_text(value: float, unit: str) -> str:
-    return figure(value, unit) if unit else count(value)
-
-
 def difference_rows(summary: Summary) -> tuple[list[str], list[list[str]]] | None:
     """Columns and rows of old against new; None but of two allocators that were counted and differ."""
     changes = differences(summary.experiment.runs, summary.comparison, summary.baseline)
@@ -100,8 +99,8 @@ def difference_rows(summary: Summary) -> tuple[list[str], list[list[str]]] | Non
         return None
     (other,) = set(summary.experiment.runs["allocator"]) - {summary.baseline, NULL_ALLOCATOR}
     return ["largest differences", "of", summary.baseline, str(other), "change", ""], [
-        [one.figure, one.of, _change_text(one.base, one.unit), _change_text(one.value, one.unit),
-         ("+" if one.size > 0 else "−") + _change_text(abs(one.size), one.unit), signed_percent(one.size / one.base) if one.base else "new"]
+        [one.figure, one.of, amount(one.base, one.unit), amount(one.value, one.unit),
+         signed_amount(one.size, one.unit), signed_percent(one.size / one.base) if one.base else "new"]
         for one in changes]
 
 
@@ -189,8 +188,14 @@ _STYLES = {"faster": "green", "smaller": "green", "slower": "red", "larger": "re
 
 
 def print_comparison(summary: Summary, color: str = "auto") -> None:
-    """Malloc's cost, the tables, and the answer last, so that it is visible after a long output. As wide as the terminal, and
-    there with colour; color: auto, always or never."""
+    """Malloc's cost, the tables, and the answer last, so that it is visible after a long output."""
+    about = [*summary.obeyed, *summary.mixed, *summary.share_lines, *program_line(summary)]
+    print_tables([(summary.caution, "bold"), (f"{summary.title}; bootstrap seed {summary.seed}", "dim"), *((line, "") for line in about)],
+                 text_tables(summary), [*((line, "") for line in notes(summary)), (summary.headline, "bold")], color)
+
+
+def print_tables(above: Sequence[tuple[str, str]], tables: Sequence[TextTable], below: Sequence[tuple[str, str]], color: str) -> None:
+    """Lines with their styles, tables, lines. As wide as the terminal, and there with colour; color: auto, always or never."""
     from rich.console import Console
     from rich.text import Text
 
@@ -201,22 +206,18 @@ def print_comparison(summary: Summary, color: str = "auto") -> None:
     console = Console(file=sys.stdout, width=columns or PIPED_COLUMNS, highlight=False, soft_wrap=not columns,
                       force_terminal=coloured, color_system="standard" if coloured else None, no_color=not coloured)
 
-    def say(words: str, style: str = "") -> None:
-        console.print(Text(printable(words), style=style))
+    def say(lines: Sequence[tuple[str, str]]) -> None:
+        for words, style in lines:
+            if words:
+                console.print(Text(printable(words), style=style))
 
-    if summary.caution:
-        say(summary.caution, "bold")
-    say(f"{summary.title}; bootstrap seed {summary.seed}", "dim")
-    for line in [*summary.obeyed, *summary.mixed, *summary.share_lines, *program_line(summary)]:
-        say(line)
-    for table in text_tables(summary):
+    say(above)
+    for table in tables:
         for part in _fitting(table, columns):
             console.print()
             _print_table(console, part, on_terminal)
     console.print()
-    for line in notes(summary):
-        say(line)
-    say(summary.headline, "bold")
+    say(below)
 
 
 def _fitting(table: TextTable, columns: int) -> list[TextTable]:
@@ -245,7 +246,7 @@ def _print_table(console: Any, table: TextTable, on_terminal: bool) -> None:
                         min_width=_FOLDED_MIN if folds else None)
     for row, verdict in zip(table.rows, table.verdicts, strict=True):
         style = _STYLES.get(verdict, "")
-        made.add_row(*(Text(printable(cell), style=style if number == _VERDICT else "") for number, cell in enumerate(row)))
+        made.add_row(*(Text(printable(cell), style=style if number == table.coloured else "") for number, cell in enumerate(row)))
     width = console.width
     console.width = max(width, _least_width(table))
     if on_terminal:
@@ -289,14 +290,19 @@ def processor_markdown(table: ProcessorTable) -> str:
 
 def comparison_markdown(summary: Summary) -> str:
     """For issues, pull requests and wikis: the answer, malloc's cost, the tables."""
-    lines = [f"**{markdown_escaped(summary.headline)}**", "", *map(markdown_escaped, [*summary.obeyed, *summary.mixed, *summary.share_lines, *program_line(summary)])]
-    for table in text_tables(summary):
+    return tables_markdown([summary.headline], [*summary.obeyed, *summary.mixed, *summary.share_lines, *program_line(summary)], text_tables(summary),
+                           notes(summary), f"{summary.title}; bootstrap seed {summary.seed}")
+
+
+def tables_markdown(answer: Sequence[str], about: Sequence[str], tables: Sequence[TextTable], below: Sequence[str], title: str) -> str:
+    """Lines in bold, lines, tables, a list of notes, and what was compared."""
+    lines = [*(f"**{markdown_escaped(words)}**" for words in answer), "", *map(markdown_escaped, about)]
+    for table in tables:
         rule = ["---:" if number in table.right else "---" for number in range(len(table.columns))]
         lines += ["", *(_markdown_row(cells) for cells in (list(map(markdown_escaped, table.columns)), rule))]
         lines += [_markdown_row(list(map(markdown_escaped, row))) for row in table.rows]
-    below = notes(summary)
     lines += ["", *(f"- {markdown_escaped(note)}" for note in below)] if below else []
-    return "\n".join([*lines, "", f"{markdown_escaped(summary.title)}; bootstrap seed {summary.seed}"])
+    return "\n".join([*lines, "", markdown_escaped(title)])
 
 
 def _markdown_row(cells: list[str]) -> str:
@@ -345,4 +351,5 @@ def comparison_object(summary: Summary) -> dict[str, Any]:
         "mixed": summary.mixed,
         "control_calls": summary.obeyed,
         "comparisons": [with_nulls(row) for row in summary.comparison.drop(columns="baseline").to_dict("records")],
+        **({"newer": summary.newer, "shifts": [with_nulls(asdict(shift) | {"change": shift.size}) for shift in summary.shifts]} if summary.newer else {}),
     }

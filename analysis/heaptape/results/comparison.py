@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import PurePath
 
 import numpy as np
 import pandas as pd
@@ -221,18 +222,53 @@ def more_rounds(estimate: Estimate) -> int | None:
     return None if math.isnan(more) else int(more)
 
 
+OLD_LABELS, NEW_LABELS = ("old", "before", "base"), ("new", "after", "head")
+"""Names by which users say that two allocators are an old and a new build of one; a and b are such where there are no others."""
+
+
+def measured_names(frame: pd.DataFrame) -> list[str]:
+    """The allocators, in file order."""
+    return [str(name) for name in dict.fromkeys(frame["allocator"]) if name != NULL_ALLOCATOR]
+
+
+def newer_of(frame: pd.DataFrame, old: str) -> str:
+    """The allocator that is the old one's newer build, by the rule of docs/reference/results.md; "" where none is: then the
+    question is not what became worse, but which to take."""
+    names = measured_names(frame)
+    for labels, others in ((OLD_LABELS, NEW_LABELS), (NEW_LABELS, OLD_LABELS)):
+        found = [name for name in names if name in others]
+        if old in labels and len(found) == 1:
+            return found[0]
+    other = [name for name in names if name != old]
+    is_newer = len(other) == 1 and old in names and (set(names) == {"a", "b"} or _are_builds_of_one(frame, old, other[0]))
+    return other[0] if is_newer else ""
+
+
+def _are_builds_of_one(frame: pd.DataFrame, old: str, new: str) -> bool:
+    """Whether two allocators are of one kind, or where that is not known of one file name, and not one file."""
+    rows = [frame[frame["allocator"] == name].iloc[0] for name in (old, new)]
+    kinds = [row.get("allocator_kind") for row in rows]
+    kinds = kinds if all(isinstance(kind, str) for kind in kinds) else [PurePath(row["allocator_path"]).name for row in rows]
+    builds = [tuple(row[f"allocator_{key}"] for key in ("path", "version", "build_id")) for row in rows]
+    return kinds[0] == kinds[1] != "" and builds[0] != builds[1]
+
+
 def choose_baseline(frame: pd.DataFrame, wanted: str | None) -> str:
-    """The baseline's name: the one asked for; else of those that ran the one that the program ran under, else glibc, else the
-    first in the file."""
-    names = [name for name in dict.fromkeys(frame["allocator"]) if name != NULL_ALLOCATOR]
+    """The baseline's name: the one asked for; else one that is labelled old beside a new one; else of those that ran the one that
+    the program ran under, else glibc, else the baseline of the replay, whose second runs are the control's, else the first in the
+    file. `frame` has the control's runs, too."""
+    names = measured_names(frame)
     if wanted is not None:
         if wanted not in names:
             raise UsageError(f"--baseline {wanted}: expected one of {', '.join(names) or 'none'}, of which there are runs{did_you_mean(wanted, names)}")
         return wanted
+    labelled = next((name for name in names if name in OLD_LABELS and newer_of(frame, name)), None)
+    if labelled:
+        return labelled
     recorded = next((value for value in frame.get("trace_recorded_allocator", ()) if isinstance(value, dict)), None)
     served = recorded and next((str(name) for name, version in zip(frame["allocator"], frame["allocator_version"], strict=True)
                                 if has_served(recorded, str(name), str(version))), None)
-    return served or (PREFERRED_BASELINE if PREFERRED_BASELINE in names else names[0])
+    return served or (PREFERRED_BASELINE if PREFERRED_BASELINE in names else [*measured_names(frame[is_control(frame)]), *names][0])
 
 
 def allocator_order(frame: pd.DataFrame, baseline: str) -> list[str]:

@@ -20,8 +20,10 @@ from .comparison import (
     choose_baseline,
     compare,
     control_estimate,
+    newer_of,
 )
 from .controls import control_lines
+from .differences import Shift, new_fails, shifts
 from .found_trace import FoundTrace, find_trace
 from .malloc_share import MallocShare, MemoryShare, malloc_share, memory_share
 from .missing import missing_lines, mixed_lines, refusal_lines
@@ -29,7 +31,7 @@ from .order import Trend, find_trends
 from .own_allocator import OwnAllocator, own_allocator
 from .program_time import ProgramTime, other_costs_lines, program_times
 from .standing import Standing
-from .verdicts import headline_of, ranked_standings
+from .verdicts import change_sentence, headline_of, ranked_standings
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,15 @@ class Summary:
     same_name: bool = False
     obeyed: list[str] = field(default_factory=list)
     """Which of the program's control calls some allocators obey and others do not."""
+    newer: str = ""
+    """The allocator that is the baseline's newer build: then the question is what became worse, and the headline says it."""
+    shifts: list[Shift] = field(default_factory=list)
+    """Of that one against the baseline."""
+
+    @property
+    def newer_fails(self) -> bool:
+        """Whether that one fails, and the baseline does not."""
+        return bool(self.newer) and new_fails(self.experiment.runs, self.baseline, self.newer)
 
     @property
     def title(self) -> str:
@@ -97,7 +108,7 @@ def summarise(
 
 def summary_of(experiment: Experiment, baseline: str | None, seed: int, found: FoundTrace, processes: str = "") -> Summary:
     """The same, where the trace has been searched."""
-    base = choose_baseline(experiment.runs, baseline)
+    base = choose_baseline(experiment.all_runs, baseline)
     comparison = compare(experiment.all_runs, base, seed)
     controls = {name: control for name, measure in MEASURES.items()
                 if (control := control_estimate(experiment.all_runs, measure, seed)) is not None}
@@ -112,18 +123,22 @@ def summary_of(experiment: Experiment, baseline: str | None, seed: int, found: F
     sentences = {"time": time.sentence() if time else "", "rss_peak": memory.sentence() if memory else ""}
     lines = [sentences[standing.measure.name] for standing in standings if sentences[standing.measure.name]]
     about = caution(experiment.runs, trace.totals if trace else None)
-    headline = cautioned(" ".join([*refusal_lines(experiment.runs), headline_of(standings)]), about)
+    times = program_times(experiment.runs, base)
+    newer = newer_of(experiment.runs, base)
+    changed = shifts(experiment.runs, comparison, times, base, newer)
+    answer = change_sentence(base, newer, [("", changed)], int(new_fails(experiment.runs, base, newer))) if newer else headline_of(standings)
+    headline = cautioned(" ".join([*refusal_lines(experiment.runs), answer]), about)
     if own:
         headline = f"{own.sentence(base)} {headline}"
     if differs:
         headline, about = f"{differs} {headline}", f"{differs} {about}".rstrip()
-    times = program_times(experiment.runs, base)
     mixed = [*settings_lines(experiment.runs), *mixed_lines(experiment.runs), *other_costs_lines(experiment.runs, times)]
     shared = sharing(was_forked(experiment.runs), processes)
     return Summary(
         experiment, base, seed, comparison, controls, find_trends(experiment.all_runs, base), standings, time, memory, times,
         lines or [why_share_unknown(experiment, found, own)], missing_lines(experiment.runs), mixed,
-        headline + as_sentence(shared), about, shared, bool(differs), own, obeyed=control_lines(experiment.runs))
+        headline + as_sentence(shared), about, shared, bool(differs), own, obeyed=control_lines(experiment.runs),
+        newer=newer, shifts=changed)
 
 
 def why_share_unknown(experiment: Experiment, found: FoundTrace, own: OwnAllocator | None = None) -> str:

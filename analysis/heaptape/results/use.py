@@ -107,7 +107,9 @@ def also_set(context: Mapping[str, Any]) -> str:
 
 
 def no_reason(summary: Summary) -> str:
-    """The sentence where there is nothing to use."""
+    """The sentence where there is nothing to use; none where the question is what became worse."""
+    if summary.newer:
+        return ""
     if summary.own:
         return f"Under no allocator measured here would the process hold less than it did under its own {summary.own.name}: this gives no reason to change."
     on_memory = "; on memory see the caution" if summary.differs else ""

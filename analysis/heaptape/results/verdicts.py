@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pandas as pd
 
-from ..base.units import interval, listing
+from ..base.units import count, figure, interval, listing, signed_percent
 from ..judge.intervals import hidden_text, more_rounds_text
 from .comparison import MEASURES, SEED, UNRESOLVED
+from .differences import ALIKE, BETTER, GROUPS, MAIN_FIGURES, OPEN, WORSE, Shift
 from .standing import Standing, standing_of
 
 
@@ -98,3 +99,93 @@ def in_words(row: pd.Series) -> str:
     if not math.isfinite(row["ratio"]) or row["rounds_in_common"] > 1:
         return f"unresolved ({hidden_text(row['unit'] == 'ns')})"
     return "unresolved (one round is not enough)"
+
+
+def amount(value: float, unit: str) -> str:
+    """Of a figure, which may be a count."""
+    return figure(value, unit) if unit else count(value)
+
+
+def signed_amount(value: float, unit: str) -> str:
+    """A difference: +8.70 MB."""
+    return ("+" if value > 0 else "−" if value < 0 else "") + amount(abs(value), unit)
+
+
+def change_sentence(old: str, new: str, of_traces: Sequence[tuple[str, Sequence[Shift]]], failing: int = 0, noun: str = "trace") -> str:
+    """What became worse from an old build to a new one, then what became better, what is the same, and what is not known. Of each
+    trace its name and its shifts; failing: in how many of them the new build alone fails; noun: what they are called."""
+    every = [(shift, name) for name, found in of_traces for shift in found]
+
+    def on(some: int) -> str:
+        return _on(some, len(of_traces), noun)
+
+    worse = [*([f"it fails{on(failing)}"] if failing else []), *_in_groups(every, WORSE, on)]
+    better = _in_groups(every, BETTER, on)
+    by_title = {title: [shift for shift, _ in every if shift.figure == title] for title in MAIN_FIGURES}
+    same = [title for title, found in by_title.items() if len(found) == len(of_traces) and all(shift.outcome == ALIKE for shift in found)]
+    is_open = [_open_words(title, found, on) for title, found in by_title.items() if any(shift.outcome == OPEN for shift in found)]
+    missing = [f"{title}{on(len(of_traces) - len(found)) if found else ''}" for title, found in by_title.items() if len(found) < len(of_traces)]
+    lead = f"{new} is worse than {old}: {'; '.join(worse)}." if worse else f"{new} is better than {old}: {'; '.join(better)}." if better else ""
+    if not lead and not every:
+        return f"{new} was not compared with {old}."
+    nothing = "is shown to be" if any(shift.outcome == OPEN for shift, _ in every) else "measured is"
+    return " ".join(filter(None, [
+        lead or f"{new} is not shown to differ from {old}.",
+        f"Better: {'; '.join(better)}." if worse and better else "",
+        f"Nothing {nothing} worse." if better and not worse else "",
+        f"Same within 1 %: {listing(same)}." if same else "",
+        f"Not resolved: {'; '.join(is_open)}." if is_open else "",
+        f"Not measured: {listing(missing)}." if missing else ""]))
+
+
+def _on(some: int, all_of_them: int, noun: str) -> str:
+    """ " on 2 of 5 traces", where there are several."""
+    if all_of_them == 1:
+        return ""
+    if some == all_of_them:
+        return f" on both {noun}s" if some == 2 else f" on all {some} {noun}s"
+    return f" on {some} of {all_of_them} {noun}s"
+
+
+def _in_groups(every: Sequence[tuple[Shift, str]], outcome: str, on: Callable[[int], str]) -> list[str]:
+    """Of each group the first figure that has this outcome, and the one that differs most where that is another and differs twice as
+    much: on how many traces, and by how much at most."""
+    said = []
+    for group in GROUPS:
+        by_title = ([item for item in every if item[0].figure == title and item[0].outcome == outcome] for title in group)
+        figures = [(max(found, key=lambda item: item[0].extent), len(found)) for found in by_title if found]
+        if figures:
+            first, most = figures[0], max(figures, key=lambda item: item[0][0].extent)
+            named = [first, *([most] if most is not first and most[0][0].extent >= 2 * first[0][0].extent else [])]
+            said += [_extreme_words(shift, name, some, on(some)) for (shift, name), some in named]
+    return said
+
+
+def _extreme_words(shift: Shift, name: str, some: int, on: str) -> str:
+    size = signed_amount(shift.size, shift.unit)
+    share = signed_percent(shift.ratio - 1) if math.isfinite(shift.ratio) else ""
+    huge = f"in huge pages {signed_amount(shift.huge_pages, shift.unit)}" if shift.huge_pages else ""
+    if not on:
+        inside = ", ".join(filter(None, [share, huge]))
+        return f"{shift.figure} {size}{f' ({inside})' if inside else ''}"
+    inside = ", ".join(filter(None, [size if share else "", name, huge]))
+    return f"{shift.figure}{on}, {'at most ' if some > 1 else ''}{share or size} ({inside})"
+
+
+def open_words(shift: Shift) -> str:
+    """What would resolve it."""
+    if math.isfinite(shift.more_rounds):
+        return more_rounds_text(shift.more_rounds).removeprefix("needs ")
+    return "more than one round" if not math.isfinite(shift.low) and math.isfinite(shift.ratio) else hidden_text(shift.unit == "ns")
+
+
+def _open_words(title: str, found: Sequence[Shift], on: Callable[[int], str]) -> str:
+    """With how much worse it may be."""
+    left = [shift for shift in found if shift.outcome == OPEN]
+    known = [shift for shift in left if math.isfinite(shift.low + shift.high)]
+    bounds = ""
+    if known and not on(1):
+        bounds = f" ({signed_percent(known[0].low - 1)} to {signed_percent(known[0].high - 1)})"
+    elif known:
+        bounds = f" (at most {signed_percent(max(shift.high for shift in known) - 1)})"
+    return f"{title}{on(len(left))}{bounds}"
