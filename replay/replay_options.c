@@ -65,7 +65,7 @@ static const struct argp_option table[] = {
      "Take snapshots at the peak of RSS, at the end, after the three largest rises of RSS less live bytes, and at these "
      "times from the start, such as 90s (default: peak,end,jumps)", 4},
     {"verify", KEY_VERIFY, NULL, 0,
-     "First check what each allocator does: contents, overlap, alignment, zeros, usable sizes", 4},
+     "First check what each allocator does: contents, overlap, alignment, zeros, usable sizes; with calls of its own, too", 4},
     {"threads", KEY_THREADS, "trace|1", 0,
      "trace: a thread for each recorded one; 1: the whole trace, in order, on one thread (default: trace)", 2},
     {"scale", KEY_SCALE, "N", 0,

@@ -48,6 +48,7 @@
 #include "service_proof.h"
 #include "syscall_filter.h"
 #include "this_allocator.h"
+#include "torture.h"
 #include "verify_pass.h"
 #include "virtual_clock.h"
 
@@ -691,6 +692,10 @@ int main(int argc, char **argv) {
     find_server(&run);
     if (run.job.pass == HT_PASS_DESCRIBE) {
         describe(&run);
+    } else if (run.job.pass == HT_PASS_TORTURE) {
+        ht_virtual_clock_renounce();
+        if (!ht_torture_run(&run.job, ht_server_function, &run.exchange->findings))
+            refuse(outcome, "no memory for the torture");
     } else {
         run.form = map_fd(argv[1], PROT_READ, &form_bytes);  // nothing that goes wrong here can change it
         if (!run.form || form_bytes < sizeof *run.form || run.form->magic != HT_FORM_MAGIC ||

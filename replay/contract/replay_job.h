@@ -26,7 +26,8 @@ enum ht_pass {
     HT_PASS_ACCOUNT,       // slop, the allocator's own statistics, system calls
     HT_PASS_SNAPSHOT,      // RSS at the sample points, and with some of them where each block lies
     HT_PASS_LIMIT,         // under a limit of memory: does it come to its end?
-    HT_PASS_VERIFY         // nothing is measured: is what the allocator does right?
+    HT_PASS_VERIFY,        // nothing is measured: is what the allocator does right?
+    HT_PASS_TORTURE        // likewise, with calls of our own instead of the trace's
 };
 
 enum ht_touch { HT_TOUCH_NONE, HT_TOUCH_FIRST, HT_TOUCH_PAGES, HT_TOUCH_ALL, HT_TOUCH_RECORDED, HT_TOUCHES };
@@ -102,7 +103,9 @@ struct ht_job {
     uint32_t snapshot_sample[HT_SNAPSHOTS_MAX];  // with which of the samples of RSS
     uint32_t stretches;                          // after which of them the accounts are taken, in order
     uint32_t stretch_sample[HT_STRETCHES_MAX];
-    char kind[HT_KIND_BYTES];  // of a preloaded library, once that is known; empty: unknown
+    uint32_t torture_threads;              // of the torture: at once; 1: no others than the initial one
+    uint64_t torture_seed, torture_bytes;  // resident at most
+    char kind[HT_KIND_BYTES];              // of a preloaded library, once that is known; empty: unknown
 };
 
 // One timed op: its call, and the first touch of what it returned. Both include the cost of a clock reading.

@@ -49,7 +49,8 @@ static const char *pass_name(enum ht_pass pass) {
     case HT_PASS_TIMED: return "timed";
     case HT_PASS_MEMORY: return "memory";
     case HT_PASS_SNAPSHOT: return "snapshot";
-    case HT_PASS_VERIFY: return "verify";
+    case HT_PASS_VERIFY:
+    case HT_PASS_TORTURE: return "verify";
     case HT_PASS_LIMIT: return "limit";
     default: return "describe";
     }

@@ -15,14 +15,15 @@
 #include "talk.h"
 
 // Often enough for a watching user, too seldom to disturb the measured child.
-enum { POLL_MS = 200, IDLE_SECONDS_MAX = 60, IDLE_POLLS_MAX = IDLE_SECONDS_MAX * 1000 / POLL_MS };
+enum { POLL_MS = 200, IDLE_SECONDS_MAX = 60 };
 
 struct polled_child {
     pid_t child;
     int process_fd;  // -1: this kernel has none
     double begun_s;
     uint64_t cpu_ns;
-    int idle_polls;  // in a row; counted, because while we are stopped ourselves no time passes
+    uint32_t idle_seconds_max;
+    uint32_t idle_polls;  // in a row; counted, because while we are stopped ourselves no time passes
 };
 
 static bool ended(const struct polled_child *polled, int *status) {
@@ -61,7 +62,7 @@ static bool hangs(struct polled_child *polled) {
     bool idle = cpu_ns == polled->cpu_ns && sleeps(polled->child);
     polled->cpu_ns = cpu_ns;
     polled->idle_polls = idle ? polled->idle_polls + 1 : 0;
-    return polled->idle_polls >= IDLE_POLLS_MAX;
+    return polled->idle_polls >= polled->idle_seconds_max * 1000 / POLL_MS;
 }
 
 static bool give_up(struct polled_child *polled, const struct ht_child_watch *watch, char *problem,
@@ -81,7 +82,7 @@ static bool give_up(struct polled_child *polled, const struct ht_child_watch *wa
     }
     if (!watch->may_idle && hangs(polled)) {
         *watch->hung = true;
-        snprintf(problem, room, "hung without CPU time for %d s and was killed", IDLE_SECONDS_MAX);
+        snprintf(problem, room, "hung without CPU time for %u s and was killed", polled->idle_seconds_max);
         return true;
     }
     return false;
@@ -89,8 +90,11 @@ static bool give_up(struct polled_child *polled, const struct ht_child_watch *wa
 
 bool ht_child_await(pid_t child, const struct ht_child_watch *watch, int *status, char *problem,
                     size_t room) {
-    struct polled_child polled = {
-        .child = child, .process_fd = (int)syscall(SYS_pidfd_open, child, 0), .begun_s = ht_now_s()};
+    struct polled_child polled = {.child = child,
+                                  .process_fd = (int)syscall(SYS_pidfd_open, child, 0),
+                                  .begun_s = ht_now_s(),
+                                  .idle_seconds_max =
+                                      watch->idle_seconds ? watch->idle_seconds : IDLE_SECONDS_MAX};
     bool by_itself = true;
     while (!ended(&polled, status)) {
         if (by_itself && give_up(&polled, watch, problem, room)) {

@@ -9,9 +9,10 @@
 #include <sys/types.h>
 
 struct ht_child_watch {
-    uint64_t timeout_ns;   // a child that runs longer is killed; 0: none is
-    uint64_t deadline_ns;  // likewise one that runs then, by the monotonic clock
-    bool may_idle;         // a child that takes no CPU time for a minute is all right, not hanging
+    uint64_t timeout_ns;    // a child that runs longer is killed; 0: none is
+    uint64_t deadline_ns;   // likewise one that runs then, by the monotonic clock
+    uint32_t idle_seconds;  // a child that takes no CPU time for so long hangs; 0: a minute
+    bool may_idle;          // it is all right
     // Called several times a second; NULL if nobody wants to know.
     void (*waiting)(void *context, double seconds);
     void *context;

@@ -258,21 +258,6 @@ static void add_figures(json_t *run, const struct ht_run_result *line, bool with
     json_set_count(run, "major_faults", measured ? outcome->major_faults : HT_FIGURE_UNKNOWN);
 }
 
-// What was found, by kind, and the first of it in words.
-static void add_verification(json_t *run, const struct ht_verify_report *report) {
-    json_t *kinds = report ? json_object() : json_null(), *texts = report ? json_array() : json_null();
-    for (size_t i = 0; report && i < HT_VIOLATION_KINDS; i++) {
-        if (!report->counts[i]) continue;
-        json_set_number(kinds, ht_violation_names[i], report->counts[i]);
-    }
-    for (size_t i = 0; report && i < report->texts_count; i++) {
-        json_array_append_new(texts, json_string(report->texts[i]));
-    }
-    json_set_count(run, "violations", report ? report->violations : HT_FIGURE_UNKNOWN);
-    json_object_set_new(run, "violation_kinds", kinds);
-    json_object_set_new(run, "violations_told", texts);
-}
-
 static json_t *started_json(uint64_t realtime_ns) {
     char text[64];
     time_t seconds = (time_t)(realtime_ns / 1000000000u);
@@ -329,7 +314,7 @@ json_t *ht_results_line(const struct ht_run_result *line, bool with_curves) {
     ht_figures_json_add(run, line);
     json_object_set(run, "counts", line->counts ? (json_t *)line->counts : json_null());
     json_object_set_new(run, "limit", ht_limit_json(line->limit, line->limit_by));
-    add_verification(run, line->verified);
+    ht_verify_json_add(run, line->verified);
     // A run that did not come to its end failed at least once.
     uint64_t failures = line->outcome->failures ? line->outcome->failures : line->problem ? 1 : 0;
     json_set_number(run, "failures", failures);

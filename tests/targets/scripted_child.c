@@ -26,7 +26,7 @@ enum { LINE_BYTES = 4096, POINTS_MAX = 16 };
 static const char *const pass_names[] = {
     [HT_PASS_DESCRIBE] = "describe", [HT_PASS_FLAT] = "flat",       [HT_PASS_TIMED] = "timed",
     [HT_PASS_MEMORY] = "memory",     [HT_PASS_ACCOUNT] = "account", [HT_PASS_SNAPSHOT] = "snapshot",
-    [HT_PASS_LIMIT] = "limit",       [HT_PASS_VERIFY] = "verify"};
+    [HT_PASS_LIMIT] = "limit",       [HT_PASS_VERIFY] = "verify",   [HT_PASS_TORTURE] = "torture"};
 
 // Values along the samples: straight between the points, in whole bytes.
 struct curve {
@@ -198,7 +198,7 @@ static bool put_list(struct ht_exchange *exchange, const char *key, const char *
         findings->counts[of[0]]++;
         findings->violations++;
     } else if (!strcmp(key, "blocks_by")) {
-        for (int i = 0; i < HT_VERIFIED_FUNCTIONS; i++) findings->blocks_by[i] = of[i];
+        for (int i = 0; i < HT_VERIFIED_TRACE; i++) findings->blocks_by[i] = of[i];
     } else {
         return false;
     }

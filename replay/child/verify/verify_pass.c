@@ -12,7 +12,6 @@
 #include "verify_pass.h"
 
 #include <pthread.h>
-#include <stdalign.h>
 
 #include "allocator_calls.h"
 #include "replay_feed.h"
@@ -20,6 +19,7 @@
 #include "slot_dependency.h"
 #include "verify_map.h"
 #include "verify_pattern.h"
+#include "verify_tell.h"
 
 struct verify_slot {
     struct ht_map_node node;
@@ -69,16 +69,6 @@ struct ht_verify *ht_verify_prepare(void *memory, const struct ht_server *server
     return verify;
 }
 
-static void report(struct ht_verify *verify, const struct ht_violation *violation) {
-    struct ht_verify_findings *findings = verify->findings;
-    atomic_fetch_add(&findings->counts[violation->kind], 1);
-    uint64_t number = atomic_fetch_add(&findings->violations, 1);
-    if (number >= HT_VIOLATIONS_REPORTED) return;
-    struct ht_violation *reported = &findings->first[number];
-    *reported = *violation;
-    atomic_store(&reported->written, 1);
-}
-
 static struct ht_violation violation_of(const struct checked *check, enum ht_violation_kind kind) {
     return (struct ht_violation){.kind = kind,
                                  .slot = check->slot,
@@ -104,7 +94,7 @@ static void report_number(const struct checked *check, enum ht_violation_kind ki
     violation.bytes = check->bytes;
     violation.expected = expected;
     violation.found = found;
-    report(check->verify, &violation);
+    ht_verify_tell(check->verify->findings, &violation);
 }
 
 // Whether the first `bytes` of what was written into the block are still there.
@@ -117,7 +107,7 @@ static bool check_contents(const struct checked *check, enum ht_violation_kind k
     violation.expected = expected;
     violation.found = found;
     violation.bytes = pattern->bytes;
-    report(check->verify, &violation);
+    ht_verify_tell(check->verify->findings, &violation);
     return false;
 }
 
@@ -127,13 +117,11 @@ static void check_zeros(const struct checked *check, const char *block) {
     if (ht_all_zeros(block, check->bytes, &violation.offset, &found)) return;
     violation.bytes = check->bytes;
     violation.found = found;
-    report(check->verify, &violation);
+    ht_verify_tell(check->verify->findings, &violation);
 }
 
 static uint64_t alignment_wanted(const struct ht_word_call *call, uint64_t bytes) {
-    if (call->call == HT_WIDE_ALIGNED) return call->extra;
-    if (bytes >= alignof(max_align_t)) return alignof(max_align_t);
-    return bytes ? 1ull << (63 - __builtin_clzll(bytes)) : 1;
+    return call->call == HT_WIDE_ALIGNED ? call->extra : ht_verify_alignment(bytes);
 }
 
 // Returns how many bytes the program may write: those of the request where the allocator cannot say.
@@ -142,11 +130,6 @@ static uint64_t check_usable(const struct checked *check, char *block, uint64_t 
     size_t usable = check->verify->usable_size(block);
     if (usable < bytes) report_number(check, HT_VIOLATION_USABLE, bytes, usable);
     return usable < bytes ? bytes : usable;
-}
-
-static void raise_to(_Atomic uint64_t *most, uint64_t value) {
-    uint64_t known = atomic_load_explicit(most, memory_order_relaxed);
-    while (value > known && !atomic_compare_exchange_weak(most, &known, value)) continue;
 }
 
 static enum ht_verified_function function_of(const struct ht_word_call *call) {
@@ -164,8 +147,8 @@ static void check_address(const struct checked *check, const char *block) {
     uint64_t address = (uint64_t)block, wanted = alignment_wanted(&check->call, check->bytes);
     if (address % wanted) report_number(check, HT_VIOLATION_ALIGNMENT, wanted, address & -address);
     atomic_fetch_add_explicit(&findings->blocks_by[function_of(&check->call)], 1, memory_order_relaxed);
-    raise_to(&findings->largest_bytes, check->bytes);
-    raise_to(&findings->largest_alignment, wanted);
+    ht_verify_raise(&findings->largest_bytes, check->bytes);
+    ht_verify_raise(&findings->largest_alignment, wanted);
 }
 
 static void take_out(const struct checked *check) {
@@ -193,7 +176,7 @@ static bool put_in(const struct checked *check, const char *block, uint64_t byte
     }
     pthread_mutex_unlock(&verify->lock);
     check->state->live = true;
-    if (other != HT_MAP_NONE) report(verify, &violation);
+    if (other != HT_MAP_NONE) ht_verify_tell(verify->findings, &violation);
     return other == HT_MAP_NONE;
 }
 

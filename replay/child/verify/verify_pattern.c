@@ -51,7 +51,8 @@ static bool span_holds(uint64_t seed, const char *block, uint64_t from, uint64_t
 
 // The i-th span of a block, cut at `limit`. False: there are no more.
 static bool span(const struct ht_pattern *pattern, uint64_t i, uint64_t limit, uint64_t *from, uint64_t *to) {
-    bool whole = pattern->bytes < HT_PATTERN_WHOLE_BYTES;
+    bool sparse = pattern->sparse && pattern->bytes >= HT_TOUCH_PAGE_BYTES;
+    bool whole = pattern->bytes < HT_PATTERN_WHOLE_BYTES && !sparse;
     uint64_t pages = (pattern->bytes + HT_TOUCH_PAGE_BYTES - 1) / HT_TOUCH_PAGE_BYTES;
     if (pages > pattern->pages) pages = pattern->pages;
     uint64_t last = whole ? 0 : pages;

@@ -20,6 +20,7 @@ struct ht_pattern {
     uint64_t bytes;   // of the block; 0: nothing of them is filled
     uint64_t pages;   // of a large one
     uint64_t usable;  // 0: not known
+    bool sparse;      // filled as a large one, though it is not
 };
 
 void ht_pattern_fill(const struct ht_pattern *pattern, char *block);

@@ -12,13 +12,14 @@
 #include <unistd.h>
 
 #ifdef __x86_64__
+enum { CAN_STEP = 1 };
 // Past the red zone, which the compiler may use.
 #define SET_FLAGS(change)                                                                                    \
     __asm__ volatile("lea -128(%%rsp), %%rsp\n\tpushfq\n\t" change "\n\tpopfq\n\tlea 128(%%rsp), %%rsp" ::   \
                          : "memory", "cc")
-static void begin_steps(void) { SET_FLAGS("orq $0x100, (%%rsp)"); }
-static void end_steps(void) { SET_FLAGS("andq $~0x100, (%%rsp)"); }
-static void stop_steps_of(ucontext_t *context) { context->uc_mcontext.gregs[REG_EFL] &= ~0x100; }
+static inline void begin_steps(void) { SET_FLAGS("orq $0x100, (%%rsp)"); }
+static inline void end_steps(void) { SET_FLAGS("andq $~0x100, (%%rsp)"); }
+static inline void stop_steps_of(ucontext_t *context) { context->uc_mcontext.gregs[REG_EFL] &= ~0x100; }
 
 static inline bool is_system_call(const greg_t *registers, long number) {
     const unsigned char *code = (const unsigned char *)registers[REG_RIP];
@@ -42,9 +43,10 @@ static inline void keep_steps_of(ucontext_t *context) {
     registers[REG_RSI] = (greg_t)&others;
 }
 #else
-static void begin_steps(void) { _exit(77); }
-static void end_steps(void) {}
-static void stop_steps_of(ucontext_t *context) { (void)context; }
+enum { CAN_STEP = 0 };
+static inline void begin_steps(void) { _exit(77); }
+static inline void end_steps(void) {}
+static inline void stop_steps_of(ucontext_t *context) { (void)context; }
 static inline void keep_steps_of(ucontext_t *context) { (void)context; }
 #endif
 
