@@ -35,6 +35,10 @@ static void *take_room(size_t bytes) {
 
 void *memalign(size_t alignment, size_t size) {
     if (alignment < LEAST_ALIGNMENT) alignment = LEAST_ALIGNMENT;
+    if (size >> (CLASSES - 1)) {
+        errno = ENOMEM;
+        return NULL;
+    }
     size_t class = 5;
     while (class < CLASSES && (size_t)1 << class < size + sizeof(struct header) + alignment - LEAST_ALIGNMENT)
         class ++;
