@@ -257,18 +257,21 @@ def choose_baseline(frame: pd.DataFrame, wanted: str | None) -> str:
     """The baseline's name: the one asked for; else one that is labelled old beside a new one; else of those that ran the one that
     the program ran under, else glibc, else the baseline of the replay, whose second runs are the control's, else the first in the
     file. `frame` has the control's runs, too."""
-    names = measured_names(frame)
+    again = is_control(frame)
+    own = frame[~again]
+    names = measured_names(own)
     if wanted is not None:
         if wanted not in names:
             raise UsageError(f"--baseline {wanted}: expected one of {', '.join(names) or 'none'}, of which there are runs{did_you_mean(wanted, names)}")
         return wanted
-    labelled = next((name for name in names if name in OLD_LABELS and newer_of(frame, name)), None)
+    labelled = next((name for name in names if name in OLD_LABELS and newer_of(own, name)), None)
     if labelled:
         return labelled
     recorded = next((value for value in frame.get("trace_recorded_allocator", ()) if isinstance(value, dict)), None)
-    served = recorded and next((str(name) for name, version in zip(frame["allocator"], frame["allocator_version"], strict=True)
+    served = recorded and next((str(name) for name, version in zip(own["allocator"], own["allocator_version"], strict=True)
                                 if has_served(recorded, str(name), str(version))), None)
-    return served or (PREFERRED_BASELINE if PREFERRED_BASELINE in names else [*measured_names(frame[is_control(frame)]), *names][0])
+    ran_twice = [name for name in measured_names(frame[again]) if name in names]
+    return served or (PREFERRED_BASELINE if PREFERRED_BASELINE in names else [*ran_twice, *names][0])
 
 
 def allocator_order(frame: pd.DataFrame, baseline: str) -> list[str]:

@@ -46,7 +46,7 @@ def parser() -> VerbParser:
     trial.add_argument("--process", metavar="PID|NAME",
                        help="Of several processes, take that one, or one of the executable NAME (default: that which used most CPU time and memory; "
                             "the one that was started, unless another clearly used more)")
-    trial.add_argument("--logs", metavar="DIR", help="Record nothing: take the raw logs in DIR, of heaptape record or of an earlier trial")
+    trial.add_argument("--logs", metavar="DIR", help="Record nothing: take the raw logs in DIR, of heaptape record or of an earlier trial (default: record COMMAND)")
     trial.add_argument("-o", "--output", type=output_name, metavar="DIR",
                        help="Make the folder DIR for trace, results and report (default: heaptape-COMMAND, numbered if it exists)")
     trial.add_argument("--json", action="store_true", help="Print the answer as JSON")
