@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import math
 
+import pandas as pd
 import pytest
-from heaptape.trial.changes import CPU, MEMORY, Change, Changes
+from heaptape.trial.changes import CPU, MEMORY, Change, Changes, _ratio
 from heaptape.trial.decision import KEEP, OPEN, USE, decide
 
 WHOLE = {CPU: 1e9, MEMORY: 100e6}
@@ -71,3 +72,12 @@ def test_nothing_that_nobody_would_do_is_named() -> None:
     """A price of more than twice what it saves."""
     assert len(decided({"x": both(-0.05, 0.11)})[2]) == 1
     assert len(decided({"x": both(-0.05, 0.09)})[2]) == 2
+
+
+def test_several_recordings_widen_the_interval() -> None:
+    """By how far the program's runs are apart; those that are alike leave the replays' own interval."""
+    row = pd.Series({"ratio": 0.8, "verdict_low": 0.78, "verdict_high": 0.82})
+    assert _ratio([row]) == pytest.approx((0.8, 0.78, 0.82)) and _ratio([row] * 3) == pytest.approx((0.8, 0.78, 0.82))
+    ratio, low, high = _ratio([row, row * 1.1, row * 0.9])
+    assert ratio == pytest.approx(0.8, rel=0.01) and low < 0.65 and high > 0.98
+    assert math.isnan(_ratio([row, row * math.nan])[1])

@@ -13,8 +13,7 @@ from ..base.own_allocator import is_the_linked
 from ..base.programs import list_allocators
 
 USUAL = ("glibc", "jemalloc", "tcmalloc", "mimalloc", "tbbmalloc", "scudo19")
-"""Compared where they are built in and nothing else is asked for: with a line of titles a table of seven lines."""
-
+"""Compared where they are built in and nothing else is asked for."""
 
 SETTINGS_MAX = 3
 """So many settings of the recorded allocator are compared."""

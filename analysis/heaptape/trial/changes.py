@@ -158,15 +158,12 @@ def _rows(summary: Summary, what: str) -> pd.DataFrame:
 
 
 def _ratio(rows: Sequence[pd.Series]) -> tuple[float, float, float]:
-    """Of one recording as the judge has it; of several the mean over the program's own runs, with Student's t. NaN: no interval."""
-    if len(rows) == 1:
-        return float(rows[0]["ratio"]), float(rows[0]["verdict_low"]), float(rows[0]["verdict_high"])
-    ratios = [float(row["ratio"]) for row in rows]
-    if not all(known(ratio) and ratio > 0 for ratio in ratios):
-        return math.nan, math.nan, math.nan
-    logs = [math.log(ratio) for ratio in ratios]
-    low, high = student_interval(logs)
-    return math.exp(sum(logs) / len(logs)), math.exp(low), math.exp(high)
+    """Of one recording as the judge has it; of several the mean over the program's own runs, with Student's t and the replays' own
+    interval in quadrature. NaN: no interval."""
+    logs = [[math.log(row[key]) if known(row[key]) and row[key] > 0 else math.nan for key in ("ratio", "verdict_low", "verdict_high")] for row in rows]
+    middle, low, high = (math.fsum(values) / len(rows) for values in zip(*logs, strict=True))
+    apart = middle - student_interval([values[0] for values in logs])[0] if len(rows) > 1 else 0.0
+    return math.exp(middle), math.exp(middle - math.hypot(middle - low, apart)), math.exp(middle + math.hypot(high - middle, apart))
 
 
 def _wider(ratio: float, end: float, error: float, side: int) -> float:

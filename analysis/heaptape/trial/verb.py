@@ -114,11 +114,11 @@ def _count(replay: str, alloc: str, summaries: list[Summary], recorded: Recorded
     """Where the time of allocators is not resolved: what their calls do is simulated, which repeats exactly. What has to be said of that,
     or ""."""
     if not shutil.which("valgrind"):
-        return "With the package valgrind, what is not resolved is simulated."
+        return "A longer --budget may tell; with the package valgrind, what is not resolved is simulated."
     wanted = countable(replay, alloc, _open(summaries) | {summaries[0].baseline})
     took_s = recorded.info["events"] * len(wanted) * COUNTED_CALL_S
     if took_s > (options.budget or BUDGET_S):
-        return f"To simulate it would take {took_s / 60:.0f} min: --budget {math.ceil(took_s / 60)}m does so." if took_s < COUNT_MAX_S else ""
+        return f"--budget {math.ceil(took_s / 60)}m may tell: that is the time to simulate it." if took_s < COUNT_MAX_S else ""
     _say(options, f"the time is not resolved: simulating {counted(len(wanted), 'allocator')}, about {max(took_s, 1):.0f} s")
     command = [replay, "-q", "--pass", "count", "--alloc", ",".join(wanted), "-o", str(results), "--", str(recorded.trace)]
     status = attached.replay(command, aloud=True).status
@@ -131,8 +131,7 @@ def _summaries(recorded: list[Recorded], baseline: str, results: Path) -> list[S
         warnings.simplefilter("ignore", ResultsWarning)
         frame = read_results(results)
     of_traces = {str(experiment.trace_sha256): experiment for experiment in experiments(frame)}
-    found = [of_traces[sha] for one in recorded if (sha := sha256_of(one.trace)) in of_traces]
-    return [summarise(experiment, baseline, traces=[one.trace], processes=one.sharers) for experiment, one in zip(found, recorded, strict=True)]
+    return [summarise(of_traces[sha256_of(one.trace)], baseline, traces=[one.trace], processes=one.sharers) for one in recorded]
 
 
 def _open(summaries: list[Summary]) -> set[str]:
@@ -182,7 +181,7 @@ def run_try(options: argparse.Namespace) -> int:
     changes = changes_of(summaries, [one.context for one in recorded], max(one.info["threads"] for one in recorded))
     shown = readable_names(summaries[0].experiment.runs)
     more_of_memory = "More --recordings may tell." if recorded[0].info["threads"] > 1 else "A longer --budget may tell."
-    decision = decide(changes, baseline, shown, {CPU: " ".join(filter(None, [more, "A longer --budget may tell."])), MEMORY: more_of_memory})
+    decision = decide(changes, baseline, shown, {CPU: more or "A longer --budget may tell.", MEMORY: more_of_memory})
     trial = Trial(options.command or _command_of(recorded[0].process), folder, options.logs or str(folder), recorded, summaries, decision, changes,
                   why_baseline, _notes(recorded))
     print(json.dumps(answer_object(trial), indent=1) if options.json else answer(trial))
