@@ -86,8 +86,9 @@ static void print_report(const struct ht_runner *r, const char *name, const stru
         ht_print(stderr, "%s: no fault found in the %s of this trace: %s; blocks checked %s\n", name,
                  ht_number_of(calls, operations, "call"), ht_verify_exercised(text, report),
                  ht_number_of(times, report->blocks_checked, "time"));
-        ht_print(stderr, "%s: nor in a torture of %s: %s\n", name,
-                 ht_number_of(calls, report->torture.calls, "call"), ht_verify_tortured(text, report));
+        if (report->torture.calls)
+            ht_print(stderr, "%s: nor in a torture of %s: %s\n", name,
+                     ht_number_of(calls, report->torture.calls, "call"), ht_verify_tortured(text, report));
     }
     ht_print(stderr, "%s: not exercised: %s\n", name, ht_verify_not_exercised(text, report));
 }
