@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
 from ..base.units import known
 from ..judge.intervals import student_interval
-from ..results.comparison import UNRESOLVED
 from ..results.program_time import MODEL_RESIDUAL
 from ..results.reader import NULL_ALLOCATOR
 from ..results.summary import Summary
@@ -137,20 +136,23 @@ def _change(what: str, name: str, summaries: Sequence[Summary], parts: Sequence[
     rows = [rows.loc[name] for summary in summaries if name in (rows := _rows(summary, what)).index]
     if len(rows) < len(summaries):
         return None
-    ratio, low, high = _ratio(rows)
-    counted = False
-    if what == CPU and any(row["verdict"] == UNRESOLVED for row in rows):
-        summary = summaries[0]
-        modelled = modelled_ratio(modelled_times(summary.experiment.runs), name, summary.baseline)
-        if known(modelled[0]):
-            (ratio, low, high), counted = modelled, True
-    if not known(ratio):
-        return None
-    whole, part = (sum(getattr(one, key) for one in parts) / len(parts) for key in ("whole", "share"))
-    low, high = _wider(ratio, low, error, -1), _wider(ratio, high, error, 1)
-    share, low, high = ((value - 1) * part for value in (ratio, low, high))
+    part = _Part(*(sum(getattr(one, key) for one in parts) / len(parts) for key in ("whole", "share")))
     apart = what == CPU and any(_is_spread(summary) for summary in summaries)
-    return Change(what, whole, share, low, high, low - apart * PLACEMENT_LESS, high + apart * PLACEMENT_MORE, counted)
+    found = _of_ratio(what, part, _ratio(rows), error, apart)
+    if what == CPU and (found is None or found.is_open):
+        modelled = modelled_ratio(modelled_times(summaries[0].experiment.runs), name, summaries[0].baseline)
+        counted = _of_ratio(what, part, modelled, error, apart)
+        return replace(counted, counted=True) if counted else found
+    return found
+
+
+def _of_ratio(what: str, part: _Part, ratio: tuple[float, float, float], error: float, apart: bool) -> Change | None:
+    """None where there is no ratio. apart: it matters where blocks lie."""
+    if not known(ratio[0]):
+        return None
+    ends = _wider(ratio[0], ratio[1], error, -1), _wider(ratio[0], ratio[2], error, 1)
+    share, low, high = ((value - 1) * part.share for value in (ratio[0], *ends))
+    return Change(what, part.whole, share, low, high, low - apart * PLACEMENT_LESS, high + apart * PLACEMENT_MORE)
 
 
 def _rows(summary: Summary, what: str) -> pd.DataFrame:

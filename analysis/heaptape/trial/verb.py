@@ -20,14 +20,13 @@ from ..base.recorded_trace import RecordedProcess
 from ..base.units import counted
 from ..judge import attached
 from ..report.html import write_report
-from ..results.comparison import UNRESOLVED, experiments
+from ..results.comparison import experiments
 from ..results.reader import ResultsWarning, read_results
 from ..results.summary import Summary, summarise
-from ..results.use import SMALL_SHARE
 from .allocators import choose, countable, listed, settings
 from .answer import Trial, answer, readable_names, short
 from .answer_json import answer_object
-from .changes import CPU, MEMORY, changes_of
+from .changes import CPU, MEMORY, Changes, changes_of
 from .decision import decide
 from .recorded import CHECKED_WITHIN, Recorded, folder_of_logs, from_logs, input_comes_twice, record
 
@@ -110,12 +109,11 @@ def _alloc(replay: str, options: argparse.Namespace, recorded: Recorded) -> tupl
     return ",".join([alloc, *found]), baseline, why_baseline
 
 
-def _count(replay: str, alloc: str, summaries: list[Summary], recorded: Recorded, results: Path, options: argparse.Namespace) -> str:
-    """Where the time of allocators is not resolved: what their calls do is simulated, which repeats exactly. What has to be said of that,
-    or ""."""
+def _count(replay: str, alloc: str, baseline: str, names: set[str], recorded: Recorded, results: Path, options: argparse.Namespace) -> str:
+    """What the calls of these and of the baseline do is simulated, which repeats exactly. What has to be said of that, or ""."""
     if not shutil.which("valgrind"):
         return "A longer --budget may tell; with the package valgrind, what is not resolved is simulated."
-    wanted = countable(replay, alloc, _open(summaries) | {summaries[0].baseline})
+    wanted = countable(replay, alloc, {*names, baseline})
     took_s = recorded.info["events"] * len(wanted) * COUNTED_CALL_S
     if took_s > (options.budget or BUDGET_S):
         return f"--budget {math.ceil(took_s / 60)}m may tell: that is the time to simulate it." if took_s < COUNT_MAX_S else ""
@@ -134,14 +132,8 @@ def _summaries(recorded: list[Recorded], baseline: str, results: Path) -> list[S
     return [summarise(of_traces[sha256_of(one.trace)], baseline, traces=[one.trace], processes=one.sharers) for one in recorded]
 
 
-def _open(summaries: list[Summary]) -> set[str]:
-    """Allocators whose time is not resolved, where malloc's share of the program's makes that matter."""
-    found: set[str] = set()
-    for summary in summaries:
-        rows = summary.comparison[summary.comparison["measure"] == "time"]
-        if summary.malloc_share is None or summary.malloc_share.share >= SMALL_SHARE:
-            found |= set(rows[rows["verdict"] == UNRESOLVED]["allocator"].astype(str))
-    return found
+def _changes(summaries: list[Summary], recorded: list[Recorded]) -> Changes:
+    return changes_of(summaries, [one.context for one in recorded], max(one.info["threads"] for one in recorded))
 
 
 def _notes(recorded: list[Recorded]) -> list[str]:
@@ -173,12 +165,13 @@ def run_try(options: argparse.Namespace) -> int:
     results = folder / "results.jsonl"
     problems = [_replay(replay, alloc, baseline, one.trace, results, options, len(recorded)) for one in recorded]
     summaries = _summaries(recorded, baseline, results)
-    more = ""
-    if _open(summaries):
-        more = _count(replay, alloc, summaries, recorded[0], results, options)
+    changes, more = _changes(summaries, recorded), ""
+    unresolved = {name for name, figures in changes.items() if CPU in figures and figures[CPU].is_open}
+    if unresolved:
+        more = _count(replay, alloc, baseline, unresolved, recorded[0], results, options)
         summaries = _summaries(recorded, baseline, results)
+        changes = _changes(summaries, recorded)
     write_report(read_results(results), folder / "report.html", [one.trace for one in recorded], baseline, processes=recorded[0].sharers)
-    changes = changes_of(summaries, [one.context for one in recorded], max(one.info["threads"] for one in recorded))
     shown = readable_names(summaries[0].experiment.runs)
     more_of_memory = "More --recordings may tell." if recorded[0].info["threads"] > 1 else "A longer --budget may tell."
     decision = decide(changes, baseline, shown, {CPU: more or "A longer --budget may tell.", MEMORY: more_of_memory})
