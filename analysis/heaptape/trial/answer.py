@@ -20,7 +20,7 @@ from ..base.text_table import table_lines
 from ..base.units import byte_count, counted, figure, nanoseconds, percent
 from ..results.as_set import settings_lines, shown_names
 from ..results.caution import check_line
-from ..results.comparison import BASELINE, MEASURES, SAME, UNRESOLVED
+from ..results.comparison import BASELINE, MEASURES, SAME, SAME_WITHIN, UNRESOLVED
 from ..results.reader import NULL_ALLOCATOR
 from ..results.summary import Summary
 from ..results.use import also_set, python_malloc, use_lines
@@ -139,6 +139,8 @@ def _by_count(counts: dict[str, float], name: str, baseline: str) -> str:
     ratio, low, high = modelled_ratio(counts, name, baseline)
     if not math.isfinite(ratio):
         return ""
+    if abs(ratio - 1) <= SAME_WITHIN:
+        return "the same"
     return f"{1 / ratio:.2f}× faster" if high < 1 else f"{ratio:.2f}× slower" if low > 1 else "no difference shown"
 
 
