@@ -53,7 +53,7 @@ PYTHON = "/usr/bin/python3"
 
 HEAD = """# Public reports, rebuilt
 
-`bench/validity/public_cases.py` rebuilds {count} public reports about the memory of programs as small programs ([public_cases.toml](../../../bench/validity/public_cases.toml), [programs](../../../bench/programs/public/)),
+`bench/validity/public_cases.py` rebuilds {count} public reports about the memory of programs as small programs ([public_cases.toml](../../../bench/validity/public_cases.toml), programs in `bench/programs/public/`),
 puts their authors' question to heaptape, and holds the answer against the program itself. Each is recorded once, with its own allocator and settings, and replayed ({rounds} rounds); it runs {runs} times under each allocator. Sizes and times are not those of the reports: what is rebuilt is the pattern of calls.
 
 ```sh

@@ -85,7 +85,7 @@ def test_fragmentation_adds_up_with_and_without_a_decomposition(tmp_path: Path) 
 def test_timeline_is_the_median_run_of_each(tmp_path: Path) -> None:
     frame = read_results(results_factory.write(tmp_path / "r.jsonl", results_factory.schedule(rounds=5)))
     table = timeline(frame)
-    assert list(table.columns) == ["allocator", "time_ns", "event", "live_bytes", "rss_bytes"]
+    assert list(table.columns) == ["allocator", "time_ns", "event", "live_bytes", "rss_bytes", "high_bytes"]
     assert table.groupby("allocator").size().to_dict() == dict.fromkeys(("glibc", "jemalloc", "tcmalloc", "mimalloc"), results_factory.POINTS)
     assert all(part["time_ns"].is_monotonic_increasing for _, part in table.groupby("allocator"))
     assert set(timeline(frame, ["mimalloc"])["allocator"]) == {"mimalloc"}

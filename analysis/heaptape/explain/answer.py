@@ -252,9 +252,9 @@ def first_sentences(answer: Answer) -> list[str]:
     """The headline, after what makes it uncertain; when it came about, who holds it."""
     accounts, trend = answer.accounts, answer.trend.words
     return [*filter(None, [answer.caution, "" if answer.memory_recorded else NOT_HELD_AGAINST, _FRESH_HEAP if answer.fresh_heap and not answer.caution else ""]),
-            headline(answer), *_live_and_above(accounts),
+            *_extended_sentence(answer), headline(answer), *_live_and_above(accounts),
             *_within_call_sentence(answer), *filter(None, [left_out_sentence(answer.snapshot.allocator.get("left_out"))]),
-            *unmeasured_sentence(answer.unmeasured, accounts.rss_bytes), *_extended_sentence(answer),
+            *unmeasured_sentence(answer.unmeasured, accounts.rss_bytes),
             *([f"Along the trace {trend}."] if accounts.rss_bytes else []), *when_sentence(answer), *_controls_sentence(answer), *_holder_sentence(answer), *_site_holder_sentence(answer),
             *site_sentences(answer.sites), *_rounding_sentence(accounts), *sentences(answer.lines)]
 
