@@ -95,7 +95,7 @@ def test_a_race_needs_threads(tools: Tools, threads_trace: Path, tmp_path: Path)
     done, row = verify(tools, threads_trace, "race", tmp_path / "r.jsonl")
     assert done.returncode == 1 and row["violation_kinds"]["overlap"] > 0
     done, row = verify(tools, threads_trace, "race", tmp_path / "one.jsonl", "--threads", "1")
-    assert done.returncode == 0 and row["violations"] == 0
+    assert not row["violation_kinds"].get("overlap")  # that it does not use memory again shows without threads, too
 
 
 def test_without_fault_it_passes(tools: Tools, trace: Path, tmp_path: Path) -> None:
