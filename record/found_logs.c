@@ -198,9 +198,9 @@ static void name_run(char *run, size_t bytes, const struct ht_raw_log *log) {
     snprintf(run, bytes, "%s", id ? id : "");
 }
 
-// Calls it for each log in the folder, as long as it returns true. False with errno.
+// Calls it for each log in the folder, as long as it returns true; complains: says of a log why it cannot be read. False with errno.
 static bool each_log(const char *name, bool (*take)(void *context, const struct ht_raw_log *log),
-                     void *context) {
+                     void *context, bool complains) {
     DIR *folder = opendir(name);
     struct dirent *entry;
     char path[PATH_MAX];
@@ -210,9 +210,12 @@ static bool each_log(const char *name, bool (*take)(void *context, const struct 
     if (!folder) return false;
     while (goes_on && (entry = readdir(folder))) {
         if (!log_has_name(entry->d_name) ||
-            snprintf(path, sizeof path, "%s/%s", name, entry->d_name) >= PATH_MAX ||
-            ht_raw_open(&log, path, &error))
+            snprintf(path, sizeof path, "%s/%s", name, entry->d_name) >= PATH_MAX)
             continue;
+        if (ht_raw_open(&log, path, &error)) {
+            if (complains) ht_complain("heaptape record", &error);
+            continue;
+        }
         goes_on = take(context, &log);
         ht_raw_close(&log);
     }
@@ -251,7 +254,8 @@ static bool add_listed(void *context, const struct ht_raw_log *log) {
 bool found_logs_in(struct found_logs *found, const char *folder) {
     *found = (struct found_logs){0};
     struct listing listing = {.found = found, .oldest_ns = UINT64_MAX};
-    if (!each_log(folder, find_newest, &listing) || !each_log(folder, add_listed, &listing)) return false;
+    if (!each_log(folder, find_newest, &listing, true) || !each_log(folder, add_listed, &listing, false))
+        return false;
     for (size_t i = 0; i < found->count; i++)
         found->log[i].started = found->log[i].header.pid == listing.started;
     count_processes(found);

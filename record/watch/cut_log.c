@@ -26,8 +26,10 @@ bool log_is_of_run(const struct ht_raw_log *log, const char *id) {
 }
 
 bool log_has_name(const char *name) {
-    static const char start[] = "malloc-footprint.";
-    return !strncmp(name, start, sizeof start - 1);
+    static const char start[] = "malloc-footprint.", end[] = ".mraw";
+    size_t length = strlen(name);
+    return length >= sizeof start + sizeof end - 2 && !strncmp(name, start, sizeof start - 1) &&
+           !strcmp(name + length - (sizeof end - 1), end);
 }
 
 void log_cut_if_ended(const struct ht_raw_log *log) {

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from heaptape.base.recorded_trace import recorded_processes
 
 from tool_runner import Tools, run
 
@@ -44,3 +45,17 @@ def test_a_table_for_people(tools: Tools, tmp_path: Path) -> None:
 def test_what_cannot_be_listed(tools: Tools, tmp_path: Path, status: int, words: bytes, arguments: list[str]) -> None:
     done = run([tools.heaptape, "record", *arguments], cwd=tmp_path)
     assert done.returncode == status and words in done.stderr
+
+
+def test_what_is_damaged_is_said(tools: Tools, tmp_path: Path) -> None:
+    """Beside logs that can be read, and files that are none. The folder's name is no UTF-8."""
+    folder = tmp_path / "n\udcff"
+    first, second = _listed(tools, folder, "import os; os.fork()")
+    [lost] = [log for log in folder.glob("*.mraw") if log.name == f"malloc-footprint.{second['pid']}.mraw"]
+    lost.write_bytes(lost.read_bytes()[:9000])
+    (folder / "malloc-footprint.7.acc").touch()
+    done = run([tools.heaptape, "record", "--list", folder])
+    [line] = done.stderr.decode().splitlines()
+    assert done.returncode == 0 and lost.name in line and line.endswith("found the end of the file")
+    [kept] = recorded_processes(str(tools.heaptape), folder)
+    assert kept.pid == first["pid"] and kept.log.exists() and first["log"] is None

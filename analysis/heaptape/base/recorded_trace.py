@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import HeaptapeError, UsageError
-from .programs import ToolFailed, run_tool
+from .programs import ToolFailed, as_ours, run_tool
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class RecordedProcess:
     @property
     def number(self) -> str:
         """As in the log's name: PID, or PID.N."""
-        return f"{self.pid}.{self.sequence}" if self.sequence else str(self.pid)
+        return log_number(self.pid, self.sequence)
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,19 @@ class RecordedTrace:
         return os.path.basename(str(self.context.get("executable") or ""))
 
 
+def log_number(pid: int, sequence: int) -> str:
+    """PID, or PID.N of a process that executed another program."""
+    return f"{pid}.{sequence}" if sequence else str(pid)
+
+
 def recorded_processes(heaptape: str, folder: Path) -> list[RecordedProcess]:
     """Those that made calls, the one that matters first. Raises HeaptapeError."""
     try:
         listed = json.loads(run_tool([heaptape, "record", "--list", str(folder), "--json"]))["processes"]
     except ToolFailed as error:
-        raise HeaptapeError(str(error)) from error
-    return [RecordedProcess(Path(one["log"]), one["pid"], one["sequence"], (one["parent_pid"], one["parent_sequence"]), one["started"],
+        raise as_ours(error) from error
+    # JSON has no path that is not UTF-8; the log's name always is.
+    return [RecordedProcess(folder / f"malloc-footprint.{log_number(one['pid'], one['sequence'])}.mraw", one["pid"], one["sequence"], (one["parent_pid"], one["parent_sequence"]), one["started"],
                             one["executable"] or "", one["command"] or "", one["calls"], one["cpu_ns"], one["rss_anon_peak_bytes"])
             for one in listed if one["calls"]]
 
