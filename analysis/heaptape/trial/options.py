@@ -30,7 +30,8 @@ def parser() -> VerbParser:
                   ("heaptape try --alloc glibc,/opt/lib/libfoo.so -- ./app", "Under chosen allocators"),
                   ("heaptape try --recordings 5 -- ./app", "A program whose runs differ"),
                   ("heaptape try --logs heaptape-app --process 4711", "Another process of a run that was recorded")],
-        statuses=[("0", "There is an answer"), ("1", "The recording or a replay failed"), ("2", "Wrong usage")])
+        statuses=[("0", "There is an answer"), ("1", "The recording or a replay failed"), ("2", "Wrong usage"),
+                  ("3", "The logs of --logs cannot be read")])
     trial.add_argument("command", nargs="*", metavar="COMMAND")
     for name, words in (("--alloc", "Compare these, as heaptape replay --alloc does (default: glibc, jemalloc, tcmalloc, mimalloc, tbbmalloc and "
                                     "scudo19, as far as they are built, and up to three settings of the program's own)"), ("--allocs", "The same as --alloc")):
