@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import math
+import os
+from pathlib import Path
 
 import pandas as pd
 import pytest
 from heaptape.trial.changes import CPU, MEMORY, Change, Changes, _ratio
 from heaptape.trial.decision import KEEP, OPEN, USE, decide
+from heaptape.trial.proof import why_refused
 
 WHOLE = {CPU: 1e9, MEMORY: 100e6}
 MORE = {CPU: "More of CPU.", MEMORY: "More of memory."}
@@ -24,9 +27,9 @@ def both(cpu: Change | float, memory: Change | float) -> dict[str, Change]:
     return {CPU: cpu if isinstance(cpu, Change) else change(CPU, cpu), MEMORY: memory if isinstance(memory, Change) else change(MEMORY, memory)}
 
 
-def decided(changes: Changes) -> tuple[str, list[str], list[str]]:
+def decided(changes: Changes, refused: dict[str, str] | None = None) -> tuple[str, list[str], list[str]]:
     shown = {name: name for name in ("glibc", *changes)}
-    found = decide(changes, "glibc", shown, MORE)
+    found = decide(changes, "glibc", shown, MORE, refused)
     return found.answer, found.allocators, found.lines
 
 
@@ -86,3 +89,33 @@ def test_several_recordings_widen_the_interval() -> None:
     ratio, low, high = _ratio([row, row * 1.1, row * 0.9])
     assert ratio == pytest.approx(0.8, rel=0.01) and low < 0.65 and high > 0.98
     assert math.isnan(_ratio([row, row * math.nan])[1])
+
+
+def test_what_ends_the_program_is_not_advised() -> None:
+    """The next best is; where none is left, the present one stays."""
+    changes = {"a": both(-0.3, -0.3), "b": both(-0.2, -0.1), "c": both(0.1, 0.1)}
+    ends = {"a": "is ended by SIGSEGV"}
+    assert decided(changes, ends) == (USE, ["b"], ["b: 200 ms (20 %) less CPU and 10.0 MB (10 %) less memory.", "Under a the program is ended by SIGSEGV."])
+    assert decided(changes, ends | {"b": "is ended by SIGSEGV"})[::2] == (
+        KEEP, ["Keep glibc: none of 1 others saves 1 % of the program's CPU or memory.", "Under a and b the program is ended by SIGSEGV."])
+    assert decided({"a": changes["a"]}, ends)[::2] == (KEEP, ["Keep glibc.", "Under a the program is ended by SIGSEGV."])
+
+
+@pytest.mark.parametrize(("script", "why"), [("exit 0", ""), ("exit $HT_STATUS", "ends with status 3 in place of 0"), ("kill -SEGV $$", "is ended by SIGSEGV"),
+                                             ("read word; test $word = second", "")])
+def test_one_run_of_the_program(tmp_path: Path, script: str, why: str) -> None:
+    """Its input is read from where the first run read it."""
+    (tmp_path / "input").write_text("first\nsecond\n")
+    with (tmp_path / "input").open() as read:
+        kept = os.dup(0)
+        try:
+            os.dup2(read.fileno(), 0)
+            assert why_refused(["sh", "-c", script], ["HT_STATUS=3"], 0, len("first\n")) == why
+        finally:
+            os.dup2(kept, 0)
+            os.close(kept)
+
+
+def test_a_program_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heaptape.trial.proof.LIMIT_S", 0.2)
+    assert why_refused(["sleep", "60"], [], 0, None) == "had not ended after 0 s"

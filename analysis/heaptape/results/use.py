@@ -79,16 +79,21 @@ def use_lines(kind: str, path: str, package: str, variables: Sequence[str], comm
         return [("program", f"the linked {kind} reads " + " ".join(prefix + item for item in variables))]
     if linked:
         return [("program", f"link {kind} in place of {linked}: LD_PRELOAD does not reach an allocator that is part of the program")]
-    preload = [] if kind == "glibc" and recorded_kind in ("glibc", "") else [f"LD_PRELOAD={path}"]
-    if preload and ".so" not in Path(path).name:
-        return []
-    assigned = [*preload, *variables]
+    assigned = use_variables(kind, path, variables, recorded_kind)
     if not assigned:
         return []
+    preload = assigned[0].startswith("LD_PRELOAD=")
     words = " ".join(f"{name}={shlex.quote(value)}" for name, _, value in (item.partition("=") for item in assigned))
     docker = [("Docker", f"RUN apt-get update && apt-get install -y {package}")] if package and preload else []
     return [("shell", f"{words} {command}"), ("systemd", "Environment=" + " ".join(f'"{item}"' for item in assigned)),
             *docker, ("" if docker else "Docker", f"ENV {words}")]
+
+
+def use_variables(kind: str, path: str, variables: Sequence[str], recorded_kind: str) -> list[str]:
+    """What the environment of a program that no allocator is linked into has to hold, as NAME=VALUE; a library to preload first."""
+    if kind == "glibc" and recorded_kind in ("glibc", ""):
+        return list(variables)
+    return [f"LD_PRELOAD={path}", *variables] if ".so" in Path(path).name else []
 
 
 def python_malloc(context: Mapping[str, Any]) -> str | None:

@@ -210,13 +210,19 @@ def use_line(trial: Trial) -> str | None:
     name = summary.own.best if summary.own else next(iter(trial.decision.allocators), "")
     if not name:
         return None
-    run = summary.experiment.runs[summary.experiment.runs["allocator"] == name].iloc[0]
-    variables: Any = run.get("allocator_environment")
-    kind, path, package = (value if isinstance(value := run.get(f"allocator_{key}"), str) else "" for key in ("kind", "path", "debian"))
+    kind, path, package, variables = used_as(summary, name)
     command = shlex.join(trial.command)
-    lines = use_lines(kind, path, package, variables if isinstance(variables, list) else [], command,
+    lines = use_lines(kind, path, package, variables, command,
                       *(str(recorded.context.get(key) or "") for key in ("allocator_name", "linked_allocator")))
     if not lines:
         return f"{name} is not a library and cannot be preloaded ({path})."
     what, line = lines[0]
     return f"export {line.removesuffix(f' {command}')}" if what == "shell" and len(command) > COMMAND_SHOWN else line
+
+
+def used_as(summary: Summary, name: str) -> tuple[str, str, str, list[str]]:
+    """Kind, path and Debian package of an allocator, "" where not known, and the variables that set it."""
+    run = summary.experiment.runs[summary.experiment.runs["allocator"] == name].iloc[0]
+    kind, path, package = (value if isinstance(value := run.get(f"allocator_{key}"), str) else "" for key in ("kind", "path", "debian"))
+    variables: Any = run.get("allocator_environment")
+    return kind, path, package, variables if isinstance(variables, list) else []

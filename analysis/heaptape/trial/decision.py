@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ..base.units import byte_count, nanoseconds, percent
+from ..base.units import byte_count, listing, nanoseconds, percent
 from .changes import CPU, MEMORY, Change, Changes
 
 SURE_WITHIN = 0.02
@@ -22,28 +22,42 @@ USE, KEEP, OPEN = "use", "keep", "not decided"
 @dataclass(frozen=True)
 class Decision:
     """`answer` is USE, KEEP or OPEN; `allocators` are those worth using, the best one first. `lines`: the sentences, the decision
-    first."""
+    first. `advised`: those that a sentence says somebody may use."""
 
     answer: str
     allocators: list[str]
     lines: list[str] = field(default_factory=list)
+    advised: list[str] = field(default_factory=list)
 
 
-def decide(changes: Changes, baseline: str, shown: Mapping[str, str], more: Mapping[str, str]) -> Decision:
-    """shown: what sentences call each allocator. more: for each figure what would decide it, as a sentence."""
+def decide(changes: Changes, baseline: str, shown: Mapping[str, str], more: Mapping[str, str], refused: Mapping[str, str] | None = None) -> Decision:
+    """shown: what sentences call each allocator. more: for each figure what would decide it, as a sentence. refused: those that
+    the program cannot run under, and what happens then."""
+    able = {name: figures for name, figures in changes.items() if name not in (refused or {})}
+    found = _decide(able, baseline, shown, more) if able or not refused else Decision(KEEP, [], [f"Keep {shown[baseline]}."])
+    ends: dict[str, list[str]] = {}
+    for name, what in (refused or {}).items():
+        ends.setdefault(what, []).append(shown[name])
+    return replace(found, lines=[*found.lines, *(f"Under {listing(names)} the program {what}." for what, names in ends.items())])
+
+
+def _decide(changes: Changes, baseline: str, shown: Mapping[str, str], more: Mapping[str, str]) -> Decision:
     worth = sorted((name for name, figures in changes.items() if _is_worth_it(figures)), key=lambda name: -_value(changes[name]))
-    trades = _trades(changes, worth[:1], shown)
+    setting = next((name for name in worth if _is_setting(name, baseline)), None)
+    others = {name: f"Or {shown[name]}: {_sentence(changes[name])}." for name in [setting] if name and name != worth[0]}
+    others |= _trades(changes, worth[:1], shown)
+    trades = list(others.values())
     if worth:
-        return Decision(USE, worth, [f"{shown[worth[0]]}: {_sentence(changes[worth[0]])}.", *_settings(worth, changes, baseline, shown), *trades])
+        return Decision(USE, worth, [f"{shown[worth[0]]}: {_sentence(changes[worth[0]])}.", *trades], [worth[0], *others])
     if not any(changes.values()):
         return Decision(OPEN, [], [f"Not decided: what {shown[baseline]} takes of the program's CPU time and memory is not known."])
     may = {name: change for name, figures in changes.items() for change in figures.values() if _may_save(change, figures)}
     if may:
-        return Decision(OPEN, [], [f"Not decided: {_of_what_may(may, shown, more)}", *trades])
+        return Decision(OPEN, [], [f"Not decided: {_of_what_may(may, shown, more)}", *trades], list(others))
     known = " or ".join(what for what in (CPU, MEMORY) if any(what in figures for figures in changes.values()))
     saves = any(change.saves for figures in changes.values() for change in figures.values())
     why = "no saving is worth its price" if saves else f"none of {len(changes)} others saves 1 % of the program's {known}"
-    return Decision(KEEP, [], [f"Keep {shown[baseline]}: {why}.", *trades])
+    return Decision(KEEP, [], [f"Keep {shown[baseline]}: {why}.", *trades], list(others))
 
 
 def _of_what_may(may: Mapping[str, Change], shown: Mapping[str, str], more: Mapping[str, str]) -> str:
@@ -69,21 +83,14 @@ def _is_worth_it(figures: Mapping[str, Change]) -> bool:
     return bool(saves) and _value(figures) > 0
 
 
-def _settings(worth: list[str], changes: Changes, baseline: str, shown: Mapping[str, str]) -> list[str]:
-    """The best of the present allocator's settings, which is the smaller change, where another allocator is the best."""
-    found = next((name for name in worth if _is_setting(name, baseline)), None)
-    return [f"Or {shown[found]}: {_sentence(changes[found])}."] if found and found != worth[0] else []
-
-
-def _trades(changes: Changes, best: list[str], shown: Mapping[str, str]) -> list[str]:
-    """Who saves most of either figure, where that is another one and its price no more than twice what it saves."""
-    lines, said = [], set(best)
+def _trades(changes: Changes, best: list[str], shown: Mapping[str, str]) -> dict[str, str]:
+    """A sentence each of who saves most of either figure, where that is another one and its price no more than twice what it saves."""
+    lines: dict[str, str] = {}
     for what in (CPU, MEMORY):
         saving = {name: figures for name, figures in changes.items() if what in figures and figures[what].saves and figures[what].most < 0 and _value(figures) > figures[what].share}
         name = min(saving, key=lambda one: saving[one][what].share, default="")
-        if name and name not in said:
-            said.add(name)
-            lines.append(f"For {what} alone, {shown[name]}: {_sentence(saving[name])}.")
+        if name and name not in [*best, *lines]:
+            lines[name] = f"For {what} alone, {shown[name]}: {_sentence(saving[name])}."
     return lines
 
 

@@ -28,6 +28,7 @@ from .answer import Trial, answer, readable_names, short
 from .answer_json import answer_object
 from .changes import CPU, MEMORY, Changes, changes_of
 from .decision import decide
+from .proof import Proof, input_position
 from .recorded import CHECKED_WITHIN, Recorded, folder_of_logs, from_logs, input_comes_twice, record
 
 BUDGET_S = 60.0
@@ -155,6 +156,7 @@ def run_try(options: argparse.Namespace) -> int:
     if options.alloc:
         listed(replay, options.alloc)  # refused before the program runs
     folder = _folder(options)
+    position = input_position()
     try:
         recorded = _recordings(heaptape, options, folder)
     except HeaptapeError:
@@ -174,9 +176,13 @@ def run_try(options: argparse.Namespace) -> int:
     write_report(read_results(results), folder / "report.html", [one.trace for one in recorded], baseline, processes=recorded[0].sharers)
     shown = readable_names(summaries[0].experiment.runs)
     more_of_memory = "More --recordings may tell." if recorded[0].info["threads"] > 1 else "A longer --budget may tell."
-    decision = decide(changes, baseline, shown, {CPU: more or "A longer --budget may tell.", MEMORY: more_of_memory})
+    would_tell = {CPU: more or "A longer --budget may tell.", MEMORY: more_of_memory}
+    proof = Proof(options.command, recorded[0], summaries[0], position)
+    refused = proof.refused(lambda refused: decide(changes, baseline, shown, would_tell, refused).advised,
+                            lambda name: _say(options, f"running the program once under {shown[name]}: it must end as it did"))
+    decision = decide(changes, baseline, shown, would_tell, refused)
     trial = Trial(options.command or _command_of(recorded[0].process), folder, options.logs or str(folder), recorded, summaries, decision, changes,
-                  why_baseline, _notes(recorded))
+                  why_baseline, [*_notes(recorded), *proof.missing(decision.advised)])
     print(json.dumps(answer_object(trial), indent=1) if options.json else answer(trial))
     for problem in filter(None, problems):
         print(f"heaptape try: {problem}", file=sys.stderr)
