@@ -66,10 +66,19 @@ LIVE_POINTS = 4_000
 
 
 @dataclass(frozen=True)
+class Decided:
+    """What a trial decided, which its report repeats: sentences, the decision first, and whom to use."""
+
+    lines: list[str]
+    advised: list[str]
+
+
+@dataclass(frozen=True)
 class Chapter:
-    """What the template shows of one experiment."""
+    """What the template shows of one experiment; headline: the answer, and sentences after it."""
 
     summary: Summary
+    headline: list[str]
     subject: str
     classes: dict[str, str]
     gains: list[Gain]
@@ -99,7 +108,7 @@ class Chapter:
 
 def build_chapter(
     experiment: Experiment, found: FoundTrace, baseline: str | None, seed: int, remarks: Sequence[str] = (), snapshots: Sequence[SnapshotFile] = (),
-    processes: str = "",
+    processes: str = "", decided: Decided | None = None,
 ) -> Chapter:
     """All figures and words about one experiment; remarks are sentences of `read_results`, snapshots those of its allocators; processes
     as in results.sharing."""
@@ -124,6 +133,7 @@ def build_chapter(
     context = trace.context if trace else {}
     return Chapter(
         summary=summary,
+        headline=decided.lines if decided else [summary.headline],
         subject=subject,
         classes=classes,
         gains=[*([program_gain(summary)] if summary.program_times else []),
@@ -131,9 +141,9 @@ def build_chapter(
         certainty=certainty(summary),
         uses=[(use_heading(use, summary.sharing), use)
               for use in uses(summary, str(context.get("command") or "COMMAND"), str(context.get("allocator_name") or ""),
-                              str(context.get("linked_allocator") or ""))] if not summary.newer else [],
+                              str(context.get("linked_allocator") or ""), decided.advised if decided else None)] if not summary.newer else [],
         also_set=also_set(context),
-        no_reason=no_reason(summary),
+        no_reason="" if decided else no_reason(summary),
         placement=placement_table(summary),
         placement_unknown="" if summary.program_times else NOT_KNOWN,
         memory_figure=memory_figure(curves),
@@ -239,12 +249,13 @@ def write_report(
     seed: int = SEED,
     snapshots: str | Path | None = None,
     processes: str = "",
+    decided: Decided | None = None,
 ) -> Path:
     """Write the report on `frame` (from `read_results`) to `output`, whole or not at all; returns its path.
 
     `traces` names the traces replayed; without, they are searched where the results say. `snapshots`
     is a folder that `heaptape replay --snapshots` wrote, of which the report shows the heaps. `processes` names those that share pages
-    since a fork, such as "4 workers". Raises UsageError, TraceError
+    since a fork, such as "4 workers". `decided`: the answer, where it is not from these results alone. Raises UsageError, TraceError
     (for a trace that was named and cannot be read) or HeaptapeError (output cannot be written)."""
     given = [Path(path) for path in traces]
     inputs: list[str | Path] = [*dict.fromkeys(frame["source"]), *given]
@@ -259,7 +270,7 @@ def write_report(
     for experiment in found_experiments:
         found = find_trace(experiment, given)
         remarks = [sentence for key in ("cut_short", "repeated") for sentence in frame.attrs.get(key, [])] + flips
-        chapters.append(build_chapter(experiment, found, baseline, seed, remarks, snapshots_of(heaps, experiment), processes))
+        chapters.append(build_chapter(experiment, found, baseline, seed, remarks, snapshots_of(heaps, experiment), processes, decided))
         if found.trace:
             inputs.append(found.trace.path)
             found.trace.close()

@@ -49,15 +49,16 @@ def _saves_little(summary: Summary) -> bool:
     return bool(found) and all(share is not None and share.saving.share < SMALL_SHARE for share in found)
 
 
-def uses(summary: Summary, command: str, recorded_kind: str, linked: str = "") -> list[Use]:
+def uses(summary: Summary, command: str, recorded_kind: str, linked: str = "", names: Sequence[str] | None = None) -> list[Use]:
     """One for each leader; none where that would save little. Where none is the program's own allocator: for the one under which the
     process would hold least, if that is less than it did. `command` as one types it; `recorded_kind` is the recorded program's
-    allocator, or ""; `linked` the one that is part of the program, or ""."""
+    allocator, or ""; `linked` the one that is part of the program, or "". names: for these,
+    whatever the results say."""
     found: list[Use] = []
     runs = summary.experiment.runs
-    if summary.own is None and _saves_little(summary):
+    if names is None and summary.own is None and _saves_little(summary):
         return found
-    for name in leaders(summary.standings) if summary.own is None else filter(None, [summary.own.best]):
+    for name in names if names is not None else leaders(summary.standings) if summary.own is None else filter(None, [summary.own.best]):
         run = runs[runs["allocator"] == name].iloc[0]
         kind, path, package = (_text(run, f"allocator_{key}") for key in ("kind", "path", "debian"))
         variables = run.get("allocator_environment")

@@ -62,7 +62,7 @@ def short(command: Sequence[str]) -> str:
 def answer(trial: Trial) -> str:
     """The whole text; the first line is the decision."""
     summary, recorded = trial.summaries[0], trial.recorded[0]
-    lines = [*_decision_lines(trial), *trial.notes, "", *table(summary), "", *_stakes(summary)]
+    lines = [*decision_lines(trial), *trial.notes, "", *table(summary), "", *_stakes(summary)]
     lines += [line for line in summary.missing if line not in summary.headline]
     lines += [*summary.obeyed, *settings_lines(summary.experiment.runs), *filter(None, [check_line(recorded.context)]), *_python_lines(trial)]
     lines += _processes(trial)
@@ -71,7 +71,8 @@ def answer(trial: Trial) -> str:
     return "\n".join(printable(line) for line in lines)
 
 
-def _decision_lines(trial: Trial) -> list[str]:
+def decision_lines(trial: Trial) -> list[str]:
+    """The decision first, then what else may be done, and what speaks against all of it."""
     summary = trial.summaries[0]
     first, *more = [summary.headline] if summary.own else trial.decision.lines
     shared = f" ({summary.sharing})" if summary.sharing and not summary.own else ""

@@ -19,12 +19,12 @@ from ..base.programs import find_heaptape, find_replay
 from ..base.recorded_trace import RecordedProcess
 from ..base.units import counted
 from ..judge import attached
-from ..report.html import write_report
+from ..report.html import Decided, write_report
 from ..results.comparison import experiments
 from ..results.reader import ResultsWarning, read_results
 from ..results.summary import Summary, summarise
 from .allocators import choose, countable, listed, settings
-from .answer import Trial, answer, readable_names, short
+from .answer import Trial, answer, decision_lines, readable_names, short
 from .answer_json import answer_object
 from .changes import CPU, MEMORY, Changes, changes_of
 from .decision import decide
@@ -173,7 +173,6 @@ def run_try(options: argparse.Namespace) -> int:
         more = _count(replay, alloc, baseline, unresolved, recorded[0], results, options)
         summaries = _summaries(recorded, baseline, results)
         changes = _changes(summaries, recorded)
-    write_report(read_results(results), folder / "report.html", [one.trace for one in recorded], baseline, processes=recorded[0].sharers)
     shown = readable_names(summaries[0].experiment.runs)
     more_of_memory = "More --recordings may tell." if recorded[0].info["threads"] > 1 else "A longer --budget may tell."
     would_tell = {CPU: more or "A longer --budget may tell.", MEMORY: more_of_memory}
@@ -183,6 +182,8 @@ def run_try(options: argparse.Namespace) -> int:
     decision = decide(changes, baseline, shown, would_tell, refused)
     trial = Trial(options.command or _command_of(recorded[0].process), folder, options.logs or str(folder), recorded, summaries, decision, changes,
                   why_baseline, [*_notes(recorded), *proof.missing(decision.advised)])
+    decided = None if summaries[0].own else Decided(decision_lines(trial), decision.advised)
+    write_report(read_results(results), folder / "report.html", [one.trace for one in recorded], baseline, processes=recorded[0].sharers, decided=decided)
     print(json.dumps(answer_object(trial), indent=1) if options.json else answer(trial))
     for problem in filter(None, problems):
         print(f"heaptape try: {problem}", file=sys.stderr)
