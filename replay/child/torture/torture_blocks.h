@@ -50,7 +50,6 @@ struct ht_torture {
 // A thread that calls.
 struct ht_torturer {
     struct ht_torture *of;
-    struct crew *crew;  // that it starts
     uint64_t random;
     uint64_t until_ns;  // of the process's CPU time: when the part is cut short
     uint64_t calls, crossing, moved, in_place;
