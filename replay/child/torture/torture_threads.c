@@ -18,6 +18,7 @@ enum {
     THREADS_MAX = 136,  // at once, of which all but a few only come and go
     SHARED = 256,       // that all threads make and end
     LEFT = 40,          // that each thread leaves
+    FRESH = 56,         // size classes, four between 2^i and 2^(i+1)
     STACK_BYTES = 512 << 10,
     SPINS = 2000,
     STEPS_MAX = 1500  // through one call
@@ -27,7 +28,9 @@ struct worker {
     struct ht_torturer t;
     pthread_t thread;
     void *stack;
-    unsigned steps;  // through the allocator, in this call
+    unsigned steps;    // through the allocator, in this call
+    unsigned stop_at;  // the step behind which it stops; 0: every other one
+    uint32_t made;     // blocks of fresh classes
 };
 
 // Threads that run at once.
@@ -177,13 +180,16 @@ static __thread struct worker *stepping;
 
 static void stop_there(int number, siginfo_t *information, void *context) {
     (void)number, (void)information;
-    const uint64_t patience_ns = 200000;
     struct worker *worker = stepping;
     int before = errno;
     keep_steps_of(context);
     if (worker->steps++ >= STEPS_MAX) stop_steps_of(context);
+    bool once = worker->stop_at,
+         stops = once ? worker->steps == worker->stop_at : ht_torture_draw(&worker->t, 2);
+    const uint64_t patience_ns = once ? 2000000 : 200000;
+    if (once && stops) stop_steps_of(context);
     // Who waits for what the first one holds is not waited for.
-    if (ht_torture_draw(&worker->t, 2) && atomic_load(&crew.turn) == TURN_FIRST) {
+    if (stops && atomic_load(&crew.turn) == TURN_FIRST) {
         atomic_store(&crew.turn, TURN_SECOND);
         ht_futex_wake(&crew.turn);
         ht_futex_wait_for(&crew.turn, TURN_SECOND, patience_ns);
@@ -205,9 +211,34 @@ static void attack(struct worker *worker) {
     }
 }
 
-static void duel(struct worker *worker) {
+static void answer(struct worker *worker) { exchange_one(worker, crew.bytes, 0); }
+
+static void make_fresh(struct worker *worker) {
+    uint32_t slot = own_range(worker, FRESH).first + worker->made++;
+    ht_block_make(&worker->t, worker->t.of->blocks + slot, HT_VERIFIED_MALLOC, crew.bytes, 0);
+}
+
+// The first use of many size classes. The second thread calls but once in each: were it earlier, the use would not be the first.
+static void attack_fresh(struct worker *worker) {
+    struct ht_torturer *t = &worker->t;
+    unsigned range = 64;  // about the steps of a call
+    stepping = worker;
+    t->stepped = true;
+    for (unsigned i = 0; i < FRESH && ht_torture_goes_on(t); i++) {
+        uint64_t step = 4ull << i / 4;
+        atomic_store(&crew.bytes, (4 + i % 4) * step - ht_torture_draw(t, step));
+        worker->stop_at = 1 + (unsigned)ht_torture_draw(t, range);
+        worker->steps = 0;
+        make_fresh(worker);
+        if (worker->steps < worker->stop_at) range = worker->steps + 1;
+        else if (range < 512) range *= 2;
+    }
+}
+
+static void take_turns(struct worker *worker, void (*first)(struct worker *),
+                       void (*second)(struct worker *)) {
     if (worker->t.number == 1) {
-        attack(worker);
+        first(worker);
         atomic_store(&crew.turn, TURN_OVER);
         ht_futex_wake(&crew.turn);
     }
@@ -216,18 +247,29 @@ static void duel(struct worker *worker) {
             ht_futex_wait(&crew.turn, TURN_FIRST);
             continue;
         }
-        exchange_one(worker, crew.bytes, 0);
+        second(worker);
         uint32_t mine = TURN_SECOND;
         atomic_compare_exchange_strong(&crew.turn, &mine, TURN_FIRST);
         ht_futex_wake(&crew.turn);
     }
 }
 
-static bool fight_duel(struct ht_torturer *t) {
+static void duel(struct worker *worker) { take_turns(worker, attack, answer); }
+static void duel_fresh(struct worker *worker) { take_turns(worker, attack_fresh, make_fresh); }
+
+static bool fight(struct ht_torturer *t, void (*body)(struct worker *worker)) {
     const struct sigaction action = {.sa_sigaction = stop_there, .sa_flags = SA_SIGINFO};
     sigaction(SIGTRAP, &action, NULL);
     t->alone = false;
-    return run_crew(t, 2, duel) == 2;
+    return run_crew(t, 2, body) == 2;
+}
+
+static bool fight_duel(struct ht_torturer *t) { return fight(t, duel); }
+
+static bool fight_fresh(struct ht_torturer *t) {
+    bool done = fight(t, duel_fresh);
+    ht_slots_end(t, (struct ht_slots){ht_work.first + SHARED + FRESH, 2 * FRESH});
+    return done;
 }
 
 // Each thread ends what another has made.
@@ -296,7 +338,11 @@ bool ht_torture_thread_ends(struct ht_torturer *t) {
     return all;
 }
 
-bool ht_torture_duel(struct ht_torturer *t) { return CAN_STEP && ht_torture_in_child(t, fight_duel); }
+bool ht_torture_duel(struct ht_torturer *t) {
+    bool done = CAN_STEP;
+    for (unsigned i = 0; i < 8 && done; i++) done = ht_torture_in_child(t, fight_fresh);
+    return done && ht_torture_in_child(t, fight_duel);
+}
 
 bool ht_torture_threads(struct ht_torturer *t) {
     const uint64_t handed_over = 40 * 200 * 1700;  // bytes, by each thread
