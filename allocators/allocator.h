@@ -96,9 +96,12 @@ struct ht_allocator {
     const char *message;      // what its messages leave in a program without symbols; NULL: unknown
     const char *linked_name;  // what it is called there; NULL: name
     // For the shim, which names malloc's library: a function from the same object that returns the version
-    // without allocating, and whether it does so as mallctl does, as a "number" (209 is 2.0.9, 20303 is
+    // without allocating, and whether it does so as mallctl does, as a "number" (209 is 2.0.9, 3206 is 3.2.6, 20303 is
     // 2.3.3) or as the "text" that it returns. NULL: there is none.
     const char *version_symbol, *version_type;
+    // A text in its read-only data that has the version, # standing for that; before a # at the beginning of the pattern the text
+    // begins. NULL: there is none.
+    const char *version_text;
     // Variables of the environment that it reads, with their values: patterns for ht_fits_any that all end in
     // *. Logs and results have them. NULL: none.
     const char *variables;
@@ -182,6 +185,9 @@ bool ht_sets_allocator(const char *variable);
 const char *ht_package_of(const struct ht_allocator *kind, const char *path);
 // What is between since and last, NULL at either end being open.
 bool ht_version_within(const char *version, const char *since, const char *last);
+// A version that is reported as a "number".
+enum { HT_VERSION_NUMBER_BYTES = 40 };
+const char *ht_version_of_number(unsigned number, char text[HT_VERSION_NUMBER_BYTES]);
 
 // A version() for allocators that don't report theirs: that of the sources, if the library is one that was
 // built here.

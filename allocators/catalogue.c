@@ -50,6 +50,13 @@ bool ht_version_within(const char *version, const char *since, const char *last)
     return (!since || strverscmp(version, since) >= 0) && (!last || strverscmp(version, last) <= 0);
 }
 
+const char *ht_version_of_number(unsigned number, char text[HT_VERSION_NUMBER_BYTES]) {
+    unsigned major = number < 1000 ? 100 : number < 10000 ? 1000 : 10000, minor = number < 1000 ? 10 : 100;
+    snprintf(text, HT_VERSION_NUMBER_BYTES, "%u.%u.%u", number / major, number % major / minor,
+             number % minor);
+    return text;
+}
+
 void ht_built_version(const struct ht_server *server, char *text, size_t room) {
     const char *version = dlsym(RTLD_DEFAULT, "heaptape_built_version");
     (void)server;

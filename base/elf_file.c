@@ -15,6 +15,8 @@
 // Large programs in C++ have some hundred megabytes of names.
 static const uint64_t TABLE_BYTES_MAX = UINT64_C(64) << 20, SYMBOL_BYTES_MAX = UINT64_C(1) << 30;
 
+extern const Elf64_Ehdr __ehdr_start __attribute__((visibility("hidden")));  // this program's own
+
 // A piece of the file with a zero byte behind it, or NULL.
 static void *read_large_piece(const struct elf_file *elf, uint64_t offset, uint64_t bytes) {
     if (bytes == 0 || bytes > SYMBOL_BYTES_MAX || offset > elf->bytes || bytes > elf->bytes - offset)
@@ -101,6 +103,10 @@ bool elf_file_open(struct elf_file *elf, int fd) {
     read_dynamic(elf);
     read_sections(elf);
     return true;
+}
+
+bool elf_file_is_native(const struct elf_file *elf) {
+    return elf->header.e_machine == __ehdr_start.e_machine;
 }
 
 void elf_file_close(struct elf_file *elf) {

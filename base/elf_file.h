@@ -30,6 +30,9 @@ struct elf_file {
 bool elf_file_open(struct elf_file *elf, int fd);
 void elf_file_close(struct elf_file *elf);
 
+// Whether it is for the processor that this program is for.
+bool elf_file_is_native(const struct elf_file *elf);
+
 // The name that PT_INTERP gives, NULL if there is none. Valid until text goes.
 const char *elf_file_interpreter(const struct elf_file *elf, char *text, size_t room);
 

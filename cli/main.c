@@ -27,6 +27,8 @@ const struct ht_verb ht_verbs[] = {
     {"stats", "print what a program does with its heap", ht_verb_stats, &ht_page_stats},
     {"lint", "look for defects in a trace or a raw log", ht_verb_lint, &ht_page_lint},
     {"replay", "replay a trace against allocators and compare them", ht_verb_replay, &ht_page_replay},
+    {"allocators", "list the allocators that there are, add and remove releases", ht_verb_allocators,
+     &ht_page_allocators},
     {"count", "count what a program and its allocator do, by simulation", ht_verb_count, &ht_page_count},
     {"calibrate", "measure this machine's cost of misses and faults", ht_verb_calibrate, &ht_page_calibrate},
     {"compare", "compare the runs of a results file", ht_verb_python, NULL},

@@ -6,6 +6,7 @@
 
 #include "json_values.h"
 #include "knob_choice.h"
+#include "print.h"
 #include "recorded_program.h"
 #include "talk.h"
 
@@ -61,6 +62,9 @@ static void print_fault(const struct ht_fault *fault) {
 static void print_kind(const struct ht_listed *listed) {
     const struct ht_allocator *kind = listed->kind;
     printf("  %s\n", listed->entry->title);
+    if (listed->added)
+        ht_print(stdout, "  added from %s; its version by %s\n", listed->added->source,
+                 listed->added->evidence);
     if (listed->entry != kind) printf("  knobs and statistics below: as of %s\n", kind->name);
     printf("  known by: %s; purge call: %s; clock: %s\n", kind->known_by,
            kind->purge_call ? kind->purge_call : "none", kind->clock ? kind->clock : "none");
@@ -100,7 +104,9 @@ static void print_short(const struct ht_listed *listed) {
     const struct ht_choice *choice = listed->choice;
     if (!choice || listed->problem[0]) return;
     char shown[sizeof choice->name + HT_SETTINGS_TEXT_BYTES];
-    printf("%-12s %-10s %s\n", ht_choice_shown(choice, shown), choice->version, choice->path);
+    ht_print(stdout, "%-12s %-10s %s", ht_choice_shown(choice, shown), choice->version, choice->path);
+    if (listed->added) ht_print(stdout, "  from %s", listed->added->source);
+    putchar('\n');
 }
 
 struct list {
@@ -111,6 +117,13 @@ struct list {
     int status;
 };
 
+static void put(struct list *list, const struct ht_listed *listed) {
+    if (list->json) json_array_append_new(list->json, ht_listed_json(listed));
+    else if (list->options->plan.verbose) print_verbose(listed, list->count == 0);
+    else print_short(listed);
+    list->count++;
+}
+
 static void add(struct list *list, struct ht_choice *choice, const struct ht_allocator *entry) {
     const struct ht_allocator *kind = entry && entry->build_of ? entry->build_of : entry;
     struct ht_listed listed = {.kind = kind, .entry = entry, .choice = choice};
@@ -120,10 +133,33 @@ static void add(struct list *list, struct ht_choice *choice, const struct ht_all
     }
     if (choice && choice->kind) listed.kind = choice->kind;
     if (!listed.entry) listed.entry = listed.kind;
-    if (list->json) json_array_append_new(list->json, ht_listed_json(&listed));
-    else if (list->options->plan.verbose) print_verbose(&listed, list->count == 0);
-    else print_short(&listed);
-    list->count++;
+    put(list, &listed);
+}
+
+// What the user has added is a stranger's, and a list is no reason to run it.
+static void add_added(struct list *list, const char *name) {
+    static struct ht_choices one;
+    static struct ht_added added;
+    char problem[HT_ADDED_PROBLEM_BYTES];
+    struct ht_error error = {0};
+    one.count = 0;
+    bool found = ht_added_find(name, &added, problem);
+    if (!found || ht_choices_add_name(&one, name, &error)) {
+        ht_print(stderr, "heaptape replay: %s\n", found ? error.message : problem);
+        list->status = HT_EXIT_FAILED;
+        return;
+    }
+    struct ht_choice *choice = &one.list[0];
+    snprintf(choice->version, sizeof choice->version, "%s", added.version);
+    snprintf(choice->path, sizeof choice->path, "%s", added.library);
+    put(list,
+        &(struct ht_listed){.entry = added.kind, .kind = added.kind, .choice = choice, .added = &added});
+}
+
+static void add_all_added(struct list *list) {
+    static char names[HT_ADDED_MAX][HT_ADDED_NAME_BYTES];
+    size_t count = ht_added_names(names);
+    for (size_t i = 0; i < count; i++) add_added(list, names[i]);
 }
 
 static void add_named(struct list *list, const struct ht_allocator *kind) {
@@ -136,16 +172,18 @@ static void add_named(struct list *list, const struct ht_allocator *kind) {
 
 static void add_all(struct list *list) {
     struct ht_choices *choices = &list->options->plan.choices;
-    if (!ht_option_given(&list->options->given, "alloc") &&
-        (list->options->plan.verbose || list->options->plan.json)) {
+    bool all = !ht_option_given(&list->options->given, "alloc");
+    if (all && (list->options->plan.verbose || list->options->plan.json)) {
         for (size_t i = 0; ht_allocators[i]; i++) add_named(list, ht_allocators[i]);
+        add_all_added(list);
         return;
     }
     if (choices->null_only) add_named(list, ht_allocator_named("null"));
     for (size_t i = 0; i < choices->count; i++) add(list, &choices->list[i], NULL);
-    for (size_t i = 0; ht_allocators[i] && !ht_option_given(&list->options->given, "alloc"); i++) {
+    for (size_t i = 0; ht_allocators[i] && all; i++) {
         if (ht_allocators[i]->is_floor && !ht_allocators[i]->is_null) add_named(list, ht_allocators[i]);
     }
+    if (all) add_all_added(list);
 }
 
 int ht_allocator_list(struct ht_runner *r, struct ht_replay_options *options) {

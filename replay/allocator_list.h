@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "added_allocators.h"
 #include "replay_options.h"
 #include "runner.h"
 
@@ -15,6 +16,7 @@ struct ht_listed {
     const struct ht_allocator *entry;  // the catalogue's, which may be another build of the kind
     const struct ht_allocator *kind;   // NULL: not known, of a library given by its path
     const struct ht_choice *choice;    // NULL: not built
+    const struct ht_added *added;      // NULL: the user has not added it
     char problem[512];                 // why it cannot be asked who it is; empty: it was asked
 };
 
@@ -26,7 +28,7 @@ void ht_knob_setting(const struct ht_allocator *kind, const struct ht_knob *knob
 const char *ht_listed_value(const struct ht_listed *listed, size_t knob);
 json_t *ht_listed_json(const struct ht_listed *listed);
 
-// Lists those that --alloc names; by default all that are built and, with --verbose or --json, those of the
+// Lists those that --alloc names; by default all that are built, all that the user has added and, with --verbose or --json, those of the
 // catalogue that are not. With a trace: as they are replayed with it, with the settings of the recorded program. Returns an exit status.
 int ht_allocator_list(struct ht_runner *runner, struct ht_replay_options *options);
 

@@ -97,5 +97,11 @@ json_t *ht_listed_json(const struct ht_listed *listed) {
     json_object_set_new(made, "left_out", choice ? ht_left_out_json(choice) : json_null());
     json_object_set_new(made, "variables", json_words(kind ? kind->variables : NULL, '|'));
     add_kind(made, listed);
+    const struct ht_added *added = listed->added;
+    json_object_set_new(made, "added",
+                        added ? json_pack("{s:o, s:o, s:o}", "source", json_known_text(added->source),
+                                          "sha256", json_known_text(added->sha256), "evidence",
+                                          json_known_text(added->evidence))
+                              : json_null());
     return made;
 }

@@ -26,6 +26,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.pop("COLUMNS", None)
 # Hypothesis keeps its examples in the working directory by default; the tree must not change.
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(Path(tempfile.gettempdir()) / "heaptape-hypothesis"))
+# The user's own allocators (heaptape allocators add) are no part of the tests.
+os.environ["XDG_DATA_HOME"] = str(Path(tempfile.gettempdir()) / "heaptape-tests-have-no-data")
 SMALL_BYTES = 100_000
 LIMITS_S = {"slow": 2 * 60 * 60, "thorough": 30 * 60}  # pytest.ini has the limit of the others
 

@@ -179,6 +179,7 @@ const struct ht_allocator ht_allocator_glibc = {
     .known_by = "gnu_get_libc_version",  // others have mallinfo2, too
     HT_BUILD_FACT(variables, "GLIBC_TUNABLES=*|MALLOC_ARENA_*|MALLOC_MMAP_*|MALLOC_TOP_PAD_*|MALLOC_TRIM_*|"
                              "MALLOC_PERTURB_*|MALLOC_CHECK_*"),
+    .version_text = " release version #",
     .version = version,
     .statistics = statistics,
     .read = read_values,

@@ -208,6 +208,7 @@ const struct ht_allocator ht_allocator_jemalloc = {
     .has_operators = true,
     HT_BUILD_FACT(version_symbol, "mallctl"),
     HT_BUILD_FACT(version_type, "mallctl"),
+    .version_text = "#-",  // 5.3.0-0-g, and the commit
     HT_BUILD_FACT(variables, "MALLOC_CONF=*|JE_MALLOC_CONF=*|_RJEM_MALLOC_CONF=*"),
     .signs = "_rjem_*|je_malloc*|je_mallctl*|je_calloc|je_realloc|je_rallocx|je_free|je_sdallocx|je_arena_*|"
              "je_tcache_*|mallctl|jemalloc_*",

@@ -8,9 +8,8 @@
 static void version(const struct ht_server *server, char *text, size_t room) {
     int (*mi_version)(void) = dlsym(RTLD_DEFAULT, server->kind->version_symbol);
     if (!mi_version) return;
-    int number = mi_version();  // 209 is 2.0.9, 3206 is 3.2.6, 20303 is 2.3.3
-    int major = number < 1000 ? 100 : number < 10000 ? 1000 : 10000, minor = number < 1000 ? 10 : 100;
-    snprintf(text, room, "%d.%d.%d", number / major, number % major / minor, number % minor);
+    char words[HT_VERSION_NUMBER_BYTES];
+    snprintf(text, room, "%s", ht_version_of_number((unsigned)mi_version(), words));
 }
 
 static const struct ht_statistic statistics[] = {

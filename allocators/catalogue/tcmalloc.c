@@ -103,6 +103,7 @@ const struct ht_allocator ht_allocator_tcmalloc = {
     .sized_free = "tc_free_sized",
     .has_operators = true,
     HT_BUILD_FACT(version_symbol, "tc_version"),
+    .version_text = "gperftools #",
     HT_BUILD_FACT(version_type, "text"),
     HT_BUILD_FACT(variables, "TCMALLOC_*"),
     .signs = "tc_malloc*|tc_free*|tc_new*|tc_delete*|TCMallocInternal*|MallocExtension_*|_ZN8tcmalloc*",

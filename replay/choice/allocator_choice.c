@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "added_allocators.h"
 #include "option_values.h"
 
 // The measured executables lie beside this one (build tree), or in libexec under the prefix.
@@ -109,18 +110,24 @@ static int add_built_in(struct ht_choices *choices, const char *label, const cha
     return 0;
 }
 
+static int add_under_loader(struct ht_choices *choices, const char *label, const char *name,
+                            const char *loader, struct ht_error *error) {
+    char problem[HT_OTHER_LIBC_PROBLEM_BYTES];
+    if (add_built_in(choices, label, name, error)) return -1;
+    if (!ht_other_libc_find(&choices->list[choices->count - 1].libc, loader, problem)) return 0;
+    return fail(error, HT_EXIT_USAGE, "--alloc: %s%s", problem, "");
+}
+
 // A built-in, what being NAME@LOADER with its @ at this place.
 static int add_under_other_libc(struct ht_choices *choices, const char *label, const char *what,
                                 const char *at, struct ht_error *error) {
-    char name[64], problem[HT_OTHER_LIBC_PROBLEM_BYTES];
+    char name[64];
     snprintf(name, sizeof name, "%.*s", (int)(at - what), what);
     if (!strcmp(name, "null")) {
         return fail(error, HT_EXIT_USAGE, "--alloc: %.300s: null can be replayed under this C library only%s",
                     what, "");
     }
-    if (add_built_in(choices, label, name, error)) return -1;
-    if (!ht_other_libc_find(&choices->list[choices->count - 1].libc, at + 1, problem)) return 0;
-    return fail(error, HT_EXIT_USAGE, "--alloc: %s%s", problem, "");
+    return add_under_loader(choices, label, name, at + 1, error);
 }
 
 static int add_library(struct ht_choices *choices, const char *name, const char *path,
@@ -146,6 +153,24 @@ static int add_library(struct ht_choices *choices, const char *name, const char 
     choice->device = status.st_dev;
     choice->inode = status.st_ino;
     choice->kind = ht_allocator_of_file(path);
+    return 0;
+}
+
+// An allocator of the user's folder, what being NAME@VERSION.
+static int add_added(struct ht_choices *choices, const char *label, const char *what,
+                     struct ht_error *error) {
+    char problem[HT_ADDED_PROBLEM_BYTES];
+    static struct ht_added added;
+    if (!ht_added_find(what, &added, problem))
+        return fail(error, HT_EXIT_USAGE, "--alloc: %s%s", problem, "");
+    if (*added.loader) {
+        if (add_under_loader(choices, label, added.kind->name, added.loader, error)) return -1;
+    } else if (add_library(choices, label, added.library, error)) {
+        return -1;
+    }
+    struct ht_choice *choice = &choices->list[choices->count - 1];
+    choice->kind = added.kind;
+    snprintf(choice->added_version, sizeof choice->added_version, "%s", added.version);
     return 0;
 }
 
@@ -190,7 +215,7 @@ static char *knobs_of(char *what) {
     return strchr(slash ? slash : what, ':');
 }
 
-// The @ of NAME@LOADER; a path may have others. NULL: there is none.
+// The @ of NAME@VERSION or NAME@LOADER; a path may have others. NULL: there is none.
 static const char *loader_of(const char *what) {
     const char *at = strchr(what, '@'), *slash = strchr(what, '/');
     return at && (!slash || at < slash) ? at : NULL;
@@ -201,9 +226,10 @@ static int add_what(struct ht_choices *choices, const char *label, char *what, s
     if (knobs) *knobs = 0;
     const char *name = label ? label : what;
     const char *at = loader_of(what);
-    int failed = at                  ? add_under_other_libc(choices, name, what, at, error)
-                 : strchr(what, '/') ? add_library(choices, name, what, error)
-                                     : add_built_in(choices, name, what, error);
+    int failed = at && !strchr(at, '/') ? add_added(choices, name, what, error)
+                 : at                   ? add_under_other_libc(choices, name, what, at, error)
+                 : strchr(what, '/')    ? add_library(choices, name, what, error)
+                                        : add_built_in(choices, name, what, error);
     if (failed) return -1;
     struct ht_choice *choice = &choices->list[choices->count - 1];
     choice->labelled = label != NULL;

@@ -21,8 +21,9 @@ struct ht_choice {
     struct ht_other_libc libc;        // that it runs under, or empty
     const struct ht_allocator *kind;  // NULL: not known
     struct ht_knob_choices knobs;
-    bool labelled;  // its name does not say what was asked for
-    bool plain;     // without the settings of the recorded program
+    char added_version[64];  // as it was when the user added it; empty: it was not
+    bool labelled;           // its name does not say what was asked for
+    bool plain;              // without the settings of the recorded program
     // As the object itself says, once described.
     char path[4096], version[128], build_id[80];
     bool skips_queries;                            // it has no malloc_usable_size
@@ -43,7 +44,8 @@ struct ht_choices {
     bool null_only;  // null was asked for by name; it takes part in every round anyway
 };
 
-// Adds what a spec names: NAME, null, all, /path/lib.so, NAME@/path/ld.so for NAME under another C library,
+// Adds what a spec names: NAME, null, all, NAME@VERSION that the user has added, /path/lib.so, NAME@/path/ld.so for NAME under
+// another C library,
 // each but null and all with :KNOB=VALUE,KNOB=VALUE behind it, or with :default for what nobody has set, and with LABEL=
 // before it; several with commas between. Labels let one allocator take part twice.
 // Errors have the status that they deserve.

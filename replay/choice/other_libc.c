@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <gnu/libc-version.h>
 #include <limits.h>
-#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +27,6 @@ static const char libc_file[] = "libc.so.6";
 // Below a root: where distributions have libc.so.6. Those that others end with come later.
 static const char *const library_folders[] = {
     "/usr/lib/" MULTIARCH, "/lib/" MULTIARCH, "/usr/lib64", "/lib64", "/usr/lib", "/lib", ""};
-
-extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));  // this program's own
 
 static int fail(char problem[HT_OTHER_LIBC_PROBLEM_BYTES], const char *format, const char *path,
                 const char *more) {
@@ -76,8 +73,7 @@ static bool is_object(const char *path, bool (*passes)(const struct elf_file *el
     bool is = elf_file_open(&elf, fd);
     if (is) {
         const char *name = elf_file_dynamic_string(&elf, DT_SONAME, 0);
-        is = elf.header.e_type == ET_DYN && elf.header.e_machine == __ehdr_start.e_machine && name &&
-             passes(&elf, name);
+        is = elf.header.e_type == ET_DYN && elf_file_is_native(&elf) && name && passes(&elf, name);
         elf_file_close(&elf);
     }
     close(fd);

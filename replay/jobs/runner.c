@@ -88,6 +88,18 @@ static bool knobs_heeded(const struct ht_choice *choice, char *problem, size_t r
     return false;
 }
 
+// What the user added is what it was taken for; one that does not report its version is what its package said.
+static bool is_as_added(struct ht_choice *choice, char *problem, size_t room) {
+    const char *added = choice->added_version;
+    size_t length = strlen(choice->version);
+    bool same =
+        !strncmp(added, choice->version, length) && !(added[length] && strchr("0123456789.", added[length]));
+    if (!length) snprintf(choice->version, sizeof choice->version, "%s", added);
+    if (!*added || same) return true;
+    snprintf(problem, room, "expected version %s, found one that reports %.100s", added, choice->version);
+    return false;
+}
+
 static bool describe(struct ht_runner *r, struct ht_choice *choice, char *problem, size_t room) {
     struct ht_job job = ht_runner_job(r, HT_PASS_DESCRIBE);
     if (!ht_child_run(&r->channel, choice, &job, -1, &r->random, problem, room)) return false;
@@ -102,7 +114,7 @@ static bool describe(struct ht_runner *r, struct ht_choice *choice, char *proble
     free(path);
     choice->kind = ht_allocator_named(outcome->kind);
     memcpy(choice->reported, r->channel.exchange->figures.knobs, sizeof choice->reported);
-    return knobs_heeded(choice, problem, room);
+    return is_as_added(choice, problem, room) && knobs_heeded(choice, problem, room);
 }
 
 // Which kind a library is of may only be known once it runs.
