@@ -1,37 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 // heaptape allocators: what can be replayed under, built in or added by the user, and add and remove for the latter.
 #include <argp.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <gnu/libc-version.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "addition.h"
-#include "confined.h"
-#include "file_digest.h"
+#include "added_allocators.h"
+#include "added_entry.h"
+#include "adding.h"
 #include "print.h"
 #include "talk.h"
 #include "verbs.h"
 
 static const char program[] = "heaptape allocators";
 
-enum key { KEY_JSON = 256, KEY_NAME };
+enum key { KEY_JSON = 256, KEY_NAME, KEY_BUILD };
 enum action { LIST, ADD, REMOVE };
 
 struct options {
     enum action action;
     const char *operand, *name;
-    bool json, verbose;
+    bool json, verbose, build;
 };
 
 static const struct argp_option option_table[] = {
     {"name", KEY_NAME, "NAME@VERSION", 0,
      "With add: call it so, such as mimalloc@3.6.0; needed where neither the library nor its package says the version, which else "
      "the name must begin with: mimalloc@3.6.0-patched (default: as it is)",
+     0},
+    {"build", KEY_BUILD, NULL, 0,
+     "With add: FILE is a source archive or a .crate; run the compiler, and what the sources bring for it, and add what is made: "
+     "mimalloc, jemalloc, rpmalloc, snmalloc, hardened_malloc",
      0},
     {"json", KEY_JSON, NULL, 0,
      "Print the list as JSON, with all facts about each, as heaptape replay --list --json does", 0},
@@ -56,6 +54,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     const char *version;
     switch (key) {
     case KEY_JSON: options->json = true; return 0;
+    case KEY_BUILD: options->build = true; return 0;
     case 'v': options->verbose = true; return 0;
     case KEY_NAME:
         if (!ht_added_kind(value, &version))
@@ -70,7 +69,8 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
         if (options->action == ADD && !options->operand) argp_error(state, "add: expected FILE");
         if (options->action == REMOVE && !options->operand)
             argp_error(state, "remove: expected NAME@VERSION");
-        if (options->name && options->action != ADD) argp_error(state, "--name: expected add FILE");
+        if ((options->name || options->build) && options->action != ADD)
+            argp_error(state, "--name, --build: expected add FILE");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -82,9 +82,9 @@ static const struct argp parser = {
     .args_doc = "\nadd FILE\nremove ALLOCATOR",
     .doc =
         "List the allocators that --alloc takes by name, and add others: any release, from a package (.deb, .rpm, .whl, .zip, .tar.*, "
-        ".pkg.tar.zst, .apk) or a shared library, under a name such as mimalloc@3.6.0; a C library such as glibc@2.43 with its "
+        ".pkg.tar.zst, .apk), a shared library or a source archive, under a name such as mimalloc@3.6.0; a C library such as glibc@2.43 with its "
         "loader, from libc6_2.43_amd64.deb."
-        "\vadd runs nothing of FILE. It takes one library, which must be for this processor and of an allocator that the list knows "
+        "\vWithout --build add runs nothing of FILE. It takes one library, which must be for this processor and of an allocator that the list knows "
         "by its functions, and finds the version in the library, or else in what the package says of itself; of all else in "
         "FILE it writes nothing. A package that is damaged, that unpacks to more than 1 GB or 250 times its size, or that has names "
         "that lead out of it, hard links, devices or files that run as another user is refused."};
@@ -97,6 +97,7 @@ const struct ht_page ht_page_allocators = {
             {"heaptape allocators", "What there is, with versions"},
             {"heaptape allocators add libmimalloc3_3.6.0+ds-1_amd64.deb", "Add mimalloc@3.6.0"},
             {"heaptape allocators add libc6_2.43-7_amd64.deb", "Add glibc@2.43, its loader with it"},
+            {"heaptape allocators add --build mimalloc-3.2.6.tar.gz", "Compile it first"},
             {"heaptape replay --alloc glibc,mimalloc@3.6.0:purge_delay=0,glibc@2.43 app.bin", "Compare them"},
             {"heaptape allocators remove mimalloc@3.6.0", "Remove it"},
             {0}},
@@ -118,89 +119,6 @@ static int list(const struct options *options) {
     return ht_verb_replay(count, arguments);
 }
 
-// ---- add ----
-
-static int say_added(const char *name, const struct addition *addition) {
-    struct ht_added added;
-    char problem[HT_ADDED_PROBLEM_BYTES];
-    if (!ht_added_find(name, &added, problem)) {
-        ht_print(stderr, "%s: %s\n", program, problem);
-        return HT_EXIT_FAILED;
-    }
-    ht_print(stdout, "%s  %s\n", added.name, *added.loader ? added.loader : added.library);
-    ht_print(stderr, "its version by %s\n", added.evidence);
-    if (strverscmp(addition->libc, gnu_get_libc_version()) > 0)
-        ht_print(stderr,
-                 "warning: it needs glibc %s, and this system has %s: it can be replayed where that is\n",
-                 addition->libc, gnu_get_libc_version());
-    ht_print(stderr, "next: heaptape replay --alloc glibc,%s TRACE\n", added.name);
-    return ht_stdout_status(program, HT_EXIT_DONE);
-}
-
-// Another of that name is there. The same again is no failure.
-static int say_there(const struct addition *addition) {
-    struct ht_added added;
-    char problem[HT_ADDED_PROBLEM_BYTES];
-    if (ht_added_find(addition->name, &added, problem) && !strcmp(added.sha256, addition->sha256)) {
-        ht_print(stderr, "%s: %s is there already, from the same file\n", program, addition->name);
-        return HT_EXIT_DONE;
-    }
-    ht_print(stderr, "%s: %s is there already, from %s: remove it, or call this one %s-WORD by --name\n",
-             program, addition->name, *added.source ? added.source : "another file", addition->name);
-    return HT_EXIT_FAILED;
-}
-
-static int commit(struct addition *addition) {
-    const char *version;
-    char name[HT_ADDED_NAME_BYTES];
-    snprintf(name, sizeof name, "%s", addition->name);
-    if (!ht_added_kind(name, &version)) {
-        ht_print(stderr, "%s: %s: unpacking it gave no name\n", program, addition->path);
-        return HT_EXIT_INPUT;
-    }
-    if (added_entry_commit(&addition->entry, name)) return say_added(name, addition);
-    if (errno == EEXIST) return say_there(addition);
-    ht_error_system(&addition->error, addition->entry.all, "cannot name %s", name);
-    return ht_complain(program, &addition->error);
-}
-
-static int open_source(struct addition *addition) {
-    struct stat status;
-    char again[64];
-    const char *slash = strrchr(addition->path, '/');
-    snprintf(addition->source, sizeof addition->source, "%s", slash ? slash + 1 : addition->path);
-    addition->fd = open(addition->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (addition->fd < 0 || fstat(addition->fd, &status)) {
-        ht_error_system(&addition->error, addition->path, "cannot open");
-        addition->error.status = HT_EXIT_INPUT;
-        return -1;
-    }
-    if (!S_ISREG(status.st_mode))
-        return ht_error_input(&addition->error, addition->path, 0,
-                              "expected a file, found another sort of entry");
-    snprintf(again, sizeof again, "/proc/self/fd/%d", addition->fd);
-    if (!ht_file_sha256(again, addition->sha256)) return 0;
-    return ht_error_system(&addition->error, addition->path, "cannot read");
-}
-
-static int add(const struct options *options) {
-    struct addition *addition = confined_memory(sizeof *addition);
-    if (!addition) {
-        fprintf(stderr, "%s: no memory\n", program);
-        return HT_EXIT_FAILED;
-    }
-    addition->path = options->operand;
-    addition->wanted_name = options->name;
-    addition->entry.fd = -1;
-    int failed = open_source(addition);
-    if (!failed) failed = added_entry_begin(&addition->entry, &addition->error);
-    if (!failed) failed = addition_make(addition);
-    int status = failed ? ht_complain(program, &addition->error) : commit(addition);
-    added_entry_abandon(&addition->entry);
-    if (addition->fd >= 0) close(addition->fd);
-    return status;
-}
-
 static int remove_added(const struct options *options) {
     struct ht_added added;
     struct ht_error error;
@@ -218,7 +136,7 @@ static int remove_added(const struct options *options) {
 int ht_verb_allocators(int argc, char **argv) {
     struct options options = {0};
     ht_page_parse(&ht_page_allocators, argc, argv, 0, &options);
-    return options.action == ADD      ? add(&options)
+    return options.action == ADD      ? adding(options.operand, options.name, options.build)
            : options.action == REMOVE ? remove_added(&options)
                                       : list(&options);
 }

@@ -156,7 +156,7 @@ static int refuse_none(const struct package_library *package, const char *path, 
         snprintf(found, sizeof found, "%.120s", package->foreign);
         return refuse(error, path, "a library for this machine's processor, of 64 bits", found);
     }
-    return refuse(error, path, expected, "none with malloc and free");
+    return refuse(error, path, expected, "none with malloc and free (sources take --build)");
 }
 
 // Where another library of the package serves it, loading this one alone would take the system's in its place.

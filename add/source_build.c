@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "source_build.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "print.h"
+
+enum { WORDS_MAX = 128, CPU_S_MAX = 900 };
+
+// The words of a command.
+struct words {
+    char *word[WORDS_MAX + 1];
+    size_t count;
+};
+
+static bool add_word(struct words *words, const char *format, const char *a, const char *b) {
+    char *made = NULL;
+    if (words->count == WORDS_MAX || asprintf(&made, format, a, b) < 0) return false;
+    words->word[words->count++] = made;
+    return true;
+}
+
+static void free_words(struct words *words) {
+    for (size_t i = 0; i < words->count; i++) free(words->word[i]);
+    *words = (struct words){0};
+}
+
+static bool add_words(struct words *words, const char *text) {
+    char one[1024];
+    for (const char *at = text; at && *at; at += strspn(at, " ")) {
+        size_t length = strcspn(at, " ");
+        snprintf(one, sizeof one, "%.*s", (int)length, at);
+        if (!add_word(words, "%s%s", one, "")) return false;
+        at += length;
+    }
+    return true;
+}
+
+// Each word's path in the tree, with something before it. False if one is not there.
+static bool add_paths(struct words *words, const struct source_tree *tree, const char *before,
+                      const char *text) {
+    struct words names = {0};
+    char path[PATH_MAX];
+    bool added = add_words(&names, text);
+    for (size_t i = 0; i < names.count; i++)
+        added = added && source_tree_find(tree, names.word[i], path) && add_word(words, "%s%s", before, path);
+    free_words(&names);
+    return added;
+}
+
+// ---- which kind ----
+
+static const struct ht_allocator *family_of(const struct ht_allocator *kind) {
+    return kind->build_of ? kind->build_of : kind;
+}
+
+// "mimalloc-3.2.6" is called mimalloc.
+static bool is_called(const char *top, const char *name) {
+    size_t length = strlen(name);
+    return !strncmp(top, name, length) && (top[length] == '-' || !top[length]);
+}
+
+// An archive that is called as the allocator itself has its version there; a crate has one of its own.
+static void take_version(struct source_build *build, const struct source_tree *tree) {
+    const char *name = family_of(build->kind)->name;
+    if (!is_called(tree->top, name) || !tree->top[strlen(name)]) return;
+    const char *version = tree->top + strlen(name) + 1;
+    version += *version == 'v';
+    if (isdigit((unsigned char)*version))
+        snprintf(build->version, sizeof build->version, "%.*s", (int)strspn(version, "0123456789."), version);
+}
+
+bool source_build_plan(struct source_build *build, const struct source_tree *tree,
+                       const struct ht_allocator *kind) {
+    struct words sources = {0};
+    *build = (struct source_build){.kind = kind};
+    bool by_name =
+        kind->crate && (is_called(tree->top, kind->crate) || is_called(tree->top, family_of(kind)->name));
+    const char *names = kind->crate_configure ? strrchr(kind->crate_configure, ' ') + 1 : kind->crate_sources;
+    // What a crate's own build script lists is not known here.
+    bool planned = by_name && !strstr(names, ".rs") && add_paths(&sources, tree, "", names);
+    if (planned) snprintf(build->first, sizeof build->first, "%s", sources.word[0]);
+    free_words(&sources);
+    take_version(build, tree);
+    return planned;
+}
+
+// ---- commands ----
+
+// The last line that a command wrote which is not empty.
+static void last_line(const char *log, char *text, size_t room) {
+    char line[512];
+    FILE *file = fopen(log, "re");
+    *text = 0;
+    while (file && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\r\n")] = 0;
+        if (*line) snprintf(text, room, "%.250s", line);
+    }
+    if (file) fclose(file);
+}
+
+static _Noreturn void become(const struct words *words, const char *folder, const char *log) {
+    struct rlimit limit = {CPU_S_MAX, CPU_S_MAX};
+    int out = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600),
+        in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    setrlimit(RLIMIT_CPU, &limit);
+    if (in >= 0 && out >= 0 && dup2(in, STDIN_FILENO) >= 0 && dup2(out, STDOUT_FILENO) >= 0 &&
+        dup2(out, STDERR_FILENO) >= 0 && !chdir(folder))
+        execvp(words->word[0], words->word);
+    fprintf(stderr, "cannot run %s: %s\n", words->word[0], strerror(errno));
+    _exit(127);
+}
+
+static int run(const struct words *words, const struct source_tree *tree, const char *folder,
+               struct ht_error *error) {
+    char log[PATH_MAX], said[300];
+    int status;
+    pid_t ended;
+    snprintf(log, sizeof log, "%.*s/build.log", PATH_MAX - 16, tree->folder);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) become(words, folder, log);
+    if (child < 0) return ht_error_system(error, tree->path, "cannot start a process");
+    do ended = waitpid(child, &status, 0);
+    while (ended < 0 && errno == EINTR);
+    if (ended == child && WIFEXITED(status) && !WEXITSTATUS(status)) return 0;
+    last_line(log, said, sizeof said);
+    error->status = HT_EXIT_FAILED;
+    snprintf(error->message, sizeof error->message, "%.300s: building it failed: %.64s: %.300s", tree->path,
+             words->word[0], said);
+    return -1;
+}
+
+static const char *compiler(const char *variable, const char *usual) {
+    const char *named = getenv(variable);
+    return named && *named ? named : usual;
+}
+
+// ---- by one call of the compiler ----
+
+static bool write_version(const char *path, const char *version) {
+    FILE *file = fopen(path, "we");
+    if (!file) return false;
+    fprintf(file, "__attribute__((visibility(\"default\"), used)) char heaptape_built_version[] = \"%s\";\n",
+            version);
+    return !fclose(file);
+}
+
+static int compile(struct source_build *build, const struct source_tree *tree, const char *version,
+                   struct ht_error *error) {
+    const struct ht_allocator *kind = build->kind;
+    struct words words = {0};
+    char reported[PATH_MAX];
+    bool is_cxx = strstr(kind->crate_sources, ".cc") != NULL;
+    snprintf(reported, sizeof reported, "%.*s/heaptape_version.c", PATH_MAX - 32, tree->folder);
+    snprintf(build->library, sizeof build->library, "%.*s/%.64s", PATH_MAX - 80, tree->folder,
+             family_of(kind)->soname);
+    bool planned =
+        add_words(&words, is_cxx ? compiler("CXX", "c++") : compiler("CC", "cc")) &&
+        add_words(&words, "-shared -O2 -fPIC -pthread -w") && add_words(&words, kind->crate_flags) &&
+        (!kind->crate_includes || add_paths(&words, tree, "-I", kind->crate_includes)) &&
+        add_paths(&words, tree, "", kind->crate_sources) && add_words(&words, kind->crate_link_flags) &&
+        add_word(&words, "-Wl,-soname,%s%s", family_of(kind)->soname, "") &&
+        add_word(&words, "-o%s%s", build->library, "");
+    if (planned && *version)
+        planned = write_version(reported, version) && add_word(&words, "%s%s", reported, "");
+    int failed = planned
+                     ? run(&words, tree, tree->folder, error)
+                     : ht_error_input(error, tree->path, 0, "expected all sources of %s in it", kind->name);
+    free_words(&words);
+    return failed;
+}
+
+// ---- by configure and make ----
+
+// The catalogue's flags are for one release: the version is that of these sources, and the library has its usual name.
+static bool add_configure_flags(struct words *words, const struct ht_allocator *kind) {
+    struct words flags = {0};
+    bool added = add_words(&flags, kind->crate_flags);
+    for (size_t i = 0; added && i < flags.count; i++)
+        if (strncmp(flags.word[i], "--with-version=", strlen("--with-version=")) &&
+            strncmp(flags.word[i], "--with-install-suffix=", strlen("--with-install-suffix=")))
+            added = add_word(words, "%s%s", flags.word[i], "");
+    free_words(&flags);
+    return added;
+}
+
+// A file VERSION beside configure has it; a crate such as tikv-jemalloc-sys-0.5.0+5.3.0 may have it in its name alone.
+static bool add_configure_version(struct words *words, const struct source_tree *tree) {
+    char path[PATH_MAX];
+    const char *plus = strchr(tree->top, '+');
+    if (source_tree_find(tree, "configure/VERSION", path)) {
+        char line[128] = "";
+        FILE *file = fopen(path, "re");
+        bool read = file && fgets(line, sizeof line, file);
+        if (file) fclose(file);
+        line[strcspn(line, "\r\n")] = 0;
+        return read && add_word(words, "--with-version=%s%s", line, "");
+    }
+    return !plus || add_word(words, "--with-version=%s%s", plus + 1, strchr(plus, '-') ? "" : "-0-g0");
+}
+
+static bool add_jobs(struct words *words) {
+    char count[16];
+    snprintf(count, sizeof count, "%ld", sysconf(_SC_NPROCESSORS_ONLN));
+    return add_word(words, "-j%s%s", count, "");
+}
+
+static int configure(struct source_build *build, const struct source_tree *tree, struct ht_error *error) {
+    const struct ht_allocator *kind = build->kind;
+    struct words configure = {0}, make = {0};
+    char folder[PATH_MAX], source[256], script[PATH_MAX];
+    snprintf(source, sizeof source, "%.*s", (int)strcspn(kind->crate_configure, " "), kind->crate_configure);
+    // In the authors' own archive the top folder is it.
+    if (!source_tree_find(tree, source, folder))
+        snprintf(folder, sizeof folder, "%.*s/%s", PATH_MAX - NAME_MAX - 2, tree->folder, tree->top);
+    snprintf(script, sizeof script, "%.*s/configure", PATH_MAX - 16, folder);
+    if (strcmp(script, build->first)) {
+        if (rename(build->first, script)) return ht_error_system(error, script, "cannot be made");
+    }
+    bool planned = add_words(&configure, "sh ./configure --quiet") && add_configure_flags(&configure, kind) &&
+                   add_configure_version(&configure, tree) && add_words(&make, "make -s") &&
+                   add_jobs(&make) && add_words(&make, "build_lib_shared");
+    int failed =
+        planned ? run(&configure, tree, folder, error) : ht_error_memory(error, tree->path, "cannot build");
+    if (!failed) failed = run(&make, tree, folder, error);
+    free_words(&configure);
+    free_words(&make);
+    snprintf(build->library, sizeof build->library, "%.*s/lib/%.64s.2", PATH_MAX - 80, folder,
+             family_of(kind)->soname);
+    return failed;
+}
+
+int source_build_make(struct source_build *build, const struct source_tree *tree, const char *version,
+                      struct ht_error *error) {
+    ht_print(stderr, "building %s from %s\n", family_of(build->kind)->name, tree->top);
+    return build->kind->crate_configure ? configure(build, tree, error)
+                                        : compile(build, tree, version, error);
+}
