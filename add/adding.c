@@ -121,20 +121,18 @@ static int add_library(struct addition *source, const struct source_build *build
 
 static const char *version_of_name(const char *name) { return name ? strchr(name, '@') + 1 : ""; }
 
-// A crate may have several releases of an allocator.
 static int build_all(struct addition *source, const struct source_tree *tree, struct ht_error *error) {
-    static struct source_build build;
-    char before[PATH_MAX] = "";
-    int status = -1;
-    for (size_t i = 0; ht_allocators[i]; i++) {
-        if (!source_build_plan(&build, tree, ht_allocators[i]) || !strcmp(build.first, before)) continue;
-        snprintf(before, sizeof before, "%s", build.first);
-        const char *version = *build.version ? build.version : version_of_name(source->wanted_name);
-        int one = source_build_make(&build, tree, version, error) ? error->status
-                                                                  : add_library(source, &build, error);
-        if (status) status = one;
+    static struct source_build builds[SOURCE_BUILDS_MAX];
+    size_t count = source_builds_plan(builds, tree);
+    int status = HT_EXIT_INPUT;
+    for (size_t i = 0; i < count; i++) {
+        const char *version = *builds[i].version ? builds[i].version : version_of_name(source->wanted_name);
+        int one = source_build_make(&builds[i], tree, version, error)
+                      ? error->status
+                      : add_library(source, &builds[i], error);
+        if (i == 0 || status) status = one;
     }
-    if (status >= 0) return status;
+    if (count) return status;
     error->status = HT_EXIT_INPUT;
     snprintf(
         error->message, sizeof error->message,

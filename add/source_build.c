@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,53 +45,101 @@ static bool add_words(struct words *words, const char *text) {
     return true;
 }
 
-// Each word's path in the tree, with something before it. False if one is not there.
-static bool add_paths(struct words *words, const struct source_tree *tree, const char *before,
-                      const char *text) {
-    struct words names = {0};
-    char path[PATH_MAX];
-    bool added = add_words(&names, text);
-    for (size_t i = 0; i < names.count; i++)
-        added = added && source_tree_find(tree, names.word[i], path) && add_word(words, "%s%s", before, path);
-    free_words(&names);
-    return added;
-}
-
-// ---- which kind ----
+// ---- which kinds, and where ----
 
 static const struct ht_allocator *family_of(const struct ht_allocator *kind) {
     return kind->build_of ? kind->build_of : kind;
 }
 
-// "mimalloc-3.2.6" is called mimalloc.
-static bool is_called(const char *top, const char *name) {
-    size_t length = strlen(name);
-    return !strncmp(top, name, length) && (top[length] == '-' || !top[length]);
+// A path of the catalogue, in the tree: without so many of its folders, below the root. That of a folder may be all left out.
+static bool is_path(const struct source_build *build, const char *name, char path[PATH_MAX]) {
+    for (unsigned i = 0; i < build->left_out; i++) {
+        const char *slash = strchr(name, '/');
+        name = slash ? slash + 1 : "";
+    }
+    return snprintf(path, PATH_MAX, "%s/%s", build->root, name) < PATH_MAX && !access(path, F_OK);
 }
 
-// An archive that is called as the allocator itself has its version there; a crate has one of its own.
+// Each word's path, with something before it. False if one is not there.
+static bool add_paths(struct words *words, const struct source_build *build, const char *before,
+                      const char *text) {
+    struct words names = {0};
+    char path[PATH_MAX];
+    bool added = add_words(&names, text);
+    for (size_t i = 0; i < names.count; i++)
+        added = added && is_path(build, names.word[i], path) && add_word(words, "%s%s", before, path);
+    free_words(&names);
+    return added;
+}
+
+// The second word of a field.
+static const char *second_word(const char *text) { return strchr(text, ' ') + 1; }
+
+// Whether the catalogue says how to build it. What a crate's own build script lists is not known here.
+static bool has_recipe(const struct ht_allocator *kind) {
+    if (kind->crate_configure) return strstr(kind->crate_configure, "/configure") != NULL;
+    return kind->crate_sources && !strstr(kind->crate_sources, ".rs");
+}
+
+static bool is_complete(struct source_build *build) {
+    const struct ht_allocator *kind = build->kind;
+    const char *files = kind->crate_configure ? second_word(kind->crate_configure) : kind->crate_sources;
+    struct words words = {0};
+    unsigned folders = 0;
+    for (const char *at = files; *at && *at != ' '; at++) folders += *at == '/';
+    bool complete = folders >= build->left_out && add_paths(&words, build, "", files) &&
+                    (!kind->crate_includes || add_paths(&words, build, "", kind->crate_includes));
+    if (complete) snprintf(build->first, sizeof build->first, "%s", words.word[0]);
+    free_words(&words);
+    return complete;
+}
+
+// An archive that is called as the allocator itself, such as mimalloc-3.2.6, has its version there; a crate has one of its own.
 static void take_version(struct source_build *build, const struct source_tree *tree) {
     const char *name = family_of(build->kind)->name;
-    if (!is_called(tree->top, name) || !tree->top[strlen(name)]) return;
-    const char *version = tree->top + strlen(name) + 1;
+    size_t length = strlen(name);
+    if (strncmp(tree->top, name, length) || tree->top[length] != '-') return;
+    const char *version = tree->top + length + 1;
     version += *version == 'v';
     if (isdigit((unsigned char)*version))
         snprintf(build->version, sizeof build->version, "%.*s", (int)strspn(version, "0123456789."), version);
 }
 
-bool source_build_plan(struct source_build *build, const struct source_tree *tree,
-                       const struct ht_allocator *kind) {
-    struct words sources = {0};
-    *build = (struct source_build){.kind = kind};
-    bool by_name =
-        kind->crate && (is_called(tree->top, kind->crate) || is_called(tree->top, family_of(kind)->name));
-    const char *names = kind->crate_configure ? strrchr(kind->crate_configure, ' ') + 1 : kind->crate_sources;
-    // What a crate's own build script lists is not known here.
-    bool planned = by_name && !strstr(names, ".rs") && add_paths(&sources, tree, "", names);
-    if (planned) snprintf(build->first, sizeof build->first, "%s", sources.word[0]);
-    free_words(&sources);
-    take_version(build, tree);
-    return planned;
+// What is looked for in each folder of the tree. nftw has no argument for it.
+static struct search {
+    const struct source_tree *tree;
+    struct source_build *builds;
+    size_t count;
+    unsigned left_out;
+} search;
+
+static bool is_planned(const struct source_build *build) {
+    for (size_t i = 0; i < search.count; i++)
+        if (!strcmp(search.builds[i].first, build->first)) return true;
+    return false;
+}
+
+static int look_in_folder(const char *path, const struct stat *status, int type, struct FTW *at) {
+    static struct source_build build;
+    (void)status, (void)at;
+    for (size_t i = 0; type == FTW_D && ht_allocators[i] && search.count < SOURCE_BUILDS_MAX; i++) {
+        build = (struct source_build){.kind = ht_allocators[i], .left_out = search.left_out};
+        snprintf(build.root, sizeof build.root, "%s", path);
+        if (!has_recipe(build.kind) || !strstr(search.tree->top, family_of(build.kind)->name) ||
+            !is_complete(&build) || is_planned(&build))
+            continue;
+        take_version(&build, search.tree);
+        search.builds[search.count++] = build;
+    }
+    return 0;
+}
+
+size_t source_builds_plan(struct source_build builds[SOURCE_BUILDS_MAX], const struct source_tree *tree) {
+    enum { LEFT_OUT_MAX = 4, FOLDERS_OPEN_MAX = 16 };
+    search = (struct search){.tree = tree, .builds = builds};
+    for (; !search.count && search.left_out <= LEFT_OUT_MAX; search.left_out++)
+        nftw(tree->folder, look_in_folder, FOLDERS_OPEN_MAX, FTW_PHYS);
+    return search.count;
 }
 
 // ---- commands ----
@@ -166,8 +215,8 @@ static int compile(struct source_build *build, const struct source_tree *tree, c
     bool planned =
         add_words(&words, is_cxx ? compiler("CXX", "c++") : compiler("CC", "cc")) &&
         add_words(&words, "-shared -O2 -fPIC -pthread -w") && add_words(&words, kind->crate_flags) &&
-        (!kind->crate_includes || add_paths(&words, tree, "-I", kind->crate_includes)) &&
-        add_paths(&words, tree, "", kind->crate_sources) && add_words(&words, kind->crate_link_flags) &&
+        (!kind->crate_includes || add_paths(&words, build, "-I", kind->crate_includes)) &&
+        add_paths(&words, build, "", kind->crate_sources) && add_words(&words, kind->crate_link_flags) &&
         add_word(&words, "-Wl,-soname,%s%s", family_of(kind)->soname, "") &&
         add_word(&words, "-o%s%s", build->library, "");
     if (planned && *version)
@@ -194,17 +243,17 @@ static bool add_configure_flags(struct words *words, const struct ht_allocator *
 }
 
 // A file VERSION beside configure has it; a crate such as tikv-jemalloc-sys-0.5.0+5.3.0 may have it in its name alone.
-static bool add_configure_version(struct words *words, const struct source_tree *tree) {
-    char path[PATH_MAX];
+static bool add_configure_version(struct words *words, const struct source_build *build,
+                                  const struct source_tree *tree) {
+    char path[PATH_MAX], line[128] = "";
     const char *plus = strchr(tree->top, '+');
-    if (source_tree_find(tree, "configure/VERSION", path)) {
-        char line[128] = "";
-        FILE *file = fopen(path, "re");
-        bool read = file && fgets(line, sizeof line, file);
-        if (file) fclose(file);
-        line[strcspn(line, "\r\n")] = 0;
-        return read && add_word(words, "--with-version=%s%s", line, "");
-    }
+    snprintf(path, sizeof path, "%.*s/VERSION", (int)(strrchr(build->first, '/') - build->first),
+             build->first);
+    FILE *file = fopen(path, "re");
+    bool read = file && fgets(line, sizeof line, file);
+    if (file) fclose(file);
+    line[strcspn(line, "\r\n")] = 0;
+    if (read) return add_word(words, "--with-version=%s%s", line, "");
     return !plus || add_word(words, "--with-version=%s%s", plus + 1, strchr(plus, '-') ? "" : "-0-g0");
 }
 
@@ -219,15 +268,14 @@ static int configure(struct source_build *build, const struct source_tree *tree,
     struct words configure = {0}, make = {0};
     char folder[PATH_MAX], source[256], script[PATH_MAX];
     snprintf(source, sizeof source, "%.*s", (int)strcspn(kind->crate_configure, " "), kind->crate_configure);
-    // In the authors' own archive the top folder is it.
-    if (!source_tree_find(tree, source, folder))
-        snprintf(folder, sizeof folder, "%.*s/%s", PATH_MAX - NAME_MAX - 2, tree->folder, tree->top);
+    if (!is_path(build, source, folder))
+        return ht_error_input(error, tree->path, 0, "expected a folder %s in it", source);
     snprintf(script, sizeof script, "%.*s/configure", PATH_MAX - 16, folder);
     if (strcmp(script, build->first)) {
         if (rename(build->first, script)) return ht_error_system(error, script, "cannot be made");
     }
     bool planned = add_words(&configure, "sh ./configure --quiet") && add_configure_flags(&configure, kind) &&
-                   add_configure_version(&configure, tree) && add_words(&make, "make -s") &&
+                   add_configure_version(&configure, build, tree) && add_words(&make, "make -s") &&
                    add_jobs(&make) && add_words(&make, "build_lib_shared");
     int failed =
         planned ? run(&configure, tree, folder, error) : ht_error_memory(error, tree->path, "cannot build");

@@ -9,14 +9,19 @@
 
 struct source_build {
     const struct ht_allocator *kind;
-    char first[PATH_MAX];    // of its sources
+    // The catalogue's paths are below this folder once so many of their own folders are left out: what its authors publish is less deep
+    // than a crate.
+    char root[PATH_MAX];
+    unsigned left_out;
+    char first[PATH_MAX];    // of its sources, or configure
     char library[PATH_MAX];  // once it is made
     char version[64];        // as the archive is called; empty: that says none
 };
 
-// Whether the sources are of that kind.
-bool source_build_plan(struct source_build *build, const struct source_tree *tree,
-                       const struct ht_allocator *kind);
+enum { SOURCE_BUILDS_MAX = 8 };
+
+// All that can be built of the tree: a crate may have several releases. Returns how many.
+size_t source_builds_plan(struct source_build builds[SOURCE_BUILDS_MAX], const struct source_tree *tree);
 // version: for a library that does not report one; may be empty. 0, or -1 with an error.
 int source_build_make(struct source_build *build, const struct source_tree *tree, const char *version,
                       struct ht_error *error);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,8 +11,6 @@
 
 #include "archive_walk.h"
 #include "confined.h"
-
-enum { PARTS_MAX = 16 };
 
 // The folders above the name, relative to where we are.
 static bool make_folders(const char *name) {
@@ -58,18 +57,4 @@ int source_tree_unpack(struct source_tree *tree) {
     tree->top[sizeof tree->top - 1] = 0;
     if (failed || *tree->top) return failed;
     return ht_error_input(&tree->error, tree->path, 0, "expected a source archive, found one without a file");
-}
-
-bool source_tree_find(const struct source_tree *tree, const char *name, char path[PATH_MAX]) {
-    const char *part[PARTS_MAX + 1] = {name};
-    size_t parts = 1;
-    for (const char *slash = name; parts < PARTS_MAX && (slash = strchr(slash, '/')); parts++)
-        part[parts] = ++slash;
-    for (size_t left_out = 0; left_out < parts; left_out++)
-        for (size_t from = 0; from + left_out < parts; from++) {
-            int length = snprintf(path, PATH_MAX, "%s/%s/%.*s%s", tree->folder, tree->top,
-                                  (int)(part[from] - name), name, part[from + left_out]);
-            if (length < PATH_MAX && !access(path, F_OK)) return true;
-        }
-    return false;
 }

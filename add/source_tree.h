@@ -4,7 +4,6 @@
 #define HEAPTAPE_SOURCE_TREE_H
 
 #include <limits.h>
-#include <stdbool.h>
 
 #include "error.h"
 
@@ -19,9 +18,5 @@ struct source_tree {
 
 // Unpacks it into the folder, which is there. 0, or -1 with the error.
 int source_tree_unpack(struct source_tree *tree);
-
-// The path of what is called so below the top folder, or where a run of that name's folders is left out: a crate has the sources deeper
-// than their authors' own archives. False if there is none.
-bool source_tree_find(const struct source_tree *tree, const char *name, char path[PATH_MAX]);
 
 #endif
