@@ -8,7 +8,7 @@
 
 #include "elf_file.h"
 
-enum { CODE_BYTES = 24 };
+enum { CODE_BYTES = 16 };
 
 bool library_is_file_name(const char *name) {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-";
@@ -84,15 +84,20 @@ static void version_by_text(const char *data, uint64_t bytes, const char *patter
 // What a function returns that does nothing but return a number.
 static bool returned_number(const uint8_t *code, uint64_t bytes, unsigned *number) {
 #if defined __x86_64__
-    static const uint8_t begin[] = {0xf3, 0x0f, 0x1e, 0xfa};  // endbr64
-    size_t at = bytes > sizeof begin && !memcmp(code, begin, sizeof begin) ? sizeof begin : 0;
-    if (bytes < at + 6 || code[at] != 0xb8 || code[at + 5] != 0xc3) return false;  // mov $number,%eax; ret
+    static const uint8_t branch_target[] = {0xf3, 0x0f, 0x1e, 0xfa}, frame[] = {0x55, 0x48, 0x89, 0xe5};
+    size_t at = bytes > sizeof branch_target && !memcmp(code, branch_target, sizeof branch_target)
+                    ? sizeof branch_target
+                    : 0;
+    bool has_frame = bytes > at + sizeof frame && !memcmp(code + at, frame, sizeof frame);
+    at += has_frame ? sizeof frame : 0;
+    size_t end = at + 5 + has_frame;  // mov $number,%eax; and pop %rbp
+    if (bytes <= end || code[at] != 0xb8 || (has_frame && code[end - 1] != 0x5d) || code[end] != 0xc3)
+        return false;
     memcpy(number, code + at + 1, sizeof *number);
     return true;
 #elif defined __aarch64__
-    uint32_t word[3];
-    if (bytes < sizeof word) return false;
-    memcpy(word, code, sizeof word);
+    uint32_t word[3] = {0};
+    memcpy(word, code, bytes < sizeof word ? bytes : sizeof word);
     size_t at = word[0] == 0xd503245f ? 1 : 0;  // bti c
     if ((word[at] & 0xffe0001f) != 0x52800000 || word[at + 1] != 0xd65f03c0)
         return false;  // mov w0, #number; ret
@@ -119,8 +124,11 @@ static void version_by_number(const struct elf_file *elf, const char *symbol,
     struct wanted wanted = {.name = symbol};
     unsigned number = 0;
     elf_file_each_function(elf, SHT_DYNSYM, find_function, &wanted);
-    uint8_t *code = wanted.address ? elf_file_at_address(elf, wanted.address, CODE_BYTES) : NULL;
-    if (code && returned_number(code, CODE_BYTES, &number)) {
+    uint64_t bytes = CODE_BYTES;
+    uint8_t *code = NULL;
+    // It may be the last one of its segment.
+    while (wanted.address && bytes && !(code = elf_file_at_address(elf, wanted.address, bytes))) bytes--;
+    if (code && returned_number(code, bytes, &number)) {
         ht_version_of_number(number, library->version);
         snprintf(library->evidence, sizeof library->evidence, "the code of %s()", symbol);
     }
@@ -163,11 +171,23 @@ static void take_libc(const struct elf_file *elf, struct proved_library *library
     }
 }
 
+// Whether the file has all that a loader would map.
+static bool can_be_mapped(const struct elf_file *elf) {
+    unsigned mapped = 0;
+    for (unsigned i = 0; i < elf->segments; i++) {
+        const Elf64_Phdr *segment = &elf->segment[i];
+        if (segment->p_type != PT_LOAD) continue;
+        if (segment->p_offset > elf->bytes || segment->p_filesz > elf->bytes - segment->p_offset)
+            return false;
+        mapped++;
+    }
+    return mapped > 0;
+}
+
 static enum library_sort sort_of(const struct elf_file *elf, bool readable) {
     if (memcmp(elf->header.e_ident, ELFMAG, SELFMAG)) return LIBRARY_NONE;
-    if (!readable) return LIBRARY_FOREIGN;
-    if (elf->header.e_type != ET_DYN) return LIBRARY_NONE;
-    return elf_file_is_native(elf) ? LIBRARY_HERE : LIBRARY_FOREIGN;
+    if (!readable || !elf_file_is_native(elf)) return LIBRARY_FOREIGN;
+    return elf->header.e_type == ET_DYN && can_be_mapped(elf) ? LIBRARY_HERE : LIBRARY_NONE;
 }
 
 void library_prove(int fd, struct proved_library *library) {
