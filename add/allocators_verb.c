@@ -79,7 +79,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
 static const struct argp parser = {
     .options = option_table,
     .parser = parse_option,
-    .args_doc = "\nadd FILE\nremove ALLOCATOR",
+    .args_doc = "[add|remove FILE|ALLOCATOR]",
     .doc =
         "List the allocators that --alloc takes by name, and add others: any release, from a package (.deb, .rpm, .whl, .zip, .tar.*, "
         ".pkg.tar.zst, .apk), a shared library or a source archive, under a name such as mimalloc@3.6.0; a C library such as glibc@2.43 with its "

@@ -42,9 +42,12 @@ def _flags(option: dict[str, str]) -> list[str]:
 
 _BASH = r"""# bash completion for heaptape and replay. Written by cli/pages.py from the option tables.
 
-# The programs replay-NAME beside replay, or where they are installed.
+# The programs replay-NAME beside replay, or where they are installed, and what was added.
 _heaptape_allocators() {
     local program folder file
+    for file in "${XDG_DATA_HOME:-$HOME/.local/share}"/heaptape/allocators/*@*; do
+        [[ -d $file ]] && printf '%s\n' "${file##*/}"
+    done
     program=$(command -v replay) || program=$(command -v heaptape) || return
     folder=$(dirname "$(readlink -f "$program")")
     for file in "$folder"/replay-* "$folder/@CHILDREN@"/replay-*; do
@@ -53,7 +56,7 @@ _heaptape_allocators() {
 }
 
 _heaptape_knobs() {
-    case $1 in
+    case ${1%%@*} in
 @KNOBS@
     esac
 }
@@ -128,8 +131,8 @@ _heaptape() {
 @OPERANDS@
         esac
     fi
-    # Words end at : and = for bash, which has what is before them already.
-    local head=${cur%"${cur##*[=:]}"}
+    # Words end at :, = and @ for bash, which has what is before them already.
+    local head=${cur%"${cur##*[=:@]}"}
     [[ $cur == --*=* ]] && head=${head#*=}
     COMPREPLY=("${COMPREPLY[@]#"$head"}")
 }
@@ -173,12 +176,12 @@ _heaptape_allocators() {
 @KNOBS@
     )
     local -a names=($folder/replay-*(N-*:t) $folder/@CHILDREN@/replay-*(N-*:t))
-    names=(${names#replay-})
+    names=(${names#replay-} ${XDG_DATA_HOME:-$HOME/.local/share}/heaptape/allocators/*@*(N/:t))
     compset -P '*,'
     if [[ $PREFIX == *:* ]]; then
         local name=${PREFIX%%:*}
         compset -P '*:'
-        compadd -S = -- ${=knobs[$name]}
+        compadd -S = -- ${=knobs[${name%%@*}]}
     else
         compadd -q -S , -- $names all
     fi
@@ -265,6 +268,10 @@ function __heaptape_allocators
     set -l folder (dirname (realpath $program[1]))
     for file in $folder/replay-* $folder/@CHILDREN@/replay-*
         test -x $file; and string replace -r '.*/replay-' '' -- $file
+    end
+    set -q XDG_DATA_HOME; and set -l data $XDG_DATA_HOME; or set -l data ~/.local/share
+    for file in $data/heaptape/allocators/*@*
+        basename $file
     end
     echo all
 end

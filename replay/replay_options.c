@@ -34,7 +34,7 @@ static const uint64_t late_ns = 5000000000;
 
 static const struct argp_option table[] = {
     {"alloc", KEY_ALLOC, "ALLOCATOR,...", 0,
-     "Replay under these allocators: names that --list shows, such as NAME or NAME@VERSION (heaptape allocators add), all (that are built in), the path of a shared library, LABEL=PATH, LABEL=NAME, NAME@LOADER "
+     "Replay under these allocators: names that --list shows, such as mimalloc, or mimalloc@3.6.0 (heaptape allocators add), all (those built in), the path of a shared library, LABEL=PATH, LABEL=NAME, NAME@LOADER "
      "(NAME under the C library of that ld.so); null, the replay's own cost, always runs. Knobs may follow any name but null, as in "
      "NAME:KNOB=VALUE,KNOB=VALUE, by their own names or the environment's; the recorded program's allocator has the settings that it "
      "had there, NAME:default has none (default: all)", 0},
@@ -145,7 +145,7 @@ static const struct argp_option table[] = {
      "flame graph in the report. Exact samples of the stack, one in about 1000 instructions", 3},
     {"json", KEY_JSON, NULL, 0, "Print the comparison as JSON", 0},
     {"list", KEY_LIST, NULL, 0,
-     "Print the allocators that are built in or added, with version and library, and exit; with -v or --json all facts about "
+     "Print the allocators that there are, with version and library, and exit; with -v or --json all facts about "
      "each, built or not; with TRACE as they are replayed with it, with the settings of the recorded program", 0},
     {"quiet", 'q', NULL, 0, "Print only results, and what went wrong", 0},
     {"verbose", 'v', NULL, 0,

@@ -155,6 +155,9 @@ CASES = {
     "replay --pass ver": "replay<--pass<verify",
     "replay --pass=mem": "replay<--pass=memory",
     "replay --alloc glibc:arena_m": "replay<--alloc<glibc:arena_max=",
+    "replay --alloc mimalloc@3": "replay<--alloc<mimalloc@3.6.0",
+    "replay --alloc glibc@2.43:arena_m": "replay<--alloc<glibc@2.43:arena_max=",
+    "heaptape allocators rem": "heaptape<allocators<remove",
     "replay --alloc null,glib": "replay<--alloc<null,glibc",
     "heaptape info other.b": "heaptape<info<other.bin",
     "heaptape record -- /bin/ech": "heaptape<record<--</bin/echo",
@@ -166,7 +169,9 @@ def check_completion(shell: str, command: list[str], begin: str, tools: Tools, f
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
     (folder / "other.bin").touch()
+    (folder / ".local/share/heaptape/allocators/mimalloc@3.6.0").mkdir(parents=True)
     environment = clean_environment() | {"TERM": "dumb", "HOME": str(folder), "PATH": f"{tools.build}:{os.environ['PATH']}", "PS1": "$ "}
+    environment.pop("XDG_DATA_HOME")
     session = Shell(command, f"cd {folder}; {begin}; echo '<ready'", environment)
     try:
         found = {line: session.completed(line).rstrip("<,= ") for line in CASES}

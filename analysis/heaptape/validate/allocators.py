@@ -47,7 +47,7 @@ def _check(item: dict[str, Any]) -> None:
         raise UsageError(f"--alloc {name}: {item.get('problem') or 'is not built here'}")
     if item.get("kind") == "null":
         raise UsageError(f"--alloc {name}: expected an allocator that a program can use")
-    if "@" in name:
+    if "@" in name and ("/" in name or item.get("kind") == "glibc"):
         raise UsageError(f"--alloc {name}: another C library cannot be preloaded into the real program")
     if any(mark in path for mark in " :"):
         raise UsageError(f"--alloc {name}: LD_PRELOAD cannot hold a path with a space or colon: {path}")
