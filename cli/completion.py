@@ -131,8 +131,9 @@ _heaptape() {
 @OPERANDS@
         esac
     fi
-    # Words end at :, = and @ for bash, which has what is before them already.
-    local head=${cur%"${cur##*[=:@]}"}
+    # Words end at : and =, and begin with @, for bash, which has what is before them already.
+    local head=${cur%"${cur##*[=:]}"}
+    [[ ${cur#"$head"} == *@* ]] && head=${cur%@*}
     [[ $cur == --*=* ]] && head=${head#*=}
     COMPREPLY=("${COMPREPLY[@]#"$head"}")
 }
@@ -154,7 +155,7 @@ def _bash(tables: list[Table], children: str) -> str:
         options.append(f"        {verb}) mapfile -t COMPREPLY < <(compgen -W '{flags}' -- \"$cur\") ;;")
         sorts = [kind(word)[0] for word in operands(table)]
         if len(sorts) > 1 and verb not in RUN_A_PROGRAM:
-            wanted.append(f"        {verb}) ((operand == 1)) && _heaptape_value '{sorts[1]}' \"$cur\" ;;")
+            wanted.append(f"        {verb}) if ((operand)); then _heaptape_value '{sorts[1]}' \"$cur\"; else _heaptape_value '{sorts[0]}' \"$cur\"; fi ;;")
         elif sorts:
             wanted.append(f"        {verb}) _heaptape_value '{sorts[0]}' \"$cur\" ;;")
     knobs = [f"    {name}) echo {' '.join(names)} ;;" for name, names in tables[0]["knobs"].items() if names]

@@ -194,7 +194,7 @@ const struct ht_page ht_page_replay = {
                                          {"4", "A condition of --fail-if holds"},
                                          {"5", "A condition stayed undecided, and none holds; or the trace cannot be extended (--extend)"},
                                          {0}},
-    .see_also = "allocators convert compare report tune validate"};
+    .see_also = "allocators compare report tune validate"};
 // clang-format on
 
 static uint64_t number(struct argp_state *state, const char *text, const char *option, uint64_t lowest,

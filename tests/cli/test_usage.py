@@ -12,7 +12,7 @@ from tool_runner import Tools, run
 VERBS = ["record", "convert", "info", "dump", "slice", "extend", "share", "lint", "stats", "replay"]
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", [*VERBS, "allocators"])
 def test_help_is_a_result(tools: Tools, verb: str) -> None:
     """Help that was asked for goes to stdout, where a pager can have it."""
     done = run([tools.heaptape, verb, "--help"])
