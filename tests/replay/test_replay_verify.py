@@ -172,9 +172,13 @@ def test_the_torture_finds(tools: Tools, tmp_path: Path, fault: str, kind: str |
     """With a trace of five calls."""
     trace = replay_traces.imported(tools, tmp_path / "few.bin", "3\n\nm 1 100\nc 2 3 700\nf 1\n", "malloc_wrap")
     threads = [] if fault in OF_THREADS else ["--threads", "1"]
-    done = run([tools.replay_program, "--alloc", f"wrong={tools.target('wrong_malloc.so')}", "--pass", "verify", "-v", trace,
-                "-o", tmp_path / "r.jsonl", *threads], env={"WRONG_MALLOC": fault})
-    row, = replay_traces.rows(tmp_path / "r.jsonl")
+    for attempt in range(3 if threads == [] else 1):  # on a busy machine a race may not come about
+        results = tmp_path / f"{attempt}.jsonl"
+        done = run([tools.replay_program, "--alloc", f"wrong={tools.target('wrong_malloc.so')}", "--pass", "verify", "-v", trace,
+                    "-o", results, *threads], env={"WRONG_MALLOC": fault})
+        if done.returncode:
+            break
+    row, = replay_traces.rows(results)
     assert done.returncode == 1 and words in done.stderr.decode(), done.stderr
     assert kind is None or kind in row["violation_kinds"]
 
