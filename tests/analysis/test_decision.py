@@ -5,13 +5,18 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pandas as pd
 import pytest
+from heaptape.results.summary import Summary
 from heaptape.trial.changes import CPU, MEMORY, Change, Changes, _ratio
-from heaptape.trial.decision import KEEP, OPEN, USE, decide
-from heaptape.trial.proof import why_refused
+from heaptape.trial.decision import KEEP, OPEN, USE, decide, promising
+from heaptape.trial.real_runs import ROUNDS_MAX, Ended, RealRuns, run_once
+from heaptape.trial.recorded import Recorded
 
 WHOLE = {CPU: 1e9, MEMORY: 100e6}
 MORE = {CPU: "More of CPU.", MEMORY: "More of memory."}
@@ -34,8 +39,8 @@ def decided(changes: Changes, refused: dict[str, str] | None = None) -> tuple[st
 
 
 @pytest.mark.parametrize(("figures", "answer", "line"), [
-    (both(0.0, 0.0), KEEP, "Keep glibc: none of 1 others saves 1 % of the program's CPU or memory."),
-    (both(0.05, 0.05), KEEP, "Keep glibc: none of 1 others saves 1 % of the program's CPU or memory."),
+    (both(0.0, 0.0), KEEP, "Keep glibc: none of 1 others saves 1 % of the program's CPU (in malloc's calls) or memory."),
+    (both(0.05, 0.05), KEEP, "Keep glibc: none of 1 others saves 1 % of the program's CPU (in malloc's calls) or memory."),
     (both(0.06, -0.087), USE, "x: 8.70 MB (8.7 %) less memory, for 60.0 ms (6.0 %) more CPU."),
     (both(-0.05, 0.0), USE, "x: 50.0 ms (5.0 %) less CPU; the same memory."),
     (both(-0.05, -0.2), USE, "x: 20.0 MB (20 %) less memory and 50.0 ms (5.0 %) less CPU."),
@@ -45,7 +50,7 @@ def decided(changes: Changes, refused: dict[str, str] | None = None) -> tuple[st
     (both(change(CPU, -0.02, 0.005, 0.09), 0.0), OPEN, "Not decided: in malloc's calls x saves 20.0 ms (2.0 %) of CPU; with where blocks lie the program takes between 12 % less and 7.5 % more. heaptape validate runs it under both."),
     (both(change(CPU, -0.02, 0.05), 0.0), OPEN, "Not decided: x may save up to 7.0 % of CPU. More of CPU."),
     (both(0.0, change(MEMORY, -0.03, 0.05)), OPEN, "Not decided: x may save up to 8.0 % of memory. More of memory."),
-    (both(change(CPU, -0.02, 0.05), 0.3), KEEP, "Keep glibc: none of 1 others saves 1 % of the program's CPU or memory."),  # the price is known
+    (both(change(CPU, -0.02, 0.05), 0.3), KEEP, "Keep glibc: none of 1 others saves 1 % of the program's CPU (in malloc's calls) or memory."),  # the price is known
     ({CPU: change(CPU, -0.3)}, USE, "x: 300 ms (30 %) less CPU."),
     ({}, OPEN, "Not decided: what glibc takes of the program's CPU time and memory is not known.")])
 def test_the_first_line(figures: dict[str, Change], answer: str, line: str) -> None:
@@ -91,13 +96,41 @@ def test_several_recordings_widen_the_interval() -> None:
     assert math.isnan(_ratio([row, row * math.nan])[1])
 
 
+def test_the_program_s_own_time_has_no_placement_beside_it() -> None:
+    """Of runs of the program itself."""
+    run = replace(change(CPU, -0.12), runs=9)
+    assert decided({"x": both(run, 0.0)})[2] == ["x: 120 ms (12 %) less CPU; the same memory."]
+    assert decided({"x": both(replace(run, share=0.0, low=-0.002, high=0.002), 0.0)})[2] == ["Keep glibc: none of 1 others saves 1 % of the program's CPU or memory."]
+    assert promising({"x": both(change(CPU, 0.0, 0.0, 0.17), 0.02), "y": both(-0.2, 0.0), "z": both(0.1, -0.05)}) == ["y", "x"]
+
+
+def test_rounds_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many allocators as rounds of them fit; one that ends the program is run under no more, and has no figure."""
+    ran: list[str] = []
+
+    def once(command: list[str], variables: list[str], status: int, position: int | None) -> Ended:
+        name = variables[0] if variables else "glibc"
+        ran.append(name)
+        return Ended({"glibc": 1.0, "a": 0.5, "b": 1.2, "c": 0.1}[name], "is ended by SIGSEGV" if name == "c" else "")
+
+    monkeypatch.setattr("heaptape.trial.real_runs.run_once", once)
+    monkeypatch.setattr(RealRuns, "is_possible", True)
+    monkeypatch.setattr(RealRuns, "variables", lambda self, name: [] if name == "glibc" else [name])
+    runs = RealRuns(["app"], cast(Recorded, SimpleNamespace(exit_status=0)), cast(Summary, SimpleNamespace(baseline="glibc")), None)
+    runs.measure(["a", "b", "c"], 60.0, lambda names, rounds: ran.append(f"{rounds} of {len(names)}"))
+    assert ran[1] == f"{ROUNDS_MAX} of 3" and ran.count("a") == ran.count("glibc") == ROUNDS_MAX and ran.count("c") == 1
+    found = runs.changes()
+    assert set(found) == {"a", "b"} and found["a"].share == pytest.approx(-0.5) and found["b"].share == pytest.approx(0.2) and found["a"].runs == ROUNDS_MAX
+    assert runs.refused == {"c": "is ended by SIGSEGV"} and not runs.prove("c", lambda names, rounds: None) and runs.prove("a", lambda names, rounds: None)
+
+
 def test_what_ends_the_program_is_not_advised() -> None:
     """The next best is; where none is left, the present one stays."""
     changes = {"a": both(-0.3, -0.3), "b": both(-0.2, -0.1), "c": both(0.1, 0.1)}
     ends = {"a": "is ended by SIGSEGV"}
     assert decided(changes, ends) == (USE, ["b"], ["b: 200 ms (20 %) less CPU and 10.0 MB (10 %) less memory.", "Under a the program is ended by SIGSEGV."])
     assert decided(changes, ends | {"b": "is ended by SIGSEGV"})[::2] == (
-        KEEP, ["Keep glibc: none of 1 others saves 1 % of the program's CPU or memory.", "Under a and b the program is ended by SIGSEGV."])
+        KEEP, ["Keep glibc: none of 1 others saves 1 % of the program's CPU (in malloc's calls) or memory.", "Under a and b the program is ended by SIGSEGV."])
     assert decided({"a": changes["a"]}, ends)[::2] == (KEEP, ["Keep glibc.", "Under a the program is ended by SIGSEGV."])
 
 
@@ -110,12 +143,12 @@ def test_one_run_of_the_program(tmp_path: Path, script: str, why: str) -> None:
         kept = os.dup(0)
         try:
             os.dup2(read.fileno(), 0)
-            assert why_refused(["sh", "-c", script], ["HT_STATUS=3"], 0, len("first\n")) == why
+            assert run_once(["sh", "-c", script], ["HT_STATUS=3"], 0, len("first\n")).why == why
         finally:
             os.dup2(kept, 0)
             os.close(kept)
 
 
 def test_a_program_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heaptape.trial.proof.LIMIT_S", 0.2)
-    assert why_refused(["sleep", "60"], [], 0, None) == "had not ended after 0 s"
+    monkeypatch.setattr("heaptape.trial.real_runs.LIMIT_S", 0.2)
+    assert run_once(["sleep", "60"], [], 0, None).why == "had not ended after 0 s"

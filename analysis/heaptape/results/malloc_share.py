@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +35,7 @@ NO_SAVING = Saving("", math.nan)
 
 @dataclass(frozen=True)
 class MallocShare:
-    """Times in ns, shares as fractions of the program's CPU time.
+    """Times in ns, shares as fractions of the program's CPU time, without the recorder's if `alone`.
 
     `reference` is the allocator that the program was recorded under, or, with `stands_in`, the baseline
     in its place. `rows` has one row per allocator: allocator, alloc_time_ns, share, saving (negative: costs more; NaN
@@ -47,6 +48,7 @@ class MallocShare:
     recorded_allocator: str
     rows: pd.DataFrame
     saving: Saving
+    alone: bool
 
     @property
     def share(self) -> float:
@@ -85,7 +87,7 @@ def malloc_share(
     """None where the recording does not know its CPU time or no time was measured. `runs` has the control's, too, and
     `comparison` is theirs with the baseline."""
     measure, baseline = MEASURES["time"], str(comparison["baseline"].iloc[0])
-    cpu_ns = int((totals or {}).get("recorded_cpu_ns") or 0)
+    cpu_ns, alone = program_cpu_ns(context, totals)
     medians = round_table(runs, measure).median().dropna()
     if cpu_ns <= 0 or medians.empty:
         return None
@@ -104,7 +106,17 @@ def malloc_share(
         "saving": savings.reindex(medians.index).to_numpy() * share,
     })
     standing = standing_of(runs, comparison, measure, seed)
-    return MallocShare(cpu_ns, reference, stands_in, recorded, rows, _leads(runs, standing, reference, share, seed))
+    return MallocShare(cpu_ns, reference, stands_in, recorded, rows, _leads(runs, standing, reference, share, seed), alone)
+
+
+def program_cpu_ns(context: Mapping[str, Any], totals: Mapping[str, Any] | None) -> tuple[int, bool]:
+    """The recorded process's CPU time, 0 where it is not known, and whether it is without the recorder's: as `record --check` saw both."""
+    cpu_ns = int((totals or {}).get("recorded_cpu_ns") or 0)
+    check = context.get("check")
+    recorded, alone = (check.get(f"{run}_cpu_ns") if isinstance(check, Mapping) else None for run in ("recorded", "alone"))
+    if not (recorded and alone):
+        return cpu_ns, False
+    return round(cpu_ns * min(alone / recorded, 1.0)), True
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,7 @@ def _versions(runs: pd.DataFrame) -> dict[str, str]:
 def _stakes(summary: Summary) -> list[str]:
     """What the program uses, and malloc's part of it."""
     time, memory = summary.malloc_share, summary.memory_share
-    words = [f"malloc takes {percent(time.share)} of {nanoseconds(time.cpu_ns)} of CPU time"] if time else []
+    words = [f"malloc takes {percent(time.share)} of {nanoseconds(time.cpu_ns)} of CPU time{'' if time.alone else ' (with the recorder)'}"] if time else []
     if memory:
         gain = "" if memory.gain is None else f", {byte_count(memory.gain * memory.whole_bytes)} beyond the live blocks"
         words.append(f"its heap is {percent(memory.share)} of {byte_count(memory.whole_bytes)} of memory at the peak{gain}")

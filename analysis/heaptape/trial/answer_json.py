@@ -12,7 +12,8 @@ from .changes import CPU, Change
 
 def answer_object(trial: Trial) -> dict[str, Any]:
     """decision: "use", "keep" or "not decided"; shares are of what the program uses, negative: less than under the baseline;
-    [low, high] is the interval by which was decided, [least, most] also holds what placement may do; null: not known."""
+    [low, high] is the interval by which was decided, [least, most] also holds what placement may do; null: not known.
+    runs: the figure is of so many runs of the program itself under each."""
     summary, recorded = trial.summaries[0], trial.recorded[0]
     return {
         "decision": None if summary.own else trial.decision.answer,
@@ -34,4 +35,4 @@ def answer_object(trial: Trial) -> dict[str, Any]:
 def _change(change: Change) -> dict[str, Any]:
     unit = "ns" if change.what == CPU else "bytes"
     rounded = {key: null_unless_known(round(getattr(change, key), 4)) for key in ("share", "low", "high", "least", "most")}
-    return {f"whole_{unit}": round(change.whole), **rounded, "modelled": change.counted}
+    return {f"whole_{unit}": round(change.whole), **rounded, "modelled": change.counted, **({"runs": change.runs} if change.runs else {})}

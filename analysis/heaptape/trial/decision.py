@@ -54,7 +54,9 @@ def _decide(changes: Changes, baseline: str, shown: Mapping[str, str], more: Map
     may = {name: change for name, figures in changes.items() for change in figures.values() if _may_save(change, figures)}
     if may:
         return Decision(OPEN, [], [f"Not decided: {_of_what_may(may, shown, more)}", *trades], list(others))
-    known = " or ".join(what for what in (CPU, MEMORY) if any(what in figures for figures in changes.values()))
+    all_run = all(CPU not in figures or figures[CPU].runs for figures in changes.values())
+    words = {CPU: CPU if all_run else f"{CPU} (in malloc's calls)", MEMORY: MEMORY}
+    known = " or ".join(words[what] for what in words if any(what in figures for figures in changes.values()))
     saves = any(change.saves for figures in changes.values() for change in figures.values())
     why = "no saving is worth its price" if saves else f"none of {len(changes)} others saves 1 % of the program's {known}"
     return Decision(KEEP, [], [f"Keep {shown[baseline]}: {why}.", *trades], list(others))
@@ -69,6 +71,13 @@ def _of_what_may(may: Mapping[str, Change], shown: Mapping[str, str], more: Mapp
         return f"{shown[name]}{others} may save up to {percent(-change.least)} of {change.what}. {more[change.what]}"
     return (f"in malloc's calls {shown[name]} saves {nanoseconds(-change.share * change.whole)} ({percent(-change.share)}) of CPU; with where blocks lie "
             f"the program takes between {percent(-change.least)} less and {percent(change.most)} more. heaptape validate runs it under both.")
+
+
+def promising(changes: Changes) -> list[str]:
+    """Those that may be worth using for all that a replay can tell, what may be gained most first."""
+    hoped = {name: -sum(change.least if change.what == CPU else change.share for change in figures.values() if change.what == CPU or not change.is_small)
+             for name, figures in changes.items()}
+    return sorted((name for name, share in hoped.items() if share > 0), key=lambda name: -hoped[name])
 
 
 def _value(figures: Mapping[str, Change]) -> float:
@@ -111,7 +120,7 @@ def _sentence(figures: Mapping[str, Change]) -> str:
 def in_words(change: Change) -> str:
     """Such as "8.7 MB (7 %) less memory" or "CPU between 2.0 % less and 9.0 % more"."""
     if change.is_small:
-        return f"the same {change.what}" + (" in malloc" if change.what == CPU else "")
+        return f"the same {change.what}" + (" in malloc" if change.what == CPU and not change.runs else "")
     if change.least < 0 < change.most:
         if not math.isfinite(change.most):
             return f"{change.what} not resolved"

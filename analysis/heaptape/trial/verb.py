@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import warnings
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..base.errors import EXIT_FAILED, HeaptapeError, UsageError
@@ -17,7 +18,7 @@ from ..base.files import sha256_of
 from ..base.printable import printable
 from ..base.programs import find_heaptape, find_replay
 from ..base.recorded_trace import RecordedProcess
-from ..base.units import counted
+from ..base.units import counted, listing
 from ..judge import attached
 from ..report.html import Decided, write_report
 from ..results.comparison import experiments
@@ -27,12 +28,15 @@ from .allocators import choose, countable, listed, settings
 from .answer import Trial, answer, decision_lines, readable_names, short
 from .answer_json import answer_object
 from .changes import CPU, MEMORY, Changes, changes_of
-from .decision import decide
-from .proof import Proof, input_position
+from .decision import decide, promising
+from .real_runs import RealRuns, input_position, with_real
 from .recorded import CHECKED_WITHIN, Recorded, folder_of_logs, from_logs, input_comes_twice, record
 
 BUDGET_S = 60.0
 """What replay takes where nobody says."""
+
+RUN_SHARE = 0.5
+"""Of the budget, besides: what runs of the program itself take."""
 
 COUNTED_CALL_S = 2.5e-6
 """What a simulated call takes, about."""
@@ -148,6 +152,13 @@ def _notes(recorded: list[Recorded]) -> list[str]:
     return []
 
 
+def _notes_of_runs(changes: Changes, shown: Mapping[str, str]) -> list[str]:
+    """Whose figures are no replay's."""
+    names = [shown[name] for name, figures in changes.items() if CPU in figures and figures[CPU].runs]
+    rounds = max((figures[CPU].runs for figures in changes.values() if CPU in figures), default=0)
+    return [f"CPU under {listing(names)} is that of {rounds} runs of the program itself."] if names else []
+
+
 def run_try(options: argparse.Namespace) -> int:
     """heaptape try"""
     replay = find_replay()
@@ -167,27 +178,35 @@ def run_try(options: argparse.Namespace) -> int:
     results = folder / "results.jsonl"
     problems = [_replay(replay, alloc, baseline, one.trace, results, options, len(recorded)) for one in recorded]
     summaries = _summaries(recorded, baseline, results)
-    changes, more = _changes(summaries, recorded), ""
-    unresolved = {name for name, figures in changes.items() if CPU in figures and figures[CPU].is_open}
+    changes, more, shown = _changes(summaries, recorded), "", readable_names(summaries[0].experiment.runs)
+    runs, say_runs = RealRuns(options.command, recorded[0], summaries[0], position), _runs_saying(options, shown)
+    runs.measure(promising(changes), (options.budget or BUDGET_S) * RUN_SHARE, say_runs)
+    changes = with_real(changes, runs.changes())
+    unresolved = {name for name, figures in changes.items() if CPU in figures and figures[CPU].is_open and not figures[CPU].runs}
     if unresolved:
         more = _count(replay, alloc, baseline, unresolved, recorded[0], results, options)
         summaries = _summaries(recorded, baseline, results)
-        changes = _changes(summaries, recorded)
-    shown = readable_names(summaries[0].experiment.runs)
+        changes = with_real(_changes(summaries, recorded), runs.changes())
     more_of_memory = "More --recordings may tell." if recorded[0].info["threads"] > 1 else "A longer --budget may tell."
     would_tell = {CPU: more or "A longer --budget may tell.", MEMORY: more_of_memory}
-    proof = Proof(options.command, recorded[0], summaries[0], position)
-    refused = proof.refused(lambda refused: decide(changes, baseline, shown, would_tell, refused).advised,
-                            lambda name: _say(options, f"running the program once under {shown[name]}: it must end as it did"))
-    decision = decide(changes, baseline, shown, would_tell, refused)
+    decision = decide(changes, baseline, shown, would_tell, runs.refused)
+    while not all(runs.prove(name, say_runs) for name in decision.advised):
+        decision = decide(changes, baseline, shown, would_tell, runs.refused)
     trial = Trial(options.command or _command_of(recorded[0].process), folder, options.logs or str(folder), recorded, summaries, decision, changes,
-                  why_baseline, [*_notes(recorded), *proof.missing(decision.advised)])
+                  why_baseline, [*_notes_of_runs(changes, shown), *_notes(recorded), *runs.missing(decision.advised)])
     decided = None if summaries[0].own else Decided(decision_lines(trial), decision.advised)
     write_report(read_results(results), folder / "report.html", [one.trace for one in recorded], baseline, processes=recorded[0].sharers, decided=decided)
     print(json.dumps(answer_object(trial), indent=1) if options.json else answer(trial))
     for problem in filter(None, problems):
         print(f"heaptape try: {problem}", file=sys.stderr)
     return EXIT_FAILED if any(problems) else 0
+
+
+def _runs_saying(options: argparse.Namespace, shown: Mapping[str, str]) -> Callable[[list[str], int], None]:
+    def say(names: list[str], rounds: int) -> None:
+        _say(options, f"running the program {'once' if rounds == 1 else f'{rounds} times'} under {listing([shown[name] for name in names])}")
+
+    return say
 
 
 def _command_of(process: RecordedProcess) -> list[str]:
