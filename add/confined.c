@@ -20,7 +20,7 @@ void *confined_memory(size_t bytes) {
     return made == MAP_FAILED ? NULL : made;
 }
 
-static bool limit(int what, rlim_t most) {
+static bool limit(__rlimit_resource_t what, rlim_t most) {
     struct rlimit as_is;
     if (getrlimit(what, &as_is)) return false;
     if (most > as_is.rlim_max) most = as_is.rlim_max;

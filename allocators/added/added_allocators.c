@@ -120,7 +120,8 @@ bool ht_added_find(const char *name, struct ht_added *added, char problem[HT_ADD
     json_decref(manifest);
     if (*added->library && is_safe(added->library)) return true;
     snprintf(problem, HT_ADDED_PROBLEM_BYTES,
-             "%.200s: expected " HT_ADDED_MANIFEST " to name a library here; heaptape allocators remove %.64s",
+             "%.200s: expected " HT_ADDED_MANIFEST
+             " to name a library here; heaptape allocators remove %.64s",
              folder, name);
     return false;
 }
