@@ -133,6 +133,9 @@ static void add(struct list *list, struct ht_choice *choice, const struct ht_all
     }
     if (choice && choice->kind) listed.kind = choice->kind;
     if (!listed.entry) listed.entry = listed.kind;
+    static struct ht_added added;
+    char problem[HT_ADDED_PROBLEM_BYTES];
+    if (choice && *choice->added && ht_added_find(choice->added, &added, problem)) listed.added = &added;
     put(list, &listed);
 }
 

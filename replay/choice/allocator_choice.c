@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "added_allocators.h"
 #include "option_values.h"
 
 // The measured executables lie beside this one (build tree), or in libexec under the prefix.
@@ -170,7 +169,7 @@ static int add_added(struct ht_choices *choices, const char *label, const char *
     }
     struct ht_choice *choice = &choices->list[choices->count - 1];
     choice->kind = added.kind;
-    snprintf(choice->added_version, sizeof choice->added_version, "%s", added.version);
+    snprintf(choice->added, sizeof choice->added, "%s", added.name);
     return 0;
 }
 

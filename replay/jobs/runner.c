@@ -90,7 +90,7 @@ static bool knobs_heeded(const struct ht_choice *choice, char *problem, size_t r
 
 // What the user added is what it was taken for; one that does not report its version is what its package said.
 static bool is_as_added(struct ht_choice *choice, char *problem, size_t room) {
-    const char *added = choice->added_version;
+    const char *at = strchr(choice->added, '@'), *added = at ? at + 1 : "";
     size_t length = strlen(choice->version);
     bool same =
         !strncmp(added, choice->version, length) && !(added[length] && strchr("0123456789.", added[length]));

@@ -173,6 +173,8 @@ def test_real_libraries_are_replayed_with_knobs(added: Added, trace: Path, name:
     one = built(added.tools, name)
     got = added.added(deb(tar({LIB + Path(one["path"]).name: Path(one["path"]).read_bytes()}, compression="")))
     assert got == f"{name}@{one['version']}"
+    of_it, = json.loads(run([added.tools.replay_program, "--list", "--json", "--alloc", f"label={got}"], env=added.env).stdout)
+    assert of_it["added"]["source"] == "package" and of_it["name"] == "label" and of_it["version"] == one["version"]
     lines = added.replay(f"glibc,{got},{got}:{knob},mine={got}", trace)
     for shown in (got, f"{got}:{knob}", "mine"):
         assert lines[shown]["version"] == one["version"] and lines[shown]["path"].startswith(f"{added.all}/{got}/")
