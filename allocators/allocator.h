@@ -78,7 +78,7 @@ struct ht_fault {
 #define HT_BUILD_FACT(field, text) .field = text
 #endif
 
-// Name, library, package, soname, all of a crate, and what the recorder is to know are by HT_BUILD_FACT.
+// Name, library, package, soname, all that says how it is built, and what the recorder is to know are by HT_BUILD_FACT.
 struct ht_allocator {
     const char *name;    // in --alloc, and of its replay-NAME
     const char *title;   // whose work it is, and what it is made for
@@ -108,18 +108,20 @@ struct ht_allocator {
     // Another build of this kind: facts about its source that are missing here are there.
     const struct ht_allocator *build_of;
 
-    // The crate whose sources are built here (extra_allocators.cmake); NULL: the library is the system's. All
-    // but the version are read by CMake only.
+    // What is built here (extra_allocators.cmake) from sources that a crate brings, or an archive of Debian's, by its
+    // path there. Both NULL: the library is the system's. All but the version are read by CMake only.
     const char *crate;
-    const char *crate_switch;      // CMake's option that it takes besides EXTRA_ALLOCATORS; NULL: none
-    const char *crate_version;     // that the sources have, where the library doesn't report it
-    const char *crate_sources;     // below the crate's folder; build.rs: those that it names
-    const char *crate_includes;    // folders for the compiler, there too
-    const char *crate_flags;       // of the compiler, or of configure
-    const char *crate_link_flags;  // of the linker
-    const char *crate_configure;   // folder with a configure of its own, and where that script is
-    bool is_floor;  // no allocator to use, but what others are held against: `all` has none of them
-    bool is_null;   // hands out addresses only: every block is the same page
+    const char *archive;
+    const char *archive_sha256;
+    const char *build_switch;   // CMake's option that it takes besides EXTRA_ALLOCATORS; NULL: none
+    const char *build_version;  // that the sources have, where the library doesn't report it
+    const char *build_sources;  // below the sources' folder; build.rs: those that it names
+    const char *build_flags;    // of the compiler, or of configure or cmake; <sources> is the sources' folder
+    const char *build_link_flags;  // of the linker
+    const char *
+        build_configure;  // folder with a configure or CMakeLists.txt of its own, that script, and its target
+    bool is_floor;        // no allocator to use, but what others are held against: `all` has none of them
+    bool is_null;         // hands out addresses only: every block is the same page
     bool usable_is_requested;  // its malloc_usable_size returns the requested size
 
     // Functions that free a block of a size that the caller names: (block, size, ...), where what follows may be

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# Allocators that are built here, from sources that a pinned crate brings: a kind whose file in catalogue/ has a
-# .crate. cargo only fetches them (`cargo vendor`, into the build folder); what compiles them is CMake, or the
-# source's own configure.
+# Allocators that are built here: a kind whose file in catalogue/ has a .crate or an .archive, which bring its
+# sources. cargo and apt only fetch them, into the build folder (`cargo vendor`; a source archive of Debian, by its
+# SHA-256); what compiles them is CMake, or the source's own configure or CMakeLists.txt.
 include(CheckCCompilerFlag)
-option(EXTRA_ALLOCATORS "Build allocators whose sources cargo fetches" OFF)
+option(EXTRA_ALLOCATORS "Build allocators whose sources cargo and apt fetch" OFF)
 option(EXTRA_JEMALLOC "With EXTRA_ALLOCATORS: jemalloc 5.3.1 as well, which takes some 4 minutes" OFF)
 option(EXTRA_TCMALLOC "With EXTRA_ALLOCATORS: Google's TCMalloc as well, which takes some 5 minutes" OFF)
 if(EXTRA_ALLOCATORS AND EXTRA_TCMALLOC)
@@ -48,8 +48,46 @@ function(heaptape_vendored crate result problem)
   set(${problem} "${failed}" PARENT_SCOPE)
 endfunction()
 
-# The words of a field, each of them below the folder of the sources. One that ends in .rs is the crate's own
-# build script, and stands for the sources that it names.
+# heaptape_unpacked(ARCHIVE SHA256 RESULT PROBLEM): the folder in a source archive of Debian, which apt fetches from
+# where it has Debian's packages from, or why there is none.
+function(heaptape_unpacked archive hash result problem)
+  set(folder ${CMAKE_BINARY_DIR}/archives/${hash})
+  if(NOT EXISTS ${folder}/unpacked)
+    find_program(HEAPTAPE_APT_HELPER apt-helper PATHS /usr/lib/apt NO_DEFAULT_PATH)
+    execute_process(COMMAND apt-get indextargets --format "$(ORIGIN) $(REPO_URI)" "Created-By: Packages"
+                    OUTPUT_VARIABLE places ERROR_QUIET)
+    if(NOT HEAPTAPE_APT_HELPER OR NOT places MATCHES "(^|\n)Debian ([^ \n]+)")
+      set(${problem} "no Debian package lists are here (apt-get update)" PARENT_SCOPE)
+      return()
+    endif()
+    message(STATUS "Fetching ${archive}")
+    file(REMOVE_RECURSE ${folder})
+    file(MAKE_DIRECTORY ${folder}/unpacked.part)
+    execute_process(COMMAND ${HEAPTAPE_APT_HELPER} download-file ${CMAKE_MATCH_2}${archive} ${folder}/archive SHA256:${hash}
+                    RESULT_VARIABLE status OUTPUT_QUIET ERROR_VARIABLE said)
+    if(NOT status EQUAL 0)
+      string(REGEX MATCH "E: [^\n]+" said "${said}")
+      file(REMOVE_RECURSE ${folder})
+      set(${problem} "apt: ${said}" PARENT_SCOPE)
+      return()
+    endif()
+    file(ARCHIVE_EXTRACT INPUT ${folder}/archive DESTINATION ${folder}/unpacked.part)
+    file(RENAME ${folder}/unpacked.part ${folder}/unpacked)
+  endif()
+  file(GLOB inside ${folder}/unpacked/*)
+  set(${result} ${inside} PARENT_SCOPE)
+endfunction()
+
+# The words of a field; <sources> in it stands for their folder, and <processor> for the one that is built for.
+function(heaptape_words folder words result)
+  string(REPLACE "<processor>" "${CMAKE_SYSTEM_PROCESSOR}" words "${words}")
+  string(REPLACE "<sources>" "${folder}" words "${words}")
+  separate_arguments(words UNIX_COMMAND "${words}")
+  set(${result} ${words} PARENT_SCOPE)
+endfunction()
+
+# The words of a field, each of them below the folder of the sources. One that ends in .rs is the crate's own build
+# script, and stands for the sources that it names.
 function(heaptape_below folder words result)
   separate_arguments(words)
   foreach(word ${words})
@@ -68,7 +106,7 @@ endfunction()
 
 # A source with the version of what we build, for allocators that don't report it.
 function(heaptape_built_version stem name result)
-  set(version ${${stem}_crate_version})
+  set(version ${${stem}_build_version})
   set(made ${CMAKE_CURRENT_BINARY_DIR}/version_of_${name}.c)
   file(CONFIGURE OUTPUT ${made} @ONLY CONTENT
        "__attribute__((visibility(\"default\"))) const char heaptape_built_version[] = \"@version@\";\n")
@@ -77,10 +115,9 @@ endfunction()
 
 # lib<NAME>.so, compiled as its authors say and not as we compile ourselves.
 function(heaptape_compiled_library stem name folder)
-  heaptape_below(${folder} "${${stem}_crate_sources}" sources)
-  heaptape_below(${folder} "${${stem}_crate_includes}" includes)
-  separate_arguments(flags UNIX_COMMAND "${${stem}_crate_flags}")
-  separate_arguments(link_flags UNIX_COMMAND "${${stem}_crate_link_flags}")
+  heaptape_below(${folder} "${${stem}_build_sources}" sources)
+  heaptape_words(${folder} "${${stem}_build_flags}" flags)
+  separate_arguments(link_flags UNIX_COMMAND "${${stem}_build_link_flags}")
   foreach(flag ${flags})
     if(flag MATCHES "^-m")  # this processor's compiler may not have it
       string(MAKE_C_IDENTIFIER "HEAPTAPE_HAS${flag}" has)
@@ -91,8 +128,12 @@ function(heaptape_compiled_library stem name folder)
     endif()
   endforeach()
   heaptape_built_version(${stem} ${name} version)
-  if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/own/${name}_glue.c)
-    list(APPEND sources ${CMAKE_CURRENT_SOURCE_DIR}/own/${name}_glue.c)
+  set(glue ${CMAKE_CURRENT_SOURCE_DIR}/own/${name}_glue)
+  if(EXISTS ${glue}.c)
+    list(APPEND sources ${glue}.c)
+  endif()
+  if(EXISTS ${glue}.h)
+    list(APPEND flags "SHELL:-include ${glue}.h")
   endif()
   set(CMAKE_C_STANDARD)
   set(CMAKE_CXX_STANDARD)
@@ -101,34 +142,37 @@ function(heaptape_compiled_library stem name folder)
   set_target_properties(${name} PROPERTIES COMPILE_OPTIONS "-O2;-fPIC;-pthread;-w;${flags}" COMPILE_DEFINITIONS ""
                                            LINK_OPTIONS "-pthread;${link_flags}"
                                            LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
-  target_include_directories(${name} PRIVATE ${includes})
   install(TARGETS ${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/heaptape)
 endfunction()
 
-# The same by the source's own configure and make: .crate_configure has the folder of the source, and the script
-# if that is elsewhere; .library, what make leaves below that folder.
-function(heaptape_configured_library stem name crate)
-  separate_arguments(configure UNIX_COMMAND "${${stem}_crate_configure}")
-  separate_arguments(flags UNIX_COMMAND "${${stem}_crate_flags}")
+# The same by the source's own scripts: .build_configure has the folder of the source, its configure, which may be
+# elsewhere, or CMakeLists.txt, and what to make; .build_flags is for that script, and .soname the file that comes out.
+function(heaptape_configured_library stem name sources)
+  separate_arguments(configure UNIX_COMMAND "${${stem}_build_configure}")
+  separate_arguments(flags UNIX_COMMAND "${${stem}_build_flags}")
   list(GET configure 0 source)
-  list(GET configure -1 script)
+  list(GET configure 1 script)
+  list(GET configure 2 target)
   set(soname ${${stem}_soname})
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/${name})
   set(made ${CMAKE_BINARY_DIR}/${soname})
-  find_program(HEAPTAPE_MAKE NAMES gmake make)
   include(ProcessorCount)
   ProcessorCount(processors)
-  add_custom_command(
-    OUTPUT ${made}
-    COMMAND ${CMAKE_COMMAND} -E rm -rf ${folder}
-    COMMAND ${CMAKE_COMMAND} -E copy_directory ${crate}/${source} ${folder}
-    COMMAND ${CMAKE_COMMAND} -E copy ${crate}/${script} ${folder}/configure
-    COMMAND ${CMAKE_COMMAND} -E chdir ${folder} ${CMAKE_COMMAND} -E env CC=${CMAKE_C_COMPILER}
-            CXX=${CMAKE_CXX_COMPILER} ./configure --quiet ${flags} > ${folder}.log
-    COMMAND ${HEAPTAPE_MAKE} -s -C ${folder} -j${processors} build_lib_shared >> ${folder}.log
-    COMMAND ${CMAKE_COMMAND} -E copy ${folder}/lib/${soname} ${made}
-    DEPENDS ${crate}/${script}
-    COMMENT "Configuring and making ${soname}, which takes minutes" VERBATIM)
+  set(compilers CC=${CMAKE_C_COMPILER} CXX=${CMAKE_CXX_COMPILER})
+  if(script MATCHES "CMakeLists.txt$")
+    set(steps COMMAND ${CMAKE_COMMAND} -E env ${compilers} ${CMAKE_COMMAND} -S ${sources}/${source} -B ${folder} --log-level=ERROR ${flags} > ${folder}.log
+              COMMAND ${CMAKE_COMMAND} --build ${folder} --target ${target} -j ${processors} >> ${folder}.log
+              COMMAND ${CMAKE_COMMAND} -E copy ${folder}/${soname} ${made})
+  else()
+    find_program(HEAPTAPE_MAKE NAMES gmake make)
+    set(steps COMMAND ${CMAKE_COMMAND} -E copy_directory ${sources}/${source} ${folder}
+              COMMAND ${CMAKE_COMMAND} -E copy ${sources}/${script} ${folder}/configure
+              COMMAND ${CMAKE_COMMAND} -E chdir ${folder} ${CMAKE_COMMAND} -E env ${compilers} ./configure --quiet ${flags} > ${folder}.log
+              COMMAND ${HEAPTAPE_MAKE} -s -C ${folder} -j${processors} ${target} >> ${folder}.log
+              COMMAND ${CMAKE_COMMAND} -E copy ${folder}/lib/${soname} ${made})
+  endif()
+  add_custom_command(OUTPUT ${made} COMMAND ${CMAKE_COMMAND} -E rm -rf ${folder} ${steps} DEPENDS ${sources}/${script}
+                     COMMENT "Configuring and making ${soname}" VERBATIM)
   add_custom_target(${name}-made DEPENDS ${made})
   add_library(${name} SHARED IMPORTED GLOBAL)
   set_target_properties(${name} PROPERTIES IMPORTED_LOCATION ${made} IMPORTED_SONAME ${soname})
@@ -136,19 +180,25 @@ function(heaptape_configured_library stem name crate)
   install(PROGRAMS ${made} DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/heaptape)
 endfunction()
 
-# heaptape_extra_allocator(STEM NAME CRATE): builds the library and replay-NAME, if it is asked for and its
-# sources can be had.
-function(heaptape_extra_allocator stem name crate)
-  set(switch ${${stem}_crate_switch})
+# heaptape_extra_allocator(STEM NAME): builds the library and replay-NAME, if it is asked for and its sources can
+# be had.
+function(heaptape_extra_allocator stem name)
+  set(switch ${${stem}_build_switch})
   if(NOT EXTRA_ALLOCATORS OR (switch AND NOT ${switch}))
     return()
   endif()
-  heaptape_vendored(${crate} folder problem)
+  if(${stem}_crate)
+    set(source "crate ${${stem}_crate}")
+    heaptape_vendored(${${stem}_crate} folder problem)
+  else()
+    get_filename_component(source ${${stem}_archive} NAME)
+    heaptape_unpacked(${${stem}_archive} ${${stem}_archive_sha256} folder problem)
+  endif()
   if(problem)
-    set_property(GLOBAL APPEND PROPERTY HEAPTAPE_LEFT_OUT "replay-${name} (${crate}: ${problem})")
+    set_property(GLOBAL APPEND PROPERTY HEAPTAPE_LEFT_OUT "replay-${name} (${source}: ${problem})")
     return()
   endif()
-  if(${stem}_crate_configure)
+  if(${stem}_build_configure)
     heaptape_configured_library(${stem} ${name} ${folder})
   else()
     heaptape_compiled_library(${stem} ${name} ${folder})

@@ -83,14 +83,12 @@ static void print_verbose(const struct ht_listed *listed, bool first) {
     const struct ht_choice *choice = listed->choice;
     printf("%s", first ? "" : "\n");
     if (!choice) {
-        const char *debian = listed->entry->debian, *crate = listed->entry->crate;
-        printf("%s  not built%s%s\n", listed->entry->name,
-               debian  ? ": Debian package "
-               : crate ? ": option EXTRA_ALLOCATORS, crate "
-                       : "",
-               debian  ? debian
-               : crate ? crate
-                       : "");
+        const struct ht_allocator *entry = listed->entry;
+        printf("%s  not built%s%s\n", entry->name,
+               entry->debian                    ? ": Debian package "
+               : entry->crate || entry->archive ? ": option EXTRA_ALLOCATORS"
+                                                : "",
+               entry->debian ? entry->debian : "");
     } else {
         char shown[sizeof choice->name + HT_SETTINGS_TEXT_BYTES];
         printf("%s%s%s  %s\n", ht_choice_shown(choice, shown), choice->version[0] ? " " : "", choice->version,

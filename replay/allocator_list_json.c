@@ -79,7 +79,8 @@ static void add_kind(json_t *made, const struct ht_listed *listed) {
     json_set_known_text(made, "debian", entry ? entry->debian : NULL);
     json_set_known_text(made, "package", listed->choice ? ht_package_of_choice(listed->choice) : NULL);
     json_set_known_text(made, "crate", entry ? entry->crate : NULL);
-    json_set_known_text(made, "option", entry ? entry->crate_switch : NULL);
+    json_set_known_text(made, "archive", entry ? entry->archive : NULL);
+    json_set_known_text(made, "option", entry ? entry->build_switch : NULL);
 }
 
 json_t *ht_listed_json(const struct ht_listed *listed) {

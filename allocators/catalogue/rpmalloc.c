@@ -20,6 +20,7 @@ static const struct ht_fault faults[] = {
     {.alignment_lowest = 64 << 10,
      .alignment_highest = UINT64_C(1) << 62,
      .help = "Alignments of 64 KiB and more, the size of its spans, fail."},
+    {.help = "A request of nearly 2^64 bytes gets a small block, not NULL."},
     {0}};
 
 const struct ht_allocator ht_allocator_rpmalloc = {
@@ -29,12 +30,10 @@ const struct ht_allocator ht_allocator_rpmalloc = {
     .known_by = "rpmalloc_global_statistics",
     .signs = "rpmalloc*|_rpmalloc_*|rpaligned_*|rpfree",
     HT_BUILD_FACT(crate, "rpmalloc-sys"),
-    HT_BUILD_FACT(crate_version, "1.4.3"),
-    HT_BUILD_FACT(crate_sources, "rpmalloc/rpmalloc/rpmalloc.c"),
-    HT_BUILD_FACT(crate_includes, "rpmalloc/rpmalloc"),
-    HT_BUILD_FACT(crate_flags,
-                  "-std=gnu11 -O3 -DNDEBUG -fomit-frame-pointer -D_GNU_SOURCE=1 -DENABLE_PRELOAD=1 "
-                  "-DENABLE_OVERRIDE=1"),
+    HT_BUILD_FACT(build_version, "1.4.3"),
+    HT_BUILD_FACT(build_sources, "rpmalloc/rpmalloc/rpmalloc.c"),
+    HT_BUILD_FACT(build_flags, "-I<sources>/rpmalloc/rpmalloc -std=gnu11 -O3 -DNDEBUG -fomit-frame-pointer "
+                               "-D_GNU_SOURCE=1 -DENABLE_PRELOAD=1 -DENABLE_OVERRIDE=1"),
     .version = ht_built_version,
     .statistics = statistics,
     .read = read_values,

@@ -34,18 +34,18 @@ const struct ht_allocator ht_allocator_snmalloc = {
     .known_by = "__malloc_end_pointer",
     .signs = "sn_malloc*|sn_rust_*|_ZN8snmalloc*",
     HT_BUILD_FACT(crate, "snmalloc-sys"),
-    HT_BUILD_FACT(crate_version, "0.7.6"),
-    HT_BUILD_FACT(crate_sources,
+    HT_BUILD_FACT(build_version, "0.7.6"),
+    HT_BUILD_FACT(build_sources,
                   "upstream/src/snmalloc/override/malloc.cc upstream/src/snmalloc/override/new.cc "
                   "upstream/src/snmalloc/override/malloc-extensions.cc"),
-    HT_BUILD_FACT(crate_includes, "upstream/src"),
-    HT_BUILD_FACT(crate_flags, "-std=c++20 -include stddef.h -O3 -DNDEBUG -mcx16 -mprfchw -fno-rtti "
-                               "-fomit-frame-pointer -ffunction-sections -ftls-model=initial-exec "
-                               "-DSNMALLOC_USE_WAIT_ON_ADDRESS=1 -DSNMALLOC_HAS_LINUX_FUTEX_H "
-                               "-DSNMALLOC_HAS_LINUX_RANDOM_H -DSNMALLOC_PLATFORM_HAS_GETENTROPY "
-                               "-DSNMALLOC_PTHREAD_ATFORK_WORKS -DSNMALLOC_USE_CXX11_THREAD_ATEXIT_DIRECT "
-                               "-DSNMALLOC_CHECK_LOADS=false -DSNMALLOC_PAGEID=false"),
-    HT_BUILD_FACT(crate_link_flags, "-static-libstdc++ -Wl,--exclude-libs,ALL"),
+    HT_BUILD_FACT(build_flags,
+                  "-I<sources>/upstream/src -std=c++20 -include stddef.h -O3 -DNDEBUG -mcx16 -mprfchw "
+                  "-fno-rtti -fomit-frame-pointer -ffunction-sections -ftls-model=initial-exec "
+                  "-DSNMALLOC_USE_WAIT_ON_ADDRESS=1 -DSNMALLOC_HAS_LINUX_FUTEX_H "
+                  "-DSNMALLOC_HAS_LINUX_RANDOM_H -DSNMALLOC_PLATFORM_HAS_GETENTROPY "
+                  "-DSNMALLOC_PTHREAD_ATFORK_WORKS -DSNMALLOC_USE_CXX11_THREAD_ATEXIT_DIRECT "
+                  "-DSNMALLOC_CHECK_LOADS=false -DSNMALLOC_PAGEID=false"),
+    HT_BUILD_FACT(build_link_flags, "-static-libstdc++ -Wl,--exclude-libs,ALL"),
     .version = ht_built_version,
     .statistics = statistics,
     .read = read_values,

@@ -13,7 +13,8 @@ static void version(const struct ht_server *server, char *text, size_t room) {
         dlsym(RTLD_DEFAULT, server->kind->version_symbol);
     if (!tc_version) return;
     tc_version(&major, &minor, &patch);
-    snprintf(text, room, "%d.%d%s", major, minor, patch ? patch : "");
+    if (!patch || !strcmp(patch, ".")) patch = "";  // what its CMakeLists.txt makes of no patch
+    snprintf(text, room, "%d.%d%s", major, minor, patch);
 }
 
 static const struct ht_statistic statistics[] = {

@@ -45,9 +45,9 @@ def versions(of: dict) -> str:
 
 
 def origin(allocator: dict) -> str:
-    if allocator["crate"]:
+    if allocator["crate"] or allocator["archive"]:
         options = " ".join(f"`{name}`" for name in ("EXTRA_ALLOCATORS", allocator["option"]) if name)
-        return f"crate {allocator['crate']}, {options}"
+        return (f"crate {allocator['crate']}" if allocator["crate"] else f"Debian's source {Path(allocator['archive']).name}") + f", {options}"
     return f"Debian's {allocator['debian']}" if allocator["debian"] else ""
 
 
@@ -85,9 +85,9 @@ def facts(allocator: dict) -> str:
 
 
 def pages(allocators: list[dict]) -> dict[str, str]:
-    """By path. Allocators with the same facts share a page."""
+    """By path. Allocators with the same facts share a page, of the name that is a kind's."""
     shared: dict[str, list[str]] = {}
-    for one in allocators:
+    for one in sorted(allocators, key=lambda one: one["name"] != one["kind"]):
         same = next((other for other in allocators if other["name"] == one["kind"]), one)
         shared.setdefault(facts(same), []).append(one["name"])
     page_of = {name: f"allocators/{names[0]}.md" for names in shared.values() for name in names}

@@ -312,7 +312,10 @@ int ht_choices_add(struct ht_choices *choices, const char *spec, struct ht_error
 
 const char *ht_package_of_choice(const struct ht_choice *choice) {
     const struct ht_allocator *kind = choice->kind;
-    return kind && kind->debian && !choice->preload[0] ? ht_package_of(kind, choice->path) : "";
+    // A build of ours has a name of its own.
+    bool has_package =
+        kind && kind->debian && !choice->preload[0] && ht_allocator_is_file(kind, choice->path);
+    return has_package ? ht_package_of(kind, choice->path) : "";
 }
 
 bool ht_choice_take_settings(struct ht_choice *choice, const struct ht_recorded_settings *settings) {

@@ -111,7 +111,8 @@ bool ht_torture_refusals(struct ht_torturer *t) { return ht_torture_in_child(t, 
 // Until there is none left, under a limit of writable memory: then NULL, and what there is stays as it is.
 static bool take_all(struct ht_torturer *t) {
     static const uint64_t sizes[] = {MIB, 60000, 9000};
-    const uint64_t room = 32 * MIB, most = 4096 * MIB;
+    // What an allocator reserved before is beyond the limit, up to 1 GiB: then this is not exercised.
+    const uint64_t room = 32 * MIB, most = t->of->most_bytes / 2, never = 4096 * MIB;
     uint64_t used = ht_torture_writable();
     const struct rlimit limit = {used + room, used + room};
     if (!used || setrlimit(RLIMIT_DATA, &limit)) return false;
@@ -123,7 +124,7 @@ static bool take_all(struct ht_torturer *t) {
             more = ht_block_make(t, t->of->blocks + ht_work.first + count,
                                  i && count % 2 ? HT_VERIFIED_CALLOC : HT_VERIFIED_MALLOC, sizes[i], 0);
         if (i == 0 && more) return false;
-        if (count && !more) ht_block_resize(t, t->of->blocks + ht_work.first, most);
+        if (count && !more) ht_block_resize(t, t->of->blocks + ht_work.first, never);
         ht_slots_check(t, ht_slots_some(count));
         ht_slots_end(t, ht_slots_some(count));
     }
