@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ import pytest
 import results_factory
 import story
 from heaptape import read_results
+from heaptape.base.builds import broken
+from heaptape.base.errors import HeaptapeError
 from heaptape.base.programs import list_allocators
 from heaptape.base.recorded_trace import RecordedProcess
 from heaptape.report.html import write_report
@@ -183,6 +186,43 @@ def test_what_is_compared(heaptape_binary: Path, specification: str, kind: str, 
     assert base in {item["name"] for item in list_allocators(replay, found)}
 
 
+HERE = {"glibc": ("glibc", "2.36"), "jemalloc": ("jemalloc", "5.3.0"), "jemalloc531": ("jemalloc", "5.3.1"), "tcmalloc": ("tcmalloc", "2.10"), "gperftools": ("tcmalloc", "2.9"),
+        "mimalloc": ("mimalloc", "2.0.9"), "mimalloc2": ("mimalloc", "2.5.2"), "mimalloc3": ("mimalloc", "3.6.0"), "tbbmalloc": ("tbbmalloc", "2021.8")}
+
+
+@pytest.mark.parametrize(("missing", "recorded", "alloc", "baseline"), [
+    ("", ("glibc", "2.41"), "glibc,jemalloc531,tcmalloc,mimalloc3", "glibc"),
+    ("mimalloc3 tcmalloc", ("glibc", "2.36"), "glibc,jemalloc531,gperftools,mimalloc2", "glibc"),
+    ("mimalloc2 mimalloc3", ("mimalloc", "2.0.9"), "glibc,jemalloc531,tcmalloc,mimalloc", "mimalloc"),
+    ("", ("jemalloc", "5.3.0"), "jemalloc,glibc,jemalloc531,tcmalloc,mimalloc3", "jemalloc"),
+    ("", ("jemalloc", "5.3.1"), "glibc,jemalloc531,tcmalloc,mimalloc3", "jemalloc531"),
+    ("", ("jemalloc", "5.2.1"), "jemalloc=PATH,glibc,jemalloc531,tcmalloc,mimalloc3", "jemalloc"),
+    ("", ("tbbmalloc", "2021.8"), "tbbmalloc,glibc,jemalloc531,tcmalloc,mimalloc3", "tbbmalloc")])
+def test_the_newest_of_each_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str, recorded: tuple[str, str], alloc: str, baseline: str) -> None:
+    """And the program's own."""
+    here = [{"name": name, "kind": kind, "version": version, "problem": "is gone" if name in missing.split() else None} for name, (kind, version) in HERE.items()]
+    monkeypatch.setattr("heaptape.base.builds.list_allocators", lambda *_: here)
+    path = tmp_path / "libother.so"
+    path.touch()
+    context = {"allocator_name": recorded[0], "allocator_version": recorded[1], "allocator": str(path)}
+    assert choose("replay", None, context) == (alloc.replace("PATH", str(path)), baseline, "")
+    assert len(broken("replay")) == len(missing.split())
+
+
+def test_one_allocator_that_does_not_run_ends_nothing(heaptape_binary: Path, tmp_path: Path) -> None:
+    for name in ("replay", "replay-glibc", "replay-null"):
+        shutil.copy(heaptape_binary.with_name(name), tmp_path)
+    gone = tmp_path / "replay-mimalloc"
+    gone.write_text("#!/bin/sh\nexit 127\n")
+    gone.chmod(0o755)
+    replay = str(tmp_path / "replay")
+    assert choose(replay, None, {"allocator_name": "glibc"})[:2] == ("glibc", "glibc")
+    [sentence] = broken(replay)
+    assert sentence.startswith("mimalloc is left out: ")
+    with pytest.raises(HeaptapeError, match="mimalloc"):
+        choose(replay, "mimalloc", {"allocator_name": "glibc"})
+
+
 def test_the_table_has_a_line_for_each_allocator_but_no_more_than_eleven(tmp_path: Path) -> None:
     names = ("glibc", *(f"a{number}" for number in range(12)))
     rows = [row | {"allocator": row["allocator"] | {"name": name}} for name in names
@@ -271,13 +311,17 @@ def test_a_small_saving_is_no_reason_to_change(tmp_path: Path) -> None:
     assert uses(replace(small, malloc_share=None), "./app", "glibc")
 
 
-def test_how_to_use_one() -> None:
+def test_how_to_use_one(tmp_path: Path) -> None:
     library = ("jemalloc", "/usr/lib/libjemalloc.so.2")
     shell, systemd, install, docker = use_lines(*library, "libjemalloc2", ["MALLOC_CONF=narenas:2"], "./app 'a b'", "glibc")
     assert shell == ("shell", "LD_PRELOAD=/usr/lib/libjemalloc.so.2 MALLOC_CONF=narenas:2 ./app 'a b'")
     assert systemd == ("systemd", 'Environment="LD_PRELOAD=/usr/lib/libjemalloc.so.2" "MALLOC_CONF=narenas:2"')
     assert install == ("Docker", "RUN apt-get update && apt-get install -y libjemalloc2") and docker[1].startswith("ENV LD_PRELOAD=")
     assert use_lines(*library, "", [], "./app", "glibc")[-1] == ("Docker", "ENV LD_PRELOAD=/usr/lib/libjemalloc.so.2")
+    (tmp_path / "replay-glibc").touch()
+    shell, systemd, copied, docker = use_lines("mimalloc", str(tmp_path / "libmimalloc3.so"), "", [], "./app", "glibc")
+    assert shell == ("shell", f"sudo cp {tmp_path}/libmimalloc3.so /usr/local/lib/ && LD_PRELOAD=/usr/local/lib/libmimalloc3.so ./app")
+    assert copied == ("Docker", "COPY libmimalloc3.so /usr/local/lib/") and str(tmp_path) not in systemd[1] + docker[1]
     assert use_lines("x", "/opt/replay-x", "", [], "./app", "glibc") == []
     assert use_lines("glibc", "/lib/libc.so.6", "", [], "./app", "glibc") == []
     [(what, line)] = use_lines(*library, "libjemalloc2", [], "./app", "mimalloc", linked="mimalloc")

@@ -34,12 +34,13 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class ToolFailed(HeaptapeError):
-    """What a program said last before it failed, of all that it said, with its exit status."""
+    """What a program said last before it failed, of all that it said, with its exit status and what it printed."""
 
-    def __init__(self, said: str, exit_status: int) -> None:
+    def __init__(self, said: str, exit_status: int, printed: str = "") -> None:
         lines = [line for line in said.splitlines() if line.strip()]
         super().__init__(lines[-1].removeprefix("heaptape replay: ") if lines else f"ended with status {exit_status}")
         self.exit_status = max(exit_status, 1)
+        self.printed = printed
 
 
 _ERRORS: dict[int, type[HeaptapeError]] = {EXIT_USAGE: UsageError, EXIT_BAD_INPUT: BadTrace, EXIT_UNDECIDED: Undecided}
@@ -61,14 +62,19 @@ def find_replay() -> str:
 
 
 def list_allocators(replay: str, specification: str | None, trace: str | None = None) -> list[dict[str, Any]]:
-    """What `heaptape replay --list --json` says of all allocators, or of those of an --alloc. trace: as they are replayed with it."""
+    """What `heaptape replay --list --json` says of all allocators, or of those of an --alloc. trace: as they are replayed with it. Of
+    all some may have a `problem`, such as a library that is gone."""
     command = [replay, "--list", "--json", *(["--alloc", specification] if specification else []), *(["--", trace] if trace else [])]
     try:
-        found = json.loads(run_tool(command, "surrogateescape"))
+        printed = run_tool(command, "surrogateescape")
     except ToolFailed as error:
-        if error.exit_status != EXIT_BAD_INPUT:
+        if error.exit_status == EXIT_BAD_INPUT:
+            raise as_ours(error) from error
+        if specification or not error.printed:
             raise
-        raise as_ours(error) from error
+        printed = error.printed
+    try:
+        found = json.loads(printed)
     except ValueError as error:
         raise HeaptapeError(f"{replay} --list --json: expected JSON: {error}") from error
     return [item for item in found if isinstance(item, dict)]
@@ -159,7 +165,7 @@ def run_tool(command: list[str], errors: str = "replace", env: Mapping[str, str]
     status, printed, said = run_attended(command, attend, group, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                          stderr=subprocess.PIPE, text=True, errors=errors, env=env)
     if status:
-        raise ToolFailed(said, status)
+        raise ToolFailed(said, status, printed)
     return printed
 
 

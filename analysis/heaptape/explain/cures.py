@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base.allocator_settings import SETTINGS, to_try
+from ..base.builds import builds_here, usual
 from ..base.errors import HeaptapeError
 from ..base.programs import ToolFailed, find_heaptape, list_allocators, run_tool
 from ..base.units import nanoseconds, null_unless_known
@@ -27,7 +28,6 @@ _PURGES = {"arena.<all>.purge": "mallctl(arena.N.purge)"}
 """Of an allocator's list, those that have another name in a trace's totals."""
 
 CACHES = ("no thread caches", "the smallest thread caches")
-OTHERS = ("glibc", "jemalloc", "tcmalloc", "mimalloc")
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,10 @@ class Candidate:
 def candidates(replay: str, baseline: Candidate, trace: str | None = None, controls: Collection[str] = ()) -> list[Candidate]:
     """What to try beside this allocator: its settings, but for those that are in force, and the usual others, as far as they are
     built and their versions heed the knobs, and the program does not set them itself. controls: names of its control calls."""
-    built = {item["name"] for item in list_allocators(replay, None) if item.get("built")}
     unnamed = baseline.alloc.removeprefix(f"{baseline.name}=")
     unnamed += "," if ":" in unnamed else ":"
     wanted = {unnamed + knobs: words for knobs, words in to_try(baseline.listed, baseline.name, controls).items()}
-    wanted |= {other: f"{other} instead" for other in OTHERS if other in built and other != baseline.name}
+    wanted |= {other: f"{other} instead" for other in usual(builds_here(replay)) if other != baseline.name}
     return [Candidate(alloc, words, listed) for alloc, words in wanted.items() if (listed := _listed(replay, alloc, trace))]
 
 

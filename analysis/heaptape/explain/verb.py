@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.arguments import duration_ns
+from ..base.builds import builds_here, nearest
 from ..base.errors import HeaptapeError, UsageError
 from ..base.files import check_output
 from ..base.printable import printable
@@ -51,9 +52,8 @@ _BLOCKS_MAX = 2_000_000
 
 def _allocators(replay: str, asked: str | None, context: dict[str, Any], trace: str) -> list[Candidate]:
     if asked is None:
-        built = {item["name"]: item for item in list_allocators(replay, None) if item.get("built")}
-        recorded = str(context.get("allocator_name") or "")
-        asked = recorded if recorded in built else "glibc"
+        recorded = nearest(builds_here(replay), context)
+        asked = recorded.name if recorded else "glibc"
     listed = list_allocators(replay, asked, trace) if asked else []
     if not 1 <= len(listed) <= _ALLOCATORS_MAX or any(item["name"] == "null" for item in listed):
         raise UsageError(f"--alloc {asked}: expected 1 to {_ALLOCATORS_MAX} allocators")

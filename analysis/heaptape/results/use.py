@@ -20,6 +20,10 @@ SMALL_SHARE = 0.01
 """Of the program's CPU time or memory: a saving below it is no reason to change."""
 
 
+KEPT_IN = "/usr/local/lib/"
+"""Where a library is copied to that would go with our programs."""
+
+
 @dataclass(frozen=True)
 class Use:
     """`lines`: for what (shell, systemd, Docker), and the line; none where the allocator cannot be preloaded from `path`."""
@@ -74,19 +78,23 @@ def _text(run: pd.Series, column: str) -> str:
 def use_lines(kind: str, path: str, package: str, variables: Sequence[str], command: str, recorded_kind: str,
               linked: str = "") -> list[tuple[str, str]]:
     """Empty where it cannot be preloaded. A program that ran under another gets the C library itself in front of that. One that
-    an allocator is linked into goes past all that is preloaded."""
+    an allocator is linked into goes past all that is preloaded. A library among our programs goes when they do: it is copied first."""
     if linked == kind and variables:
         prefix = "_RJEM_" if kind == "jemalloc" else ""  # what Rust's crates compile it with
         return [("program", f"the linked {kind} reads " + " ".join(prefix + item for item in variables))]
     if linked:
         return [("program", f"link {kind} in place of {linked}: LD_PRELOAD does not reach an allocator that is part of the program")]
-    assigned = use_variables(kind, path, variables, recorded_kind)
+    library = Path(path).name
+    ours = Path(path).with_name("replay-glibc").exists() if path else False
+    assigned = use_variables(kind, f"{KEPT_IN}{library}" if ours else path, variables, recorded_kind)
     if not assigned:
         return []
     preload = assigned[0].startswith("LD_PRELOAD=")
     words = " ".join(f"{name}={shlex.quote(value)}" for name, _, value in (item.partition("=") for item in assigned))
     docker = [("Docker", f"RUN apt-get update && apt-get install -y {package}")] if package and preload else []
-    return [("shell", f"{words} {command}"), ("systemd", "Environment=" + " ".join(f'"{item}"' for item in assigned)),
+    docker = [("Docker", f"COPY {library} {KEPT_IN}")] if ours and preload else docker
+    copied = f"sudo cp {shlex.quote(path)} {KEPT_IN} && " if ours and preload else ""
+    return [("shell", f"{copied}{words} {command}"), ("systemd", "Environment=" + " ".join(f'"{item}"' for item in assigned)),
             *docker, ("" if docker else "Docker", f"ENV {words}")]
 
 

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ..base.allocator_settings import to_try
+from ..base.builds import builds_here, nearest, usual
 from ..base.errors import HeaptapeError
 from ..base.own_allocator import is_the_linked
 from ..base.programs import list_allocators
-
-USUAL = ("glibc", "jemalloc", "tcmalloc", "mimalloc", "tbbmalloc", "scudo19")
-"""Compared where they are built in and nothing else is asked for."""
 
 SETTINGS_MAX = 3
 """So many settings of the recorded allocator are compared."""
@@ -21,17 +19,6 @@ SETTINGS_MAX = 3
 OF_THREADS = ("arena_max=1", "arena_max=2", "narenas=1", "tcache=false", "max_total_thread_cache_bytes=524288")
 OTHERS = ("trim_threshold=131072,mmap_threshold=131072", "dirty_decay_ms=0,muzzy_decay_ms=0", "purge_delay=0", "decommit_delay=0", "aggressive_decommit=1")
 """Those of heaptape.base.allocator_settings that cost little: with threads all of these, else the latter."""
-
-
-def _found(replay: str, specification: str | None) -> dict[str, str]:
-    """Names and versions."""
-    return {str(item["name"]): str(item.get("version") or "") for item in list_allocators(replay, specification)
-            if item.get("built", True) and not item.get("problem")}
-
-
-def listed(replay: str, specification: str | None) -> list[str]:
-    """Names of those that are built in, or of those of an --alloc."""
-    return list(_found(replay, specification))
 
 
 def settings(replay: str, alloc: str, baseline: str, trace: Path, controls: Collection[str], threads: int) -> list[str]:
@@ -67,18 +54,20 @@ def choose(replay: str, specification: str | None, context: dict[str, Any]) -> t
     """What --alloc is for replay, the baseline, and why that is not the allocator of the recording, or "". The allocator that
     served the recorded program takes part even where it is not asked for: it is what all others are compared with."""
     kind, path = str(context.get("allocator_name") or ""), str(context.get("allocator") or "")
-    names = _found(replay, None)
+    builds = builds_here(replay)
     # Only replay knows what stands for several, and which commas are between knobs.
-    chosen = listed(replay, specification) if specification else [name for name in USUAL if name in names]
+    chosen = [build.name for build in builds_here(replay, specification)] if specification else usual(builds)
     alloc = specification or ",".join(chosen)
-    if context.get("linked_allocator") and not is_the_linked({"name": kind, "version": context.get("allocator_version")}, kind, names.get(kind, "")):
-        version = f" ({kind} {names[kind]} is another one, as far as is known)" if kind in names else ""
+    recorded, own = {"name": kind, "version": context.get("allocator_version")}, nearest(builds, context, chosen)
+    if context.get("linked_allocator") and not (own and is_the_linked(recorded, kind, own.version)):
+        version = f" ({own.name} {own.version} is another one, as far as is known)" if own else ""
         return alloc, "glibc" if "glibc" in chosen else chosen[0], f"The program was recorded under its own {kind}, which is part of it: replay cannot load it{version}."
-    if kind in chosen:
+    if kind in chosen and (not own or own.name not in chosen):
         return alloc, kind, ""
-    if kind in names:
-        return f"{kind},{alloc}", kind, ""
-    if kind and ".so" in Path(path).name:
+    loadable = ".so" in Path(path).name and kind not in ("", "glibc", *chosen)
+    if own and not (loadable and recorded["version"] and not is_the_linked(recorded, kind, own.version) and Path(path).exists()):
+        return alloc if own.name in chosen else f"{own.name},{alloc}", own.name, ""
+    if loadable:
         return f"{kind}={path},{alloc}", kind, ""
-    own = f"{kind or 'an allocator of its own'}, which is part of the program: replay cannot load it"
-    return alloc, "glibc" if "glibc" in chosen else chosen[0], f"The program was recorded under {own}."
+    what = f"{kind or 'an allocator of its own'}, which is part of the program: replay cannot load it"
+    return alloc, "glibc" if "glibc" in chosen else chosen[0], f"The program was recorded under {what}."

@@ -218,7 +218,10 @@ def use_line(trial: Trial) -> str | None:
     if not lines:
         return f"{name} is not a library and cannot be preloaded ({path})."
     what, line = lines[0]
-    return f"export {line.removesuffix(f' {command}')}" if what == "shell" and len(command) > COMMAND_SHOWN else line
+    if what != "shell" or len(command) <= COMMAND_SHOWN:
+        return line
+    copied, also, assigned = line.removesuffix(f" {command}").rpartition(" && ")
+    return f"{copied}{also}export {assigned}"
 
 
 def used_as(summary: Summary, name: str) -> tuple[str, str, str, list[str]]:

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from ..base.builds import broken, builds_here
 from ..base.errors import EXIT_FAILED, HeaptapeError, UsageError
 from ..base.files import sha256_of
 from ..base.printable import printable
@@ -24,7 +25,7 @@ from ..report.html import Decided, write_report
 from ..results.comparison import experiments
 from ..results.reader import ResultsWarning, read_results
 from ..results.summary import Summary, summarise
-from .allocators import choose, countable, listed, settings
+from .allocators import choose, countable, settings
 from .answer import Trial, answer, decision_lines, readable_names, short
 from .answer_json import answer_object
 from .changes import CPU, MEMORY, Changes, changes_of
@@ -165,7 +166,9 @@ def run_try(options: argparse.Namespace) -> int:
     heaptape = find_heaptape(replay)
     _check(options)
     if options.alloc:
-        listed(replay, options.alloc)  # refused before the program runs
+        builds_here(replay, options.alloc)  # refused before the program runs
+    for sentence in [] if options.alloc else broken(replay):
+        _say(options, sentence)
     folder = _folder(options)
     position = input_position()
     try:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..base.builds import builds_here, usual
 from ..base.errors import UsageError
 from ..base.meant import did_you_mean
 from ..base.programs import list_allocators
 
 _TUNABLES = "GLIBC_TUNABLES"
-DEFAULT_NAMES = ("glibc", "jemalloc", "tcmalloc", "mimalloc")
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,7 @@ class RealAllocator:
 def find_allocators(replay: str, alloc: str | None, trace: Path | None = None) -> tuple[str, list[RealAllocator]]:
     """What --alloc is for replay, and who that is; trace: as they are replayed with it. Raises UsageError where one of them is not there or cannot be preloaded."""
     if alloc is None:
-        built = {item["name"] for item in list_allocators(replay, None) if item.get("built")}
-        alloc = ",".join(name for name in DEFAULT_NAMES if name in built)
+        alloc = ",".join(usual(builds_here(replay)))
     found = list_allocators(replay, alloc, str(trace) if trace else None)
     for item in found:
         _check(item)

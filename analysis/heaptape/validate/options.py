@@ -25,7 +25,7 @@ def parser() -> VerbParser:
     validate.add_argument("--stop", metavar="CMD", help="End the server by CMD (default: SIGTERM)")
     validate.add_argument("--ready", metavar="CMD", help="Repeat CMD until it succeeds, then begin the load (default: wait 1 s)")
     validate.add_argument("--alloc", metavar="ALLOCATOR,...",
-                          help="Compare these, as heaptape replay --alloc does (default: glibc,jemalloc,tcmalloc,mimalloc, as far as built)")
+                          help="Compare these, as heaptape replay --alloc does (default: the newest glibc, jemalloc, tcmalloc and mimalloc that are here)")
     validate.add_argument("--baseline", metavar="ALLOCATOR", help="Compare with this allocator (default: glibc, else the first)")
     validate.add_argument("--count", action="store_true",
                           help="Count instructions, cache misses and page faults exactly, by simulation (valgrind, 100 times slower), of "

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Allocators that are here to be replayed, and which of them are compared where nothing else is asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .own_allocator import is_the_linked
+from .programs import list_allocators
+
+USUAL = ("glibc", "jemalloc", "tcmalloc", "mimalloc")
+"""Kinds that are compared where nothing else is asked for, each in the newest version that is here."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """An allocator that is here."""
+
+    name: str
+    kind: str
+    version: str
+
+    @property
+    def age(self) -> tuple[list[int], bool]:
+        """Greatest for the newest; of the same version, for that which has the kind's name."""
+        return [int(part) for part in re.findall("[0-9]+", self.version)], self.name == self.kind
+
+
+def builds_here(replay: str, specification: str | None = None) -> list[Build]:
+    """Those that run, of all or of an --alloc."""
+    return [Build(str(item["name"]), str(item.get("kind") or ""), str(item.get("version") or "")) for item in list_allocators(replay, specification)
+            if item.get("built", True) and not item.get("problem")]
+
+
+def broken(replay: str) -> list[str]:
+    """A sentence for each of the usual kinds' builds that does not run, such as one whose library is gone."""
+    return [f"{item['name']} is left out: {item['problem']}" for item in list_allocators(replay, None)
+            if item.get("kind") in USUAL and item.get("problem")]
+
+
+def usual(builds: Collection[Build]) -> list[str]:
+    """The newest of each usual kind."""
+    return [max(of_kind, key=lambda build: build.age).name for kind in USUAL if (of_kind := [build for build in builds if build.kind == kind])]
+
+
+def nearest(builds: Collection[Build], context: Mapping[str, Any], preferred: Collection[str] = ()) -> Build | None:
+    """Of the kind that served a recorded program the build of its version; where there is none, one of the preferred names, else that
+    which goes by the kind's name. context: of the recording."""
+    kind = str(context.get("allocator_name") or "")
+    recorded = {"name": kind, "version": context.get("allocator_version")}
+    return max((build for build in builds if build.kind == kind), default=None,
+               key=lambda build: (is_the_linked(recorded, kind, build.version), build.name in preferred, build.name == kind))
