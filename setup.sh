@@ -80,14 +80,14 @@ install_if_known() {
 
 # The distribution's own interpreter first: one that lives in somebody's home may vanish.
 find_python() {
-    for python in /usr/bin/python3 python3 python3.13 python3.12 python3.11; do
-        if "$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+    for python in /usr/bin/python3 python3 python3.14 python3.13 python3.12 python3.11 python3.10; do
+        if "$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))' 2>/dev/null
         then
             echo "$python"
             return
         fi
     done
-    give_up "no Python of version 3.11 or later was found"
+    give_up "no Python of version 3.10 or later was found"
 }
 
 # What the environment was made from: the extras, the interpreter and the package's files.
@@ -129,7 +129,7 @@ python_suffices() {
     python3 -c '
 import importlib.util, sys
 needed = ("jinja2", "numpy", "pandas", "rich", "xxhash", "zstandard")
-sys.exit(sys.version_info < (3, 11) or not all(importlib.util.find_spec(name) for name in needed))' 2>/dev/null
+sys.exit(sys.version_info < (3, 10) or not all(importlib.util.find_spec(name) for name in needed))' 2>/dev/null
 }
 
 for_all_verbs=fleet,tune,parquet,pprof

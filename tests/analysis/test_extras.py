@@ -7,7 +7,6 @@ import ast
 import os
 import subprocess
 import sys
-import tomllib
 from importlib import import_module
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import heaptape
 import pytest
 import story
 from heaptape.base import environment
+from heaptape.fleet.plan import tomllib  # of whichever name this Python has
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "analysis" / "pyproject.toml").read_text())["project"]

@@ -23,7 +23,15 @@ STANDARD_OUTPUT = "-"
 def sha256_of(path: str | Path) -> str:
     """Of a file's contents."""
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return digest_of(file)
+
+
+def digest_of(file: BinaryIO) -> str:
+    """The SHA-256 of the rest of a file."""
+    found = hashlib.sha256()
+    while part := file.read(1 << 18):
+        found.update(part)
+    return found.hexdigest()
 
 
 def refuse_inputs(output: str | Path, inputs: Iterable[str | Path]) -> None:

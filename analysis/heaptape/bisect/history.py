@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
 
 from ..base.errors import HeaptapeError, UsageError
 from ..base.programs import ToolFailed, run_tool
@@ -66,7 +65,7 @@ class History:
         """Beside the work tree."""
         return Path(self._folder.name)
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> History:
         try:
             self._repository = run_tool(["git", "rev-parse", "--absolute-git-dir"], "surrogateescape").rstrip("\n")
             self.environment = self._own_environment()

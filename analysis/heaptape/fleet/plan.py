@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import glob
 import os
-import tomllib
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,11 @@ from ..base.errors import EXIT_BAD_INPUT, HeaptapeError
 from ..base.files import sha256_of
 from ..judge.baseline_file import BaselineFileError
 from .baselines import BaselineFile, read_baseline
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROUNDS = 10
 SEED = 1

@@ -10,7 +10,7 @@ import socket
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 from ..base.errors import HeaptapeError, ResultsError, UsageError
 from ..base.files import final_path, refuse_inputs
@@ -74,7 +74,7 @@ class FleetResults:
             self._file.close()
             raise
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> FleetResults:
         return self
 
     def __exit__(self, *_: object) -> None:

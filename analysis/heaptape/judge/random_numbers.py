@@ -48,4 +48,5 @@ def random_numbers(seed: int, start: int, count: int) -> NDArray[np.uint64]:
     mixed = np.uint64(seed % 2**64) + steps * np.uint64(_STEP)
     mixed = (mixed ^ mixed >> np.uint64(30)) * np.uint64(_FIRST)
     mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(_SECOND)
-    return mixed ^ mixed >> np.uint64(31)
+    numbers: NDArray[np.uint64] = mixed ^ mixed >> np.uint64(31)
+    return numbers

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any
 
 import pandas as pd
@@ -84,7 +84,7 @@ def trace_facts(trace: Trace | None, experiment: Experiment) -> Facts:
         facts.append(("duration", nanoseconds(totals["duration_ns"])))
     started = trace.context.get("start_realtime_ns")
     if isinstance(started, (int, float)) and started > 0:
-        moment = datetime.fromtimestamp(started / 1e9, UTC)
+        moment = datetime.fromtimestamp(started / 1e9, timezone.utc)
         facts.append(("recorded at", moment.strftime("%Y-%m-%d %H:%M:%S UTC")))
     facts += [(title, str(trace.context[key])) for key, title in _CONTEXT_TITLES.items() if trace.context.get(key)]
     facts += [("recorder", line) for line in [check_line(trace.context)] if line]

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..base.errors import TraceError
+from ..base.files import digest_of
 from ..trace.reader import Trace, read_trace
 from ..trace.sections import open_regular
 from .comparison import Experiment
@@ -50,6 +50,6 @@ def trace_sha256(path: Path) -> str:
     """Raises TraceError."""
     with open_regular(path) as file:
         try:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            return digest_of(file)
         except OSError as error:
             raise TraceError(path, None, f"cannot read: {error.strerror}") from error

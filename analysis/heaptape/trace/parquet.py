@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -176,7 +176,7 @@ class _Partial:
         self.target = final_path(target)
         self.path = self.target.with_name(f".{target.name}.{os.getpid()}.part")
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> _Partial:
         return self
 
     def sync(self) -> None:

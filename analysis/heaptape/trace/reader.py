@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -96,7 +96,7 @@ class Trace:
         self.context: dict[str, Any] = self._one_object(Kind.CONTEXT) or {}
         self.totals: dict[str, Any] | None = self._one_object(Kind.TOTALS)
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Trace:
         return self
 
     def __exit__(
@@ -285,7 +285,7 @@ class Trace:
         units = np.cumsum(steps, dtype=np.uint64) + np.uint64(section.first_time)
         if units.size and int(units[-1]) > self._latest_units[section.offset]:
             raise self._file.fail(section.offset, "expected times that never decrease, found one beyond the next section's")
-        return (units * np.uint64(self.header.time_unit_ns)).astype(np.int64)
+        return self._ns(units)
 
     @cached_property
     def _latest_units(self) -> dict[int, int]:
@@ -312,7 +312,8 @@ class Trace:
         return {name: np.concatenate(chunks) for name, chunks in parts.items()}
 
     def _ns(self, units: NDArray[Any]) -> NDArray[np.int64]:
-        return (units * np.uint64(self.header.time_unit_ns)).astype(np.int64)
+        times: NDArray[np.int64] = (units * np.uint64(self.header.time_unit_ns)).astype(np.int64)
+        return times
 
     @cached_property
     def samples(self) -> pd.DataFrame:

@@ -33,6 +33,9 @@ SIMPLIFIED_SHARE = 3
 CHANGED_IN_SCREENING = 2
 ASKED_IN_VAIN_MAX = 20
 REFUSALS_UNTIL_HOPELESS = 2
+CANNOT_WRITE = ("database or disk is full", "disk I/O error")
+"""What SQLite says then; Python 3.10 does not have its error codes."""
+
 _NAME = "heaptape"
 _IDENTITY, _CONFIG, _RATIOS, _PROBLEM, _ENVIRONMENT = "identity", "config", "ratios", "problem", "environment"
 
@@ -260,7 +263,7 @@ def _written(path: Path) -> Iterator[None]:
         yield
     except Exception as error:
         cause: BaseException | None = error
-        while cause is not None and getattr(cause, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        while cause is not None and not (isinstance(cause, sqlite3.OperationalError) and str(cause) in CANNOT_WRITE):
             cause = getattr(cause, "orig", None) or cause.__cause__
         if cause is None:
             raise

@@ -17,7 +17,6 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
 
 from ..base.errors import HeaptapeError
 from .process_facts import (
@@ -76,7 +75,7 @@ class ObservedRun:
         self.exit_status: int | None = None
         self.wall_s, self.cpu_ns, self._look_at_s = 0.0, 0, 0.0
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> ObservedRun:
         self._was_subreaper = ctypes.c_int(0)
         _libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(self._was_subreaper))
         # What has lost its parent becomes our child, and so is found.
