@@ -83,7 +83,7 @@ struct measured {
 };
 
 static _Noreturn void refuse(struct ht_outcome *outcome, const char *what) {
-    snprintf(outcome->message, sizeof outcome->message, "%s: %s", what, strerrordesc_np(errno));
+    snprintf(outcome->message, sizeof outcome->message, "%s: %s", what, strerror(errno));
     outcome->state = HT_OUTCOME_REFUSED;
     _exit(1);
 }
@@ -112,9 +112,9 @@ static struct ht_stream no_stream = {.first_unit = HT_SEGMENT_NONE};
 // text: its number, which ends with a comma or the text.
 static void *map_fd(const char *text, int protection, size_t *bytes) {
     int fd = atoi(text);
-    struct stat status;
-    if (fstat(fd, &status)) return NULL;
-    *bytes = (size_t)status.st_size;
+    struct statx status;  // stat and fstat are no functions of glibc before 2.33
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_SIZE, &status)) return NULL;
+    *bytes = (size_t)status.stx_size;
     void *map = mmap(NULL, *bytes, protection, MAP_SHARED, fd, 0);
     close(fd);
     return map == MAP_FAILED ? NULL : map;

@@ -3,11 +3,13 @@
 
 #include <dlfcn.h>
 #include <elf.h>
+#include <fcntl.h>
 #include <gnu/libc-version.h>
 #include <link.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include "allocator_calls.h"
 
@@ -60,8 +62,9 @@ static int visit_object(struct dl_phdr_info *info, size_t size, void *context) {
 }
 
 static bool is_file(const char *path, uint64_t device, uint64_t inode) {
-    struct stat status;
-    return stat(path, &status) == 0 && status.st_dev == device && status.st_ino == inode;
+    struct statx status;  // stat is no function of glibc before 2.33
+    return statx(AT_FDCWD, path, 0, STATX_INO, &status) == 0 && status.stx_ino == inode &&
+           makedev(status.stx_dev_major, status.stx_dev_minor) == device;
 }
 
 static bool intended(const struct ht_job *job, const struct ht_allocator *kind, const char *path) {

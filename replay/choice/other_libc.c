@@ -92,6 +92,21 @@ static bool is_libc(const struct elf_file *elf, const char *name) {
     return !strcmp(name, libc_file);
 }
 
+static void find_threads(void *found, const char *name) {
+    if (!strcmp(name, "pthread_create")) *(bool *)found = true;
+}
+
+static bool is_in_parts(const char *path) {
+    struct elf_file elf = {0};
+    bool whole = false;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    bool read = elf_file_open(&elf, fd) && elf_file_each_symbol(&elf, SHT_DYNSYM, find_threads, &whole);
+    elf_file_close(&elf);
+    close(fd);
+    return read && !whole;
+}
+
 static bool is_libc_in(const char *root, const char *folder, char path[PATH_MAX]) {
     int length = snprintf(path, PATH_MAX, "%s%s/%s", root, folder, libc_file);
     return length < PATH_MAX && is_object(path, is_libc);
@@ -153,6 +168,7 @@ int ht_other_libc_find(struct ht_other_libc *libc, const char *loader,
     snprintf(libc->folders, sizeof libc->folders, "%s", folder);
     libc->device = status.st_dev;
     libc->inode = status.st_ino;
+    libc->in_parts = is_in_parts(path);
     add_folders(libc);
     return 0;
 }

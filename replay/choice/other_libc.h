@@ -4,12 +4,15 @@
 #ifndef HEAPTAPE_OTHER_LIBC_H
 #define HEAPTAPE_OTHER_LIBC_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct ht_other_libc {
     char loader[4096];       // empty: the child is started as any program
     char folders[3 * 4096];  // where the loader searches libraries, with colons between
     uint64_t device, inode;  // of its libc.so.6
+    // Threads and dlsym are in libraries of their own, as they are before glibc 2.34.
+    bool in_parts;
 };
 
 enum { HT_OTHER_LIBC_PROBLEM_BYTES = 400 };

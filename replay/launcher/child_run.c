@@ -173,7 +173,7 @@ static void pin(int cpu) {
 
 // What to execute: some words of a command that runs the words after them, then the child's own.
 struct command {
-    char *words[8 + HT_SIMULATION_WORDS_MAX];  // NULL after the last
+    char *words[10 + HT_SIMULATION_WORDS_MAX];  // NULL after the last
     size_t count;
 };
 
@@ -185,8 +185,11 @@ static void add_words(struct command *command, size_t count, const char *const *
 static void add_child(struct command *command, const struct ht_choice *choice, const char *form,
                       const char *exchange) {
     const char *const by_loader[] = {choice->libc.loader, "--library-path", choice->libc.folders};
+    // The child was linked with a C library that is whole.
+    static const char *const parts[] = {"--preload", "libpthread.so.0:libdl.so.2"};
     const char *const child[] = {choice->executable, form, exchange};
     if (choice->libc.loader[0]) add_words(command, 3, by_loader);
+    if (choice->libc.in_parts) add_words(command, 2, parts);
     add_words(command, 3, child);
 }
 

@@ -56,6 +56,13 @@ def test_the_copy_serves_and_is_named(tools: Tools, trace: Path, copy: Path) -> 
     assert not counts or 0.99 < said["glibc@./ld.so"] / said["glibc"] < 1.01 < said["new"] / said["glibc"]
 
 
+def test_replayers_need_nothing_that_is_newer_than_2_31(tools: Tools) -> None:
+    for program in sorted(tools.build.glob("replay-*")):
+        said = run(["readelf", "--wide", "--version-info", program]).stdout.decode()
+        needed = {(int(major), int(minor)) for major, minor in re.findall(r"Name: GLIBC_(\d+)\.(\d+)", said)}
+        assert (2, 7) <= max(needed) <= (2, 31), f"{program}: {max(needed)}"
+
+
 @pytest.mark.thorough
 def test_others_run_under_it_and_say_what_they_say_elsewhere(tools: Tools, trace: Path, copy: Path) -> None:
     """What an allocator tells by starting once more, it must tell under that C library, too."""

@@ -39,7 +39,7 @@ static void *get_stack(struct ht_window *window) {
 static _Noreturn void refuse_start(const struct ht_lane *lane, int reason) {
     struct ht_outcome *outcome = lane->window->outcome;
     snprintf(outcome->message, sizeof outcome->message, "thread %u of %u cannot be started: %s",
-             lane->number + 1, lane->window->lanes_count, strerrordesc_np(reason));
+             lane->number + 1, lane->window->lanes_count, strerror(reason));
     outcome->state = HT_OUTCOME_REFUSED;
     _exit(1);
 }
