@@ -25,6 +25,13 @@ struct ht_knob_range {
     int64_t lowest, highest;
 };
 
+// What becomes another of a knob with a version. A range of 0 to 0 and a NULL stay as they were.
+struct ht_knob_change {
+    const char *since;
+    struct ht_knob_range range;  // holds the range before
+    const char *standard;
+};
+
 // A setting, as --alloc KIND:name=value changes it: one of words, a number of a range, or else a boolean.
 struct ht_knob {
     const char *name;   // the allocator's own word for it, in lower case
@@ -34,7 +41,9 @@ struct ht_knob {
     const char *spelled;   // in the kind's knobs_variable; NULL: as name
     const char *ending;    // behind its value, such as K for values that count KiB; NULL: nothing
     const char *also;      // variables that older versions or manuals name for it, with | between; NULL: none
-    const char *since, *last;     // versions that have it; NULL: any
+    const char *since, *last;  // versions that have it; NULL: any
+    // Later ones that have it otherwise, in their order; one without since ends them. NULL: none.
+    const struct ht_knob_change *changes;
     bool rounded;                 // the allocator may make another value of it
     struct ht_knob_range search;  // where a search for good values goes; both 0: all of the range
     // Not for a search: it changes what the program may rely on, or costs and gains nothing.

@@ -25,6 +25,17 @@ const char *ht_listed_value(const struct ht_listed *listed, size_t knob) {
     return reported ? choice->reported[knob].value : NULL;
 }
 
+const char *ht_listed_version(const struct ht_listed *listed) {
+    const struct ht_choice *choice = listed->choice;
+    return choice && choice->kind == listed->kind ? choice->version : "";
+}
+
+bool ht_listed_heeds(const struct ht_listed *listed, size_t knob) {
+    const char *version = ht_listed_version(listed);
+    enum ht_knob_state told = *version ? listed->choice->reported[knob].state : HT_KNOB_UNREPORTED;
+    return ht_knob_is_had(&listed->kind->knobs[knob], version, told);
+}
+
 static void print_between(const char *since, const char *last) {
     if (since && last) printf(" (versions %s to %s)", since, last);
     else if (since) printf(" (since version %s)", since);
@@ -35,15 +46,17 @@ static void print_knob(const struct ht_listed *listed, size_t number) {
     const struct ht_knob *knob = &listed->kind->knobs[number];
     const char *value = ht_listed_value(listed, number);
     char setting[HT_SETTING_BYTES];
+    const char *version = ht_listed_version(listed);
+    struct ht_knob_range range = ht_knob_range_in(knob, version);
     ht_knob_setting(listed->kind, knob, setting);
     printf("    %s: %s", knob->name, knob->help);
     print_between(knob->since, knob->last);
+    if (!ht_listed_heeds(listed, number)) printf("; this version ignores it");
     printf("\n      ");
     if (knob->words) printf("one of %s", knob->words);
-    else if (ht_knob_is_integer(knob))
-        printf("%" PRId64 " to %" PRId64, knob->range.lowest, knob->range.highest);
+    else if (ht_knob_is_integer(knob)) printf("%" PRId64 " to %" PRId64, range.lowest, range.highest);
     else printf("0 or 1");
-    printf("; default: %s; set by %s", knob->standard, setting);
+    printf("; default: %s; set by %s", ht_knob_standard_in(knob, version), setting);
     if (value) printf("; in force: %s", value);
     if (knob->also) printf("; also called %s", knob->also);
     printf("%s\n", knob->rounded ? "; the allocator may round it" : "");

@@ -26,6 +26,10 @@ void ht_knob_setting(const struct ht_allocator *kind, const struct ht_knob *knob
                      char setting[HT_SETTING_BYTES]);
 // The value in force, as the allocator reported it; NULL if it did not.
 const char *ht_listed_value(const struct ht_listed *listed, size_t knob);
+// "": not known.
+const char *ht_listed_version(const struct ht_listed *listed);
+// Whether that version has the knob; true where neither it nor the allocator says.
+bool ht_listed_heeds(const struct ht_listed *listed, size_t knob);
 json_t *ht_listed_json(const struct ht_listed *listed);
 
 // Lists those that --alloc names; by default all that are built, all that the user has added and, with --verbose or --json, those of the

@@ -9,17 +9,34 @@
 
 // Whether and where to search: null, or for integers the least and the greatest value, else true.
 static json_t *search_json(const struct ht_listed *listed, const struct ht_knob *knob) {
-    const struct ht_knob_range *range =
-        knob->search.lowest || knob->search.highest ? &knob->search : &knob->range;
-    bool here = !listed->choice || ht_version_within(listed->choice->version, knob->since, knob->last);
-    if (knob->unsearched || !here) return json_null();
+    struct ht_knob_range range = ht_knob_range_in(knob, ht_listed_version(listed)), search = knob->search;
+    if (knob->unsearched || !ht_listed_heeds(listed, (size_t)(knob - listed->kind->knobs)))
+        return json_null();
     if (!ht_knob_is_integer(knob)) return json_true();
-    return json_pack("[I, I]", (json_int_t)range->lowest, (json_int_t)range->highest);
+    if (!search.lowest && !search.highest) search = range;
+    if (search.highest > range.highest) search.highest = range.highest;
+    return json_pack("[I, I]", (json_int_t)search.lowest, (json_int_t)search.highest);
+}
+
+// From which version on, beginning with the first, its range and default are those. Empty where they are always the same.
+static json_t *versions_json(const struct ht_knob *knob) {
+    json_t *list = json_array();
+    const char *since = knob->since;
+    for (const struct ht_knob_change *at = knob->changes; at; since = at++->since) {
+        struct ht_knob_range range = ht_knob_range_in(knob, since);
+        json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:s}", "since", since, "lowest",
+                                              (json_int_t)range.lowest, "highest", (json_int_t)range.highest,
+                                              "default", ht_knob_standard_in(knob, since)));
+        if (!at->since) break;
+    }
+    return list;
 }
 
 static json_t *knob_json(const struct ht_listed *listed, size_t number) {
     const struct ht_allocator *kind = listed->kind;
     const struct ht_knob *knob = &kind->knobs[number];
+    const char *version = ht_listed_version(listed);
+    struct ht_knob_range range = ht_knob_range_in(knob, version);
     bool whole = ht_knob_is_integer(knob);
     char setting[HT_SETTING_BYTES], name[HT_KNOB_NAME_BYTES];
     ht_knob_setting(kind, knob, setting);
@@ -27,10 +44,10 @@ static json_t *knob_json(const struct ht_listed *listed, size_t number) {
                              whole         ? "integer"
                              : knob->words ? "word"
                                            : "boolean",
-                             "lowest", whole ? json_integer(knob->range.lowest) : json_null(), "highest",
-                             whole ? json_integer(knob->range.highest) : json_null(), "words",
+                             "lowest", whole ? json_integer(range.lowest) : json_null(), "highest",
+                             whole ? json_integer(range.highest) : json_null(), "words",
                              knob->words ? json_words(knob->words, '|') : json_null(), "default",
-                             json_known_text(knob->standard));
+                             json_known_text(ht_knob_standard_in(knob, version)));
     json_set_known_text(made, "variable", ht_knob_variable(kind, knob, name));
     json_set_known_text(made, "setting", setting);
     json_t *also = json_words(knob->also, '|');
@@ -38,6 +55,8 @@ static json_t *knob_json(const struct ht_listed *listed, size_t number) {
     json_object_set_new(made, "also", also);
     json_set_known_text(made, "since", knob->since);
     json_set_known_text(made, "last", knob->last);
+    json_object_set_new(made, "by_version", versions_json(knob));
+    json_object_set_new(made, "heeded", json_boolean(ht_listed_heeds(listed, number)));
     json_object_set_new(made, "rounded", json_boolean(knob->rounded));
     json_object_set_new(made, "search", search_json(listed, knob));
     json_set_known_text(made, "says", knob->help);

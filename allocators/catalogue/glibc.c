@@ -81,12 +81,13 @@ static const char *tunables(void) {
     return text;
 }
 
-// One that nobody sets is listed as 0, which then is not its value.
+// One that nobody sets is listed as 0, which then is not its value. The loader goes on listing one that malloc no longer reads.
 static enum ht_knob_state read_knob(const struct ht_server *server, const struct ht_knob *knob, char *text,
                                     size_t room) {
     char name[64];
     long long value;
-    (void)server;
+    if (!ht_version_within(((const char *(*)(void))server->known)(), NULL, knob->last))
+        return HT_KNOB_MISSING;
     int length = snprintf(name, sizeof name, "glibc.malloc.%s: ", knob->name);
     const char *at = strstr(tunables(), name), *set = getenv("GLIBC_TUNABLES");
     if (!at) return strstr(tunables(), "glibc.malloc.") ? HT_KNOB_MISSING : HT_KNOB_UNREPORTED;
@@ -115,15 +116,17 @@ static const struct ht_knob knobs[] = {
      .search = {1, 64},
      .help = "arenas created before the limit by processors applies"},
     {.name = "tcache_count",
-     .range = {0, 65535},
+     .range = {0, 127},
      .standard = "7",
      .since = "2.26",
+     .changes = (const struct ht_knob_change[]){{"2.30", {0, 65535}}, {"2.43", .standard = "16"}, {0}},
      .search = {0, 2000},
      .help = "blocks of each size in a thread's cache; 0: no cache"},
     {.name = "tcache_max",
      .range = {0, 1032},
      .standard = "1032",
      .since = "2.26",
+     .changes = (const struct ht_knob_change[]){{"2.42", {0, (4 << 20) - 24}}, {0}},
      .help = "bytes of the largest blocks in a thread's cache"},
     {.name = "tcache_unsorted_limit",
      .range = {0, INT64_C(1) << 40},
@@ -134,13 +137,15 @@ static const struct ht_knob knobs[] = {
     {.name = "mxfast",
      .range = {0, 160},
      .standard = "128",
-     .since = "2.30",
+     .since = "2.31",
+     .last = "2.42",
      .help = "bytes of the largest blocks that are freed without being merged"},
     {.name = "mmap_threshold",
      .range = {0, 32 << 20},
      .standard = "131072, growing with freed mappings",
      .also = "MALLOC_MMAP_THRESHOLD_",
      .since = "2.26",
+     .changes = (const struct ht_knob_change[]){{"2.35", {0, INT64_C(1) << 62}}, {0}},
      .search = {4096, 32 << 20},
      .help = "bytes from which a block gets its own mapping"},
     {.name = "mmap_max",
@@ -168,8 +173,15 @@ static const struct ht_knob knobs[] = {
      .range = {0, INT64_C(1) << 34},
      .standard = "0",
      .since = "2.35",
+     .changes = (const struct ht_knob_change[]){{"2.43", .standard = "0, on aarch64 1"}, {0}},
      .search = {0, 1},
      .help = "1: requests transparent huge pages; 2 or a size: pages of the kernel's pool"},
+    {0}};
+
+static const struct ht_fault faults[] = {
+    {.since = "2.37",
+     .last = "2.37",
+     .help = "realloc to a much smaller size keeps the whole block (glibc's bug 30579)."},
     {0}};
 
 const struct ht_allocator ht_allocator_glibc = {
@@ -194,4 +206,5 @@ const struct ht_allocator ht_allocator_glibc = {
     .knobs_separator = ':',
     .passed = "perturb|MALLOC_PERTURB_",
     .read_knob = read_knob,
+    .faults = faults,
 };

@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 HEAD = """# Allocators
@@ -56,13 +58,20 @@ def values(knob: dict) -> str:
         return "0 or 1"
     if knob["type"] == "word":
         return ", ".join(f"`{word}`" for word in knob["words"])
-    return f"{knob['lowest']} to {knob['highest']}"
+    return by_version(knob, lambda one: f"{one['lowest']} to {one['highest']}")
+
+
+def by_version(knob: dict, text_of: Callable[[dict], str]) -> str:
+    """Of the first version that has the knob, then of each that changes it."""
+    found = [(one["since"], text_of(one)) for one in knob["by_version"]] or [("", text_of(knob))]
+    later = [f"since {since}: {text}" for (_, before), (since, text) in pairwise(found) if text != before]
+    return "; ".join([found[0][1], *later])
 
 
 def knob_row(knob: dict) -> str:
     says = knob["says"] + ("; the allocator may round it" if knob["rounded"] else "") + (f" ({versions(knob)})" if versions(knob) else "")
     names = [knob["setting"], *(name for name in knob["also"] if name not in knob["setting"] and name != knob["name"])]
-    return f"| `{knob['name']}` | {cell(values(knob))} | {cell(knob['default'])} | {' or '.join(map(code, names))} | {cell(says)} |\n"
+    return f"| `{knob['name']}` | {cell(values(knob))} | {cell(by_version(knob, lambda one: one['default']))} | {' or '.join(map(code, names))} | {cell(says)} |\n"
 
 
 def fault_line(fault: dict) -> str:

@@ -32,13 +32,13 @@ bool ht_knob_meant(const struct ht_allocator *kind, const char *text, char meant
     return least <= HT_SLIPS_MAX;
 }
 
-// reports: of the knobs that an allocator has, NULL: all of its kind.
-static void list_knobs(const struct ht_allocator *kind, const struct ht_knob_report *reports, char *text,
-                       size_t room) {
+// reports: of the knobs that an allocator of that version has, NULL: all of its kind.
+static void list_knobs(const struct ht_allocator *kind, const char *version,
+                       const struct ht_knob_report *reports, char *text, size_t room) {
     size_t used = 0;
     text[0] = 0;
     for (const struct ht_knob *knob = kind->knobs; knob && knob->name && used < room; knob++) {
-        if (reports && reports[knob - kind->knobs].state == HT_KNOB_MISSING) continue;
+        if (reports && !ht_knob_is_had(knob, version, reports[knob - kind->knobs].state)) continue;
         used += (size_t)snprintf(text + used, room - used, "%s%s", used ? ", " : "", knob->name);
     }
 }
@@ -67,17 +67,17 @@ static bool spell(const struct ht_allocator *kind, const struct ht_knob *knob, c
     const char *const *booleans = kind->knobs_booleans;
     bool yes;
     int64_t number;
-    const struct ht_knob_range *range = &knob->range;
+    struct ht_knob_range range = ht_knob_range_in(knob, "");  // of any version
     if (knob->words) {
         if (ht_has_word(knob->words, '|', text)) return snprintf(value, HT_KNOB_BYTES, "%s", text) > 0;
         snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s=%.60s: expected one of %s", knob->name, text,
                  knob->words);
     } else if (ht_knob_is_integer(knob)) {
-        if (parse_integer(text, &number) && number >= range->lowest && number <= range->highest)
+        if (parse_integer(text, &number) && number >= range.lowest && number <= range.highest)
             return snprintf(value, HT_KNOB_BYTES, "%" PRId64, number) > 0;
         snprintf(problem, HT_KNOB_PROBLEM_BYTES,
                  "%s=%.60s: expected a whole number from %" PRId64 " to %" PRId64, knob->name, text,
-                 range->lowest, range->highest);
+                 range.lowest, range.highest);
     } else {
         if (parse_boolean(text, &yes))
             return snprintf(value, HT_KNOB_BYTES, "%s", (booleans ? booleans : digits)[yes]) > 0;
@@ -183,7 +183,7 @@ bool ht_knob_choices_add(struct ht_knob_choices *choices, const char *text,
     }
     if (!knob) {
         char known[KNOWN_BYTES], meant[HT_KNOB_NAME_BYTES];
-        list_knobs(kind, NULL, known, sizeof known);
+        list_knobs(kind, "", NULL, known, sizeof known);
         bool guessed = ht_knob_meant(kind, text, meant);
         snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s has no knob %.*s%s%s%s; it has %s", kind->name,
                  length < 60 ? (int)length : 60, text, guessed ? " (did you mean " : "", guessed ? meant : "",
@@ -213,20 +213,33 @@ static bool same(const struct ht_knob *knob, const char *asked, const char *repo
     return parse_boolean(asked, &a) && parse_boolean(reported, &b) && a == b;
 }
 
+// Whether the version has this value, and not only later ones. What is no number is the same in all.
+static bool has_value(const struct ht_knob *knob, const char *version, const char *asked,
+                      char problem[HT_KNOB_PROBLEM_BYTES]) {
+    struct ht_knob_range range = ht_knob_range_in(knob, version);
+    int64_t number;
+    if (knob->words || !ht_knob_is_integer(knob) || !parse_integer(asked, &number)) return true;
+    if (number >= range.lowest && number <= range.highest) return true;
+    snprintf(problem, HT_KNOB_PROBLEM_BYTES,
+             "%s=%s: version %.60s takes whole numbers from %" PRId64 " to %" PRId64, knob->name, asked,
+             version, range.lowest, range.highest);
+    return false;
+}
+
 bool ht_knob_choices_heeded(const struct ht_knob_choices *choices, const char *version,
                             const struct ht_knob_report *reports, char problem[HT_KNOB_PROBLEM_BYTES]) {
     for (size_t i = 0; i < choices->count; i++) {
         const struct ht_knob *knob = choices->list[i].knob;
         const struct ht_knob_report *report = &reports[knob - choices->kind->knobs];
         const char *asked = choices->list[i].value;
-        bool right_version = !*version || ht_version_within(version, knob->since, knob->last);
-        if (report->state == HT_KNOB_MISSING || (report->state == HT_KNOB_UNREPORTED && !right_version)) {
+        if (!ht_knob_is_had(knob, version, report->state)) {
             char known[KNOWN_BYTES];
-            list_knobs(choices->kind, reports, known, sizeof known);
+            list_knobs(choices->kind, version, reports, known, sizeof known);
             snprintf(problem, HT_KNOB_PROBLEM_BYTES, "version %.60s ignores the knob %s; it has %s", version,
                      knob->name, known);
             return false;
         }
+        if (!has_value(knob, version, asked, problem)) return false;
         if (report->state != HT_KNOB_REPORTED || knob->rounded || same(knob, asked, report->value)) continue;
         snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s=%s was set, but %s is in force", knob->name, asked,
                  report->value);

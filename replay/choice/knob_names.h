@@ -13,6 +13,13 @@ enum { HT_KNOB_NAME_BYTES = 96 };
 // NULL: there is none.
 const struct ht_knob *ht_knob_named(const struct ht_allocator *kind, const char *text);
 
+// Its range in a version, and its value there when nobody sets it. "": in the latest that is known.
+struct ht_knob_range ht_knob_range_in(const struct ht_knob *knob, const char *version);
+const char *ht_knob_standard_in(const struct ht_knob *knob, const char *version);
+
+// Whether an allocator of that version ("": not known) that told this state has the knob.
+bool ht_knob_is_had(const struct ht_knob *knob, const char *version, enum ht_knob_state told);
+
 // Whether it is a number of a range, not a word or a boolean.
 bool ht_knob_is_integer(const struct ht_knob *knob);
 

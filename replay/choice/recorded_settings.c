@@ -13,11 +13,11 @@
 // A number as the kinds' own readers take it: lists know hexadecimal ones, variables fractions and endings of sizes.
 static bool is_number(const struct ht_allocator *kind, const struct ht_knob *knob, const char *text) {
     char *end = NULL;
-    const struct ht_knob_range *range = &knob->range;
+    struct ht_knob_range range = ht_knob_range_in(knob, "");
     double value = kind->knobs_variable ? (double)strtoll(text, &end, 0) : strtod(text, &end);
     if (end == text || !isfinite(value)) return false;
     if (knob->ending && *end) return value >= 0 && strspn(end, "KMGTkmgtiB") == strlen(end);
-    return !*end && value >= (double)range->lowest && value <= (double)range->highest;
+    return !*end && value >= (double)range.lowest && value <= (double)range.highest;
 }
 
 static bool is_boolean(const char *text) {

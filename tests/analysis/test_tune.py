@@ -24,6 +24,7 @@ from heaptape.__main__ import main
 from heaptape.judge.comparison import compare
 from heaptape.tune.front import dominates, front_of, hypervolume, simplest_front, spread
 from heaptape.tune.result import still_on_front
+from heaptape.base.errors import UsageError
 from heaptape.tune.space import searched_knobs
 from heaptape.tune.study import Trial
 from waiting import wait_until
@@ -76,6 +77,13 @@ def test_values_that_are_tried() -> None:
 def test_knobs_by_their_other_names() -> None:
     knob = _knob(also=["MALLOC_ARENA_MAX"])
     assert searched_knobs([knob], ["MALLOC_ARENA_MAX", str(knob["name"])]) == searched_knobs([knob], None)
+
+
+def test_what_the_version_ignores_is_not_searched() -> None:
+    knobs = [_knob(lowest=0, highest=9) | {"name": "old", "heeded": False, "search": None}, _knob(lowest=0, highest=9) | {"name": "new"}]
+    assert [knob.name for knob in searched_knobs(knobs, None)] == ["new"]
+    with pytest.raises(UsageError, match="--knobs old: expected some of new$"):
+        searched_knobs(knobs, ["old"])
 
 
 def test_front() -> None:

@@ -6,12 +6,17 @@
 #include "knob_choice.h"
 #include "unit_support.h"
 
-static const struct ht_knob table[] = {{.name = "count", .range = {-1, 100}},
-                                       {.name = "yes", .spelled = "yes_or_no"},
-                                       {.name = "word", .words = "one|two|three"},
-                                       {.name = "size", .range = {0, 100}, .ending = "K", .rounded = true},
-                                       {.name = "new", .range = {0, 9}, .since = "2.1"},
-                                       {0}};
+static const struct ht_knob table[] = {
+    {.name = "count", .range = {-1, 100}},
+    {.name = "yes", .spelled = "yes_or_no"},
+    {.name = "word", .words = "one|two|three"},
+    {.name = "size", .range = {0, 100}, .ending = "K", .rounded = true},
+    {.name = "new", .range = {0, 9}, .since = "2.1"},
+    {.name = "grown",
+     .range = {0, 9},
+     .standard = "1",
+     .changes = (const struct ht_knob_change[]){{"2.0", {0, 99}}, {"2.1", {0, 999}, "2"}, {0}}},
+    {0}};
 static const char *const booleans[] = {"false", "true"};
 static const struct ht_allocator kind = {.name = "kind",
                                          .knobs = table,
@@ -24,7 +29,7 @@ static const struct ht_allocator kind = {.name = "kind",
                                          .variables = "KIND_CONF=*"};
 static const struct ht_allocator prefixed = {
     .name = "prefixed", .knobs = table, .knobs_prefix = "KIND_", .variables = "KIND_*"};
-enum { COUNT, YES, WORD, SIZE, NEW };
+enum { COUNT, YES, WORD, SIZE, NEW, GROWN };
 
 static char problem[HT_KNOB_PROBLEM_BYTES];
 
@@ -44,7 +49,7 @@ static void refused(const char *text, const char *says) {
 
 static void wrong_specs(void **state) {
     (void)state;
-    refused("nope=1", "kind has no knob nope; it has count, yes, word, size, new");
+    refused("nope=1", "kind has no knob nope; it has count, yes, word, size, new, grown");
     refused("count", "count: expected KNOB=VALUE");
     refused("count=", "count=: expected a whole number from -1 to 100");
     refused("count=-2", "count=-2: expected a whole number from -1 to 100");
@@ -147,9 +152,15 @@ static void read_back(void **state) {
     assert_string_equal(problem, "count=7 was set, but 8 is in force");
     assert_false(heeded("word=one", WORD, HT_KNOB_REPORTED, "two"));
     assert_false(heeded("new=1", NEW, HT_KNOB_MISSING, ""));
-    assert_string_equal(problem, "version 2.0.9 ignores the knob new; it has count, yes, word, size");
+    assert_string_equal(problem, "version 2.0.9 ignores the knob new; it has count, yes, word, size, grown");
     assert_false(heeded("new=1", NEW, HT_KNOB_UNREPORTED, ""));
     assert_true(heeded("new=1", NEW, HT_KNOB_REPORTED, "1"));
+    assert_true(heeded("grown=99", GROWN, HT_KNOB_REPORTED, "99"));
+    assert_false(heeded("grown=100", GROWN, HT_KNOB_REPORTED, "100"));
+    assert_string_equal(problem, "grown=100: version 2.0.9 takes whole numbers from 0 to 99");
+    assert_string_equal(ht_knob_standard_in(&table[GROWN], "2.0.9"), "1");
+    assert_string_equal(ht_knob_standard_in(&table[GROWN], "2.1"), "2");
+    assert_string_equal(ht_knob_standard_in(&table[GROWN], ""), "2");
 }
 
 // What the measured child and the messages have room for.
@@ -168,8 +179,9 @@ static void catalogue(void **state) {
             assert_true(knobs[k].range.lowest <= knobs[k].range.highest);
             for (size_t m = 0; m < k; m++) assert_string_not_equal(knobs[m].name, knobs[k].name);
             if (!knobs[k].search.highest) continue;
-            assert_true(knobs[k].search.lowest >= knobs[k].range.lowest);
-            assert_true(knobs[k].search.highest <= knobs[k].range.highest);
+            struct ht_knob_range range = ht_knob_range_in(&knobs[k], "");
+            assert_true(knobs[k].search.lowest >= range.lowest);
+            assert_true(knobs[k].search.highest <= range.highest);
         }
     }
 }

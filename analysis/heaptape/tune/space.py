@@ -39,15 +39,16 @@ class SearchedKnob:
 
 
 def searched_knobs(knobs: list[dict[str, Any]], wanted: list[str] | None) -> list[SearchedKnob]:
-    """From the knobs of an allocator as `heaptape replay --list --json` has them: those wanted, or all that can be searched.
+    """From the knobs of an allocator as `heaptape replay --list --json` has them: those wanted of those that its version has, or all that
+    can be searched.
     Raises UsageError if none is left, or one that is wanted is not there."""
-    by_name = {str(knob["name"]): knob for knob in knobs}
+    by_name = {str(knob["name"]): knob for knob in knobs if knob.get("heeded", True)}
     called = {also: name for name, knob in by_name.items() for also in [*knob.get("also", []), name]}
     for name in wanted or []:
         if name not in called:
             raise UsageError(f"--knobs {name}: expected some of {', '.join(by_name) or 'none'}{did_you_mean(name, called)}")
     chosen = [by_name[name] for name in dict.fromkeys(called[name] for name in wanted)] if wanted else \
-        [knob for knob in knobs if knob.get("search", True)]
+        [knob for knob in by_name.values() if knob.get("search", True)]
     made = [SearchedKnob(str(knob["name"]), knob["type"] == "integer", _values(knob)) for knob in chosen]
     made = [knob for knob in made if len(knob.values) > 1]
     if not made:
