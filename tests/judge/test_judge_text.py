@@ -89,6 +89,14 @@ harness's share of the time measured: glibc 0 %, jemalloc 1 %
 """
 
 
+@pytest.mark.parametrize(("recorded", "says"), [("0.9", True), ("1.0", False), ("1.0.1", False), ("", False)])
+def test_another_release_than_the_programs_comes_first(recorded: str, says: bool) -> None:
+    rows = [[cell({"alloc_time_ns": MB}), Cell()]]
+    made = _made([_choice("glibc", serves=True)], rows, plan={"memory_pass": False}, program={"allocator": "glibc", "allocator_version": recorded})
+    first = "caution: the program ran under glibc 0.9, and glibc here is 1.0: its figures are not those that the program had"
+    assert (_text(made).splitlines()[0] == first) == says
+
+
 @pytest.mark.parametrize(("largest_ns", "shown"), [(2e9, "2.00 s"), (1e9, "1.00 s"), (999e6, "999.0 ms"), (5e5, "500.0 us"), (0, "0.0 us")])
 def test_one_unit_for_a_column_of_times(largest_ns: float, shown: str) -> None:
     made = _made([_choice("glibc")], [[cell({"alloc_time_ns": largest_ns}), Cell()]], plan={"memory_pass": False})

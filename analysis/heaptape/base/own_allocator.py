@@ -25,6 +25,15 @@ def has_served(recorded: Mapping[str, Any], name: str, version: str) -> bool:
     return is_the_linked(recorded, name, version) if recorded.get("linked") else name == recorded.get("name")
 
 
+def other_release(recorded: Mapping[str, Any], name: str, version: str) -> str:
+    """What to say of an allocator that is replayed and is of the program's name, but not of its version, else "". recorded: `name` and
+    `version`."""
+    then, now = number_of(str(recorded.get("version") or "")), number_of(version)
+    if name != recorded.get("name") or not then or not now or then.startswith(now) or now.startswith(then):
+        return ""
+    return f"the program ran under {full_name(recorded)}, and {name} here is {version}: its figures are not those that the program had"
+
+
 def full_name(recorded: Mapping[str, Any]) -> str:
     """With its version, where that is known."""
     return f"{recorded.get('name')} {recorded.get('version') or ''}".rstrip()

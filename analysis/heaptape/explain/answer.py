@@ -102,6 +102,8 @@ class Answer:
     """Where blocks at its very beginning are older than it, what it begins with: slice or fork."""
     own: str = ""
     """The caution where the program's allocator is part of it, and another one."""
+    release: str = ""
+    """The caution where the program ran under another release of this allocator."""
     fresh_heap: bool = False
     """It is a slice, and these blocks lie in a fresh heap: not all that led to them was replayed."""
 
@@ -251,7 +253,7 @@ def headline(answer: Answer) -> str:
 def first_sentences(answer: Answer) -> list[str]:
     """The headline, after what makes it uncertain; when it came about, who holds it."""
     accounts, trend = answer.accounts, answer.trend.words
-    return [*filter(None, [answer.caution, "" if answer.memory_recorded else NOT_HELD_AGAINST, _FRESH_HEAP if answer.fresh_heap and not answer.caution else ""]),
+    return [*filter(None, [answer.release, answer.caution, "" if answer.memory_recorded else NOT_HELD_AGAINST, _FRESH_HEAP if answer.fresh_heap and not answer.caution else ""]),
             *_extended_sentence(answer), headline(answer), *_live_and_above(accounts),
             *_within_call_sentence(answer), *filter(None, [left_out_sentence(answer.snapshot.allocator.get("left_out"))]),
             *unmeasured_sentence(answer.unmeasured, accounts.rss_bytes),

@@ -10,7 +10,7 @@ import pandas as pd
 
 from ..base.arguments import duration_ns
 from ..base.errors import HeaptapeError
-from ..base.own_allocator import full_name, is_the_linked
+from ..base.own_allocator import full_name, is_the_linked, other_release
 from ..base.sharing import is_forked, sharing
 from ..base.units import byte_count
 from ..results.use import also_set
@@ -101,6 +101,13 @@ def _own(trace: Trace, allocator: dict[str, Any]) -> str:
             f"peak. What follows is of {' '.join(filter(None, [allocator['name'], allocator['version']]))} in its place.")
 
 
+def _release(trace: Trace, allocator: dict[str, Any]) -> str:
+    """The caution where this is another release of the program's allocator, else ""."""
+    recorded = {"name": trace.context.get("allocator_name"), "version": trace.context.get("allocator_version")}
+    said = "" if trace.context.get("linked_allocator") else other_release(recorded, str(allocator["name"]), str(allocator["version"]))
+    return f"Caution: {said}." if said else ""
+
+
 def answer_of(found: SnapshotFile, at: str, trace: Trace | None, cells_max: int) -> Answer:
     """at: as --at takes it. trace: None where it is not to be had: nobody knows then who allocated the blocks. cells_max: of the
     map; 0: none is wanted."""
@@ -132,4 +139,4 @@ def answer_of(found: SnapshotFile, at: str, trace: Trace | None, cells_max: int)
                   found.baseline_check, not trace or (trace.totals or {}).get("recorded_rss_peak_bytes") is not None,
                   begins_late=begins_late, fresh_heap=begins_late == "slice" and trace is not None and trace.context.get("prelude") != "whole",
                   controls=_controls(trace) if trace else {},
-                  own=_own(trace, snapshot.allocator) if trace else "")
+                  own=_own(trace, snapshot.allocator) if trace else "", release=_release(trace, snapshot.allocator) if trace else "")

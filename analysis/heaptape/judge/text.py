@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TextIO
 
+from ..base.own_allocator import other_release
 from ..base.units import listing
 from .beside import beside_medians
 from .comparison import is_of_own, of_recorded, recorded
@@ -149,11 +150,22 @@ def _base_name(c: Comparison) -> str:
 # --- what stands before the tables
 
 def _print_caution(c: Comparison, out: TextIO) -> None:
+    _print_release(c, out)
     if c.context.program.share_words:
         put(out, f"caution: {c.context.program.share_words}")
     if _differs(c):
         assert c.check is not None
         put(out, f"caution: {c.check['words']}")
+
+
+def _print_release(c: Comparison, out: TextIO) -> None:
+    program, served = c.context.program, recorded(c)
+    if served is None:
+        return
+    choice = c.context.choices[served]
+    said = other_release({"name": program.allocator, "version": program.allocator_version}, choice.name, choice.version)
+    if said:
+        put(out, f"caution: {said}")
 
 
 def _differs(c: Comparison) -> bool:

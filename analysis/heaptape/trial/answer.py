@@ -86,7 +86,7 @@ def decision_lines(trial: Trial) -> list[str]:
 def table(summary: Summary) -> list[str]:
     """A line for each allocator, the baseline first: time in malloc, the modelled time where it was counted, and peak RSS."""
     runs = summary.experiment.runs
-    versions, shown, counts = _versions(runs), readable_names(runs), modelled_times(runs)
+    versions, shown, counts = versions_of(runs), readable_names(runs), modelled_times(runs)
     names = list(dict.fromkeys(summary.comparison["allocator"]))[:ROWS_MAX]
     rows = summary.comparison.set_index(["measure", "allocator"])
     by_count = summary.baseline in counts
@@ -151,7 +151,7 @@ def readable_names(runs: pd.DataFrame) -> dict[str, str]:
     return {name: with_settings[name] if with_settings.get(name, name) != name else in_words(name) for name in map(str, runs["allocator"].unique())}
 
 
-def _versions(runs: pd.DataFrame) -> dict[str, str]:
+def versions_of(runs: pd.DataFrame) -> dict[str, str]:
     return {str(name): str(group["allocator_version"].iloc[0]) for name, group in runs.groupby("allocator") if name != NULL_ALLOCATOR} \
         if "allocator_version" in runs else {}
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from ..base.builds import broken, builds_here
 from ..base.errors import EXIT_FAILED, HeaptapeError, UsageError
 from ..base.files import sha256_of
+from ..base.own_allocator import other_release
 from ..base.printable import printable
 from ..base.programs import find_heaptape, find_replay
 from ..base.recorded_trace import RecordedProcess
@@ -26,7 +27,7 @@ from ..results.comparison import experiments
 from ..results.reader import ResultsWarning, read_results
 from ..results.summary import Summary, summarise
 from .allocators import choose, countable, settings
-from .answer import Trial, answer, decision_lines, readable_names, short
+from .answer import Trial, answer, decision_lines, readable_names, short, versions_of
 from .answer_json import answer_object
 from .changes import CPU, MEMORY, Changes, changes_of
 from .decision import decide, promising
@@ -142,8 +143,14 @@ def _changes(summaries: list[Summary], recorded: list[Recorded]) -> Changes:
     return changes_of(summaries, [one.context for one in recorded], max(one.info["threads"] for one in recorded))
 
 
-def _notes(recorded: list[Recorded]) -> list[str]:
-    """What one recording does not show."""
+def _notes(recorded: list[Recorded], versions: Mapping[str, str], baseline: str) -> list[str]:
+    """What the replay was not of, and what one recording does not show. versions: of allocators that were replayed."""
+    context = recorded[0].context
+    said = other_release({"name": context.get("allocator_name"), "version": context.get("allocator_version")}, baseline, versions.get(baseline, ""))
+    return [f"Caution: {said}.", *_of_recordings(recorded)] if said else _of_recordings(recorded)
+
+
+def _of_recordings(recorded: list[Recorded]) -> list[str]:
     threads = max(one.info["threads"] for one in recorded)
     if len(recorded) > 1:
         return [f"Of {len(recorded)} recordings: the decision's intervals are over the program's own runs; figures below are of the first."]
@@ -196,7 +203,8 @@ def run_try(options: argparse.Namespace) -> int:
     while not all(runs.prove(name, say_runs) for name in decision.advised):
         decision = decide(changes, baseline, shown, would_tell, runs.refused)
     trial = Trial(options.command or _command_of(recorded[0].process), folder, options.logs or str(folder), recorded, summaries, decision, changes,
-                  why_baseline, [*_notes_of_runs(changes, shown), *_notes(recorded), *runs.missing(decision.advised)])
+                  why_baseline, [*_notes_of_runs(changes, shown), *_notes(recorded, versions_of(summaries[0].experiment.runs), baseline),
+                                 *runs.missing(decision.advised)])
     decided = None if summaries[0].own else Decided(decision_lines(trial), decision.advised)
     write_report(read_results(results), folder / "report.html", [one.trace for one in recorded], baseline, processes=recorded[0].sharers, decided=decided)
     print(json.dumps(answer_object(trial), indent=1) if options.json else answer(trial))
