@@ -89,6 +89,7 @@ endfunction()
 # The words of a field, each of them below the folder of the sources. One that ends in .rs is the crate's own build
 # script, and stands for the sources that it names.
 function(heaptape_below folder words result)
+  set(found)
   separate_arguments(words)
   foreach(word ${words})
     if(word MATCHES "\\.rs$")

@@ -2,7 +2,6 @@
 #include "scudo.h"
 
 #include <dlfcn.h>
-#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,9 +30,12 @@ const struct ht_fault ht_scudo_faults[] = {
 
 // Its mallinfo2 is not the C library's, and has something of its own in some of the fields.
 void ht_scudo_read(const struct ht_server *server, uint64_t *values) {
-    struct mallinfo2 (*get)(void) = (struct mallinfo2(*)(void))dlsym(RTLD_DEFAULT, "mallinfo2");
+    struct info {
+        size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
+    };
+    struct info (*get)(void) = (struct info(*)(void))dlsym(RTLD_DEFAULT, "mallinfo2");
     (void)server;
-    struct mallinfo2 info = get();
+    struct info info = get();
     values[0] = info.uordblks;
     values[1] = info.fordblks;
     values[2] = info.hblkhd;

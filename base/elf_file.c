@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "read_at.h"
+#include "all_bytes.h"
 
 // Large programs in C++ have some hundred megabytes of names.
 static const uint64_t TABLE_BYTES_MAX = UINT64_C(64) << 20, SYMBOL_BYTES_MAX = UINT64_C(1) << 30;

@@ -2,13 +2,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "all_bytes.h"
 #include "consumed_log.h"
 #include "grow.h"
 #include "inheritance.h"
 #include "lint_passes.h"
 #include "live_ranges.h"
 #include "ops.h"
-#include "read_at.h"
 #include "streams.h"
 
 enum { PADDING_BYTES = 64 };

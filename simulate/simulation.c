@@ -40,6 +40,18 @@ static bool in_path(const char *program) {
     return false;
 }
 
+// What starts the tool: a launcher in the tool's folder, else the package valgrind's. Returns why there is none, or NULL.
+static const char *find_launcher(char folder[PATH_MAX], char launcher[PATH_MAX + sizeof "/valgrind"]) {
+    static const char package[] = HEAPTAPE_SIMULATION_PACKAGE;
+    bool found = find_folder(folder);
+    if (!found && *package) return "the simulation is not installed: " HEAPTAPE_SIMULATION_PACKAGE;
+    sprintf(launcher, "%s/valgrind", folder);
+    if (found && !access(launcher, X_OK)) return NULL;
+    strcpy(launcher, "valgrind");
+    if (!in_path(launcher)) return "valgrind is not installed: apt-get install valgrind";
+    return found ? NULL : "the simulation was not built: it takes the valgrind package and an x86-64 machine";
+}
+
 static void __attribute__((format(printf, 2, 3))) add(struct ht_simulation_words *words, const char *format,
                                                       ...) {
     char *text = words->text[words->count];
@@ -54,15 +66,12 @@ static void __attribute__((format(printf, 2, 3))) add(struct ht_simulation_words
 bool ht_simulation_prepare(struct ht_simulation_words *words, const struct ht_simulation *simulation,
                            const char **problem) {
     struct ht_geometry geometry;
-    char text[HT_GEOMETRY_TEXT_BYTES];
+    char text[HT_GEOMETRY_TEXT_BYTES], launcher[PATH_MAX + sizeof "/valgrind"];
     words->count = 0;
-    *problem = !in_path("valgrind") ? "valgrind is not installed: apt-get install valgrind"
-               : !find_folder(words->folder)
-                   ? "the simulation was not built: it takes the valgrind package and an x86-64 machine"
-                   : NULL;
+    *problem = find_launcher(words->folder, launcher);
     if (*problem) return false;
     ht_geometry_read(&geometry);
-    add(words, "valgrind");
+    add(words, "%s", launcher);
     add(words, "--tool=heaptape");
     add(words, "-q");
     add(words, "--vgdb=no");

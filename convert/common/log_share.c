@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
+#include "all_bytes.h"
 #include "grow.h"
 #include "heap_model.h"
-#include "read_at.h"
 #include "sample_line.h"
 
 // Half a second's reading: so much of a log says enough.

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "write_all.h"
+#include "all_bytes.h"
 
 static void fail(struct export_text *text, const char *what) {
     if (text->failed) return;

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "all_bytes.h"
 #include "grow.h"
-#include "read_at.h"
 
 enum {
     PADDING_BYTES = 64,

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "write_all.h"
+#include "all_bytes.h"
 
 enum { BUFFER_BYTES = 1 << 20, BLOCK_BYTES = 1 << 18 };
 

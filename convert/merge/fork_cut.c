@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "all_bytes.h"
 #include "grow.h"
-#include "read_at.h"
 
 enum { PADDING_BYTES = 64 };
 

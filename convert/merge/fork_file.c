@@ -11,10 +11,10 @@
 
 #include <zstd.h>
 
+#include "all_bytes.h"
 #include "checksum.h"
 #include "map64.h"
 #include "output_file.h"
-#include "read_at.h"
 #include "site_store.h"
 
 #define FORK_FILE_MAGIC "HTAPEFRK"

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "all_bytes.h"
 #include "grow.h"
-#include "read_at.h"
 
 enum {
     BUFFER_BYTES = 32 << 10,

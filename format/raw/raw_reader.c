@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "all_bytes.h"
 #include "grow.h"
 #include "raw_append.h"
-#include "read_at.h"
 
 // Of a damaged log: steps stay within 64 bits.
 static const uint64_t TICK_STAMPS_MAX = UINT64_C(1) << 40;

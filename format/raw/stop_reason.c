@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "older_libc.h"
+
 const char *ht_stop_words(const struct ht_raw_header *header, char text[HT_STOP_TEXT_BYTES]) {
     const char *why = header->stop_errno ? strerrordesc_np((int)header->stop_errno) : NULL;
     switch (header->stop_reason) {

@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "all_bytes.h"
 #include "columns.h"
 #include "grow.h"
-#include "write_all.h"
 
 bool ht_prelude_is_there(const struct ht_trace_reader *reader) {
     for (size_t i = 0; i < ht_trace_sections(reader); i++)

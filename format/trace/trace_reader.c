@@ -9,11 +9,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "all_bytes.h"
 #include "checksum.h"
 #include "columns.h"
 #include "event_arrays.h"
 #include "grow.h"
-#include "read_at.h"
 
 enum { ROWS = HT_SECTION_ROWS_MAX };
 

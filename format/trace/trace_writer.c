@@ -13,14 +13,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "all_bytes.h"
 #include "checksum.h"
 #include "columns.h"
 #include "event_section.h"
 #include "grow.h"
 #include "output_file.h"
-#include "read_at.h"
 #include "site_modules.h"
-#include "write_all.h"
 
 enum { ROWS = HT_SECTION_ROWS_MAX, COLUMNS_MAX = 6 };
 

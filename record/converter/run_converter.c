@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "all_bytes.h"
 #include "conversion_turns.h"
 #include "follow.h"
 #include "fork_file.h"
@@ -22,7 +23,6 @@
 #include "raw_in_use.h"
 #include "shell_log.h"
 #include "talk.h"
-#include "write_all.h"
 
 enum { SCAN_MS = 50 };
 // A child that outlives the program by less is waited for.

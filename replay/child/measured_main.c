@@ -29,6 +29,7 @@
 #include "left_blocks.h"
 #include "memory_residency.h"
 #include "new_guard.h"
+#include "older_libc.h"
 #include "operators.h"
 #include "peak_watch.h"
 #include "perf_counters.h"

@@ -27,12 +27,13 @@ static void prepare(int argc, char **argv, char **environment) {
     static const char variable[] = HT_PROCESSORS_VARIABLE;
     (void)argc;
     (void)argv;
-    processors.sched_getcpu = (int (*)(void))dlsym(RTLD_NEXT, "sched_getcpu");
-    processors.getcpu = (int (*)(unsigned *, unsigned *))dlsym(RTLD_NEXT, "getcpu");
     for (char **at = environment; *at; at++) {
         if (!strncmp(*at, variable, sizeof variable - 1))
             processors.count = (uint32_t)strtoul(*at + sizeof variable - 1, NULL, 10);
     }
+    // Last: glibc before 2.34 allocates when dlsym is called first, and the allocator may ask us then.
+    processors.sched_getcpu = (int (*)(void))dlsym(RTLD_NEXT, "sched_getcpu");
+    processors.getcpu = (int (*)(unsigned *, unsigned *))dlsym(RTLD_NEXT, "getcpu");
 }
 // An executable's alone can be so early.
 __attribute__((section(".preinit_array"), used)) static void (*const before_all)(int, char **,
@@ -50,8 +51,10 @@ static int shown_number(void) {
 }
 
 __attribute__((visibility("default"))) int sched_getcpu(void) {
-    if (!processors.count) return processors.sched_getcpu();
-    return shown_number();
+    if (processors.count) return shown_number();
+    if (processors.sched_getcpu) return processors.sched_getcpu();
+    unsigned number;
+    return syscall(SYS_getcpu, &number, NULL, NULL) ? -1 : (int)number;
 }
 
 __attribute__((visibility("default"))) int getcpu(unsigned *number, unsigned *node) {

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "older_libc.h"
+
 const char *const ht_perf_names[HT_PERF_EVENTS] = {"instructions",     "cycles",           "cache_misses",
                                                    "llc_load_misses",  "dtlb_load_misses", "branch_misses",
                                                    "context_switches", "cpu_migrations"};

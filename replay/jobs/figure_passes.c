@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "child_run.h"
+#include "older_libc.h"
 
 // A replay whose system calls are counted is given so long: nobody waits for hours for a count.
 enum { COUNTING_NS_PER_OPERATION = 1000 };

@@ -7,17 +7,17 @@
 #include <string.h>
 #include <unistd.h>
 
-// In order: $HEAPTAPE_PYTHON, the virtual environment of the source tree that this was built in, what was named when it
-// was built.
+// In order: the virtual environment of the source tree that this was built in, what was named when it was built.
 static void choose_interpreter(const char *folder, char python[PATH_MAX]) {
-    const char *given = getenv("HEAPTAPE_PYTHON");
-    if (given && *given) {
-        snprintf(python, PATH_MAX, "%s", given);
-        return;
-    }
     int length = snprintf(python, PATH_MAX, "%s/../.venv/bin/python3", folder);
     if (length < PATH_MAX && !access(python, X_OK)) return;
     snprintf(python, PATH_MAX, "%s", HEAPTAPE_PYTHON);
+}
+
+// pip puts a script beside this program that runs the package by the interpreter for which both were installed.
+static bool find_script_of_pip(const char *folder, char script[PATH_MAX]) {
+    int length = snprintf(script, PATH_MAX, "%s/heaptape-analysis", folder);
+    return length < PATH_MAX && !access(script, X_OK);
 }
 
 // The package that was installed with this program, or that of the source tree. False: it is one of the interpreter's.
@@ -36,14 +36,24 @@ void ht_python_find(struct ht_python_program *python) {
     python->folder[length < 0 ? 0 : length] = 0;
     char *slash = strrchr(python->folder, '/');
     if (slash) *slash = 0;
-    choose_interpreter(python->folder, python->interpreter);
+    const char *given = getenv("HEAPTAPE_PYTHON");
+    if (given && *given) {
+        snprintf(python->interpreter, PATH_MAX, "%s", given);
+    } else if (find_script_of_pip(python->folder, python->interpreter)) {
+        python->words[0] = python->interpreter;
+        python->words[1] = NULL;
+        return;
+    } else {
+        choose_interpreter(python->folder, python->interpreter);
+    }
     *next++ = python->interpreter;
     if (find_package(python->folder, python->script)) {
         *next++ = python->script;
     } else {
-        *next++ = (char *)"-P";  // no modules of the current folder
-        *next++ = (char *)"-m";
-        *next++ = (char *)"heaptape";
+        // No modules of the current folder, which -P leaves out from Python 3.11 on.
+        *next++ = (char *)"-c";
+        *next++ = (char *)"import sys; sys.path = [path for path in sys.path if path]; "
+                          "from heaptape.__main__ import run; sys.exit(run())";
     }
     *next = NULL;
 }

@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "all_bytes.h"
 #include "json_values.h"
 #include "results_line.h"
-#include "write_all.h"
 
 static json_t *whole_numbers(const uint64_t *values, uint32_t count) {
     json_t *list = json_array();

@@ -11,6 +11,7 @@
 #include "json_values.h"
 #include "known_faults.h"
 #include "now.h"
+#include "older_libc.h"
 #include "talk.h"
 
 static bool is_control(const struct ht_runner *r, uint32_t who) { return who == r->plan->choices.count + 1; }

@@ -6,6 +6,7 @@
 
 #include "allocator.h"
 #include "form_builder.h"
+#include "older_libc.h"
 
 // No process had as much memory, or took as much time.
 #define BYTES_LIMIT   (1ull << 52)

@@ -20,6 +20,7 @@
 #include "form_streamed.h"
 #include "known_faults.h"
 #include "left_processes.h"
+#include "older_libc.h"
 #include "oom_kills.h"
 #include "processor_filter.h"
 #include "shown_processors.h"

@@ -7,6 +7,7 @@
 
 #include "call_filter.h"
 #include "listener_socket.h"
+#include "older_libc.h"
 
 #ifdef SYS_open
 #define OLD_OPEN SYS_open

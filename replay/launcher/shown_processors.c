@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "child_path.h"
+#include "older_libc.h"
 #include "processor_files.h"
 #include "processor_number.h"
 #include "syscall_count.h"

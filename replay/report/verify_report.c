@@ -7,6 +7,7 @@
 
 #include "form_lookup.h"
 #include "json_values.h"
+#include "older_libc.h"
 #include "talk.h"
 
 const char *const ht_violation_names[HT_VIOLATION_KINDS] = {

@@ -3,6 +3,7 @@
 // allocator there is; programs of another C library expect none. Those of other allocators are in full/.
 #include "control_calls.h"
 #include "memory_sample.h"
+#include "older_libc.h"
 #include "wrap.h"
 
 #include <errno.h>
@@ -76,11 +77,9 @@ EXPORT void malloc_stats(void) {
     if (ask) ask();
 }
 
-#if __GLIBC_PREREQ(2, 33)
 EXPORT struct mallinfo2 mallinfo2(void) {
     put_question(enter_record_first(), HT_CTL_MALLINFO2);
     struct mallinfo2 (*ask)(void) = symbol_behind_us("mallinfo2");
     return ask ? ask() : (struct mallinfo2){0};
 }
-#endif
 #endif

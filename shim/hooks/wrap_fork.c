@@ -42,8 +42,7 @@ int wrap_clone(int (*function)(void *), void *stack, int flags, void *argument, 
     return result;
 }
 
-// musl's version is not known. A glibc that does not have it gets none from us: programs ask whether it is there.
-#if !defined __GLIBC__ || __GLIBC__ > 2 || __GLIBC_MINOR__ >= 34
+// Of glibc 2.34. Which C library will be there is not known: a build for several systems is made with an old one.
 EXPORT pid_t wrap_bare_fork(void) __asm__("_Fork");
 pid_t wrap_bare_fork(void) {
     if (!real.bare_fork) real.bare_fork = symbol_behind_us("_Fork");
@@ -54,4 +53,3 @@ pid_t wrap_bare_fork(void) {
     else recorder_after_fork();
     return pid;
 }
-#endif

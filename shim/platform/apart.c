@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "call_on_stack.h"
+#include "older_libc.h"
 #include "sys.h"
 
 #ifndef FUTEX_WAIT

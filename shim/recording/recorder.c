@@ -21,6 +21,7 @@
 #include "loader.h"
 #include "log_file.h"
 #include "memory_sample.h"
+#include "older_libc.h"
 #include "own_memory.h"
 #include "real.h"
 #include "residency.h"

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "older_libc.h"
 #include "real.h"
 #include "settings.h"
 #include "state.h"

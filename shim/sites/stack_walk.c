@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "frame_size.h"
+#include "older_libc.h"
 #include "real.h"
 #include "settings.h"
 #include "site_map.h"

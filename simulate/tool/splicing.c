@@ -21,7 +21,7 @@ const HChar *splice_problem;  // why accesses and calls don't belong together; N
 ULong spliced_instructions, spliced_accesses, spliced_operators;
 
 static struct ht_access_reader *reader;
-static struct ht_access access;  // the last one read: a call, unless the file ended
+static struct ht_access last_access;  // the last one read: a call, unless the file ended
 static enum ht_access_kind kind = HT_ACCESS_END;
 static Int file = -1;
 static struct block *blocks;  // by slot
@@ -76,10 +76,10 @@ UInt size_class_of(ULong bytes) {
 }
 
 static void access_block(void) {
-    if (access.slot >= blocks_room || !blocks[access.slot].address) return;  // freed, or never seen
-    struct block *block = &blocks[access.slot];
+    if (last_access.slot >= blocks_room || !blocks[last_access.slot].address) return;  // freed, or never seen
+    struct block *block = &blocks[last_access.slot];
     enum ht_served served =
-        simulate_access(PART_PROGRAM, block->address + (access.granule << HT_GRANULE_SHIFT), 1);
+        simulate_access(PART_PROGRAM, block->address + (last_access.granule << HT_GRANULE_SHIFT), 1);
     struct splice_class *class = &splice_classes[size_class_of(block->bytes)];
     class->l2 += served == HT_SERVED_MEMORY;
     if (!is_splice_counted()) return;
@@ -87,32 +87,32 @@ static void access_block(void) {
     class->l1d += served >= HT_SERVED_L2;
 }
 
-// The accesses up to the next call, which then waits in access.
+// The accesses up to the next call, which then waits in last_access.
 static void simulate_until_call(void) {
     for (;;) {
-        kind = ht_read_access(reader, &access);
+        kind = ht_read_access(reader, &last_access);
         switch (kind) {
         case HT_ACCESS_BLOCK: access_block(); break;
-        case HT_ACCESS_LINE: simulate_access(PART_PROGRAM, access.line << HT_LINE_SHIFT, 1); break;
+        case HT_ACCESS_LINE: simulate_access(PART_PROGRAM, last_access.line << HT_LINE_SHIFT, 1); break;
         case HT_ACCESS_CODE:
-            ht_processor_code_line(&processor, access.line, &miss_counts[PART_PROGRAM]);
+            ht_processor_code_line(&processor, last_access.line, &miss_counts[PART_PROGRAM]);
             break;
         case HT_ACCESS_BURST: enter_burst(); break;
-        case HT_ACCESS_BURST_END: count_burst(access.accesses); break;
+        case HT_ACCESS_BURST_END: count_burst(last_access.accesses); break;
         case HT_ACCESS_CUT:
         case HT_ACCESS_DAMAGED:
             if (kind == HT_ACCESS_CUT)
                 VG_(sprintf)(problem, "offset %llu: expected more: the file is cut short",
-                             (ULong)access.offset);
+                             (ULong)last_access.offset);
             else
-                VG_(sprintf)(problem, "offset %llu: expected %s, found %llu", (ULong)access.offset,
-                             access.expected, (ULong)access.found);
+                VG_(sprintf)(problem, "offset %llu: expected %s, found %llu", (ULong)last_access.offset,
+                             last_access.expected, (ULong)last_access.found);
             splice_problem = problem;
             return;
         case HT_ACCESS_END:
-            spliced_instructions = access.instructions;
-            spliced_accesses = access.accesses;
-            spliced_operators = access.operators;
+            spliced_instructions = last_access.instructions;
+            spliced_accesses = last_access.accesses;
+            spliced_operators = last_access.operators;
             return;
         default: return;
         }
@@ -141,7 +141,7 @@ static void differ(const HChar *made, ULong bytes) {
                      bytes);
     } else {
         VG_(sprintf)(problem, "call %llu: expected %s(%llu), the replay made %s(%llu)", calls,
-                     names[access.call.call & 7], (ULong)access.call.size, made, bytes);
+                     names[last_access.call.call & 7], (ULong)last_access.call.size, made, bytes);
     }
     splice_problem = problem;
 }
@@ -169,7 +169,7 @@ void splice_call(ULong result) {
     struct block made;
     if (!is_splicing() || running.kind == CALL_OTHER) return;
     enum ht_access_call call = call_made(result, &made);
-    const struct ht_recorded_call *recorded = &access.call;
+    const struct ht_recorded_call *recorded = &last_access.call;
     ULong bytes = recorded->call == HT_ACCESS_CALLOC ? recorded->size * recorded->count : recorded->size;
     calls++;
     if (kind != HT_ACCESS_CALL || recorded->call != call || bytes != made.bytes) {

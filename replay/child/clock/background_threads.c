@@ -22,6 +22,7 @@
 
 #include "futex_word.h"
 #include "next_functions.h"
+#include "older_libc.h"
 #include "raw_clock.h"
 #include "ready_threads.h"
 #include "replay_form.h"
@@ -67,7 +68,7 @@ _Atomic uint64_t ht_background_due_ns = HT_NO_DEADLINE_NS;
 
 void ht_background_not_this_thread(void) { of_this_thread = &no_background; }
 
-bool ht_background_this_thread(void) { return of_this_thread != &no_background && gettid() != getpid(); }
+bool ht_background_this_thread(void) { return of_this_thread != &no_background && ht_gettid() != getpid(); }
 
 static uint64_t first_due(void) {
     uint64_t due_ns = HT_NO_DEADLINE_NS;
@@ -96,7 +97,7 @@ static void report_due(void) {
 }
 
 static void forget_ended(struct ht_background *one) {
-    if (one->state == NOBODY || tgkill(getpid(), one->tid, 0) == 0 || errno != ESRCH) return;
+    if (one->state == NOBODY || ht_tgkill(getpid(), one->tid, 0) == 0 || errno != ESRCH) return;
     table.ended++;
     table.ended_cpu_ns += one->cpu_ns;
     one->state = NOBODY;
@@ -194,7 +195,7 @@ struct ht_background *ht_background_begin(pthread_cond_t *cond, uint64_t deadlin
     struct ht_background *mine = of_this_thread ? of_this_thread : find_room();
     if (mine) {
         of_this_thread = mine;
-        mine->tid = gettid();
+        mine->tid = ht_gettid();
         mine->cond = cond;
         mine->due = mine->late = false;
         mine->polls = mine->waiting_polls = 0;

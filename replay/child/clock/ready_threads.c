@@ -11,6 +11,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "older_libc.h"
+
 // By the letter behind the name, which is in parentheses and may hold some of its own: R runs or may run, D waits for
 // a disk and goes on by itself.
 bool ht_thread_is_ready(pid_t tid) {
@@ -36,7 +38,7 @@ bool ht_another_thread_is_ready(void) {
             memcpy(&entry_bytes, entries + at + offsetof(struct dirent64, d_reclen), sizeof entry_bytes);
             pid_t tid = atoi(entries + at + offsetof(struct dirent64, d_name));
             at += entry_bytes;
-            found = tid > 0 && tid != gettid() && ht_thread_is_ready(tid);
+            found = tid > 0 && tid != ht_gettid() && ht_thread_is_ready(tid);
         }
     }
     if (fd >= 0) close(fd);

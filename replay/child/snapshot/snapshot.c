@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include "account_slot.h"
+#include "all_bytes.h"
 #include "block_spacing.h"
 #include "far_table.h"
 #include "resident_pages.h"
-#include "write_all.h"
 
 // What is written waits here; in the same shared memory as what resident_pages.c needs.
 struct ht_snapshot_writing {

@@ -7,6 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "older_libc.h"
+
 // Only what is used becomes real. A library's thread-local storage lies on the stack too and must fit.
 enum { STACK_BYTES = 2 << 20 };
 

@@ -25,6 +25,7 @@
 #include "lane_threads.h"
 #include "lane_turns.h"
 #include "lane_wait.h"
+#include "older_libc.h"
 
 // Keys in the heap are places as they were when last read. Places only grow, so the earliest key that is
 // still true is the lowest place. Lanes that have left hold nobody up and are taken out.
@@ -77,7 +78,7 @@ static void *run_thread(void *argument) {
     struct ht_window *window = lane->window;
     bool stays;
     ht_background_not_this_thread();
-    lane->tid = gettid();
+    lane->tid = ht_gettid();
     do {
         atomic_store(&lane->called, HT_LANE_RUNS);
         ht_lane_replaying(window, true);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a file's bytes at an offset, all of them or none.
-#ifndef HEAPTAPE_READ_AT_H
-#define HEAPTAPE_READ_AT_H
+// Reads and writes all bytes that were asked for, however many calls it takes.
+#ifndef HEAPTAPE_ALL_BYTES_H
+#define HEAPTAPE_ALL_BYTES_H
 
 #include <errno.h>
 #include <stdbool.h>
@@ -20,6 +20,19 @@ static inline bool ht_read_at(int fd, void *to, size_t bytes, uint64_t offset) {
         at += got;
         offset += (uint64_t)got;
         bytes -= (size_t)got;
+    }
+    return true;
+}
+
+// False with errno where not all could be written.
+static inline bool ht_write_all(int fd, const void *bytes, size_t count) {
+    const uint8_t *from = bytes;
+    while (count) {
+        ssize_t done = write(fd, from, count);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) return false;
+        from += done;
+        count -= (size_t)done;
     }
     return true;
 }
