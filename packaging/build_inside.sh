@@ -29,12 +29,19 @@ grep -q '^HEAPTAPE_UNWINDER:INTERNAL=1$' /build/heaptape/CMakeCache.txt # else t
 grep -q '^HEAPTAPE_ZYDIS:FILEPATH=/build' /build/heaptape/CMakeCache.txt
 cmake --build /build/heaptape
 DESTDIR=/made cmake --install /build/heaptape --strip
+strip --strip-debug /made/prefix/libexec/heaptape/*.so*
+cd /made/prefix/libexec/heaptape/valgrind
+rm vgpreload_core-x86-linux.so # for programs of 32 bits, which the tool does not run
+for link in *; do
+    if [ -L "$link" ]; then cp --remove-destination "$(readlink "$link")" "$link"; fi
+done
 # Valgrind's own launcher needs a newer C library, and all that it does is to say which program starts the tool.
-cat >/made/prefix/libexec/heaptape/valgrind/valgrind <<'END'
+cat >valgrind <<'END'
 #!/bin/sh
 VALGRIND_LAUNCHER=$0 exec "${0%/*}/heaptape-amd64-linux" "$@"
 END
-chmod +x /made/prefix/libexec/heaptape/valgrind/valgrind
+chmod +x valgrind
+cd /heaptape
 
 cmake -S . -B /build/musl -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=musl-gcc -DHEAPTAPE_SHIM_ONLY=ON
 cmake --build /build/musl
@@ -54,7 +61,8 @@ done
 cp /heaptape/packaging/LINKED.md /made/licences
 for crate in /crates/*/vendor/*; do
     name=$(basename "$crate")
-    [ -d "/crates/$name" ] || continue # what the crates themselves need to build
+    # Neither what a crate needs to build itself nor what is not built.
+    [ -d "/crates/$name" ] && [ "$name" != libtcmalloc-sys ] || continue
     find "$crate" -maxdepth 4 -type f \( -iname 'licen[cs]e*' -o -iname 'copying*' -o -iname 'copyright*' \) | sort | while read -r file; do
         echo "== ${file#"$crate"/}" && cat "$file"
     done >"/made/licences/$name"

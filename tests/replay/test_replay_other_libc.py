@@ -137,3 +137,11 @@ def test_a_loader_without_its_libc_is_refused(tools: Tools, trace: Path, copy: P
     colon = tmp_path / "a:b"
     shutil.copytree(copy, colon)
     assert "a path without colon" in refused(tools, trace, f"glibc@{colon}/ld.so")
+
+
+def test_a_child_can_be_asked_before_it_has_looked_for_the_c_library(tools: Tools) -> None:
+    """As on glibc before 2.34, where dlsym allocates when it is called first."""
+    alone = run([tools.build / "replay-glibc"])
+    early = run([tools.build / "replay-glibc"], env={"LD_PRELOAD": str(tools.target("early_dlsym.so"))})
+    assert (early.returncode, early.stdout, early.stderr) == (alone.returncode, alone.stdout, alone.stderr)
+    assert alone.returncode > 0  # it asks for its arguments
