@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # In the chroot, for each wheel: builds /heaptape with the sources of /crates, and puts what is packaged into /made.
 set -eu
+export ac_cv_func_gettid=no # of glibc 2.30: for configure
 rm -rf /build /made
 mkdir -p /build/heaptape /made/recorder/glibc /made/recorder/musl /made/licences
 cp -r /crates /build/heaptape/crates
@@ -35,12 +36,7 @@ rm vgpreload_core-x86-linux.so # for programs of 32 bits, which the tool does no
 for link in *; do
     if [ -L "$link" ]; then cp --remove-destination "$(readlink "$link")" "$link"; fi
 done
-# Valgrind's own launcher needs a newer C library, and all that it does is to say which program starts the tool.
-cat >valgrind <<'END'
-#!/bin/sh
-VALGRIND_LAUNCHER=$0 exec "${0%/*}/heaptape-amd64-linux" "$@"
-END
-chmod +x valgrind
+cp /heaptape/packaging/launch_tool.sh valgrind
 cd /heaptape
 
 cmake -S . -B /build/musl -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=musl-gcc -DHEAPTAPE_SHIM_ONLY=ON

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is given to users: Debian packages, the two commands from a clone, the wheel. Needs root, debootstrap and a network."""
+"""What is given to users: Debian packages, the two commands from a clone, the wheels. Needs root, debootstrap and a network."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import story
+from tool_runner import Tools
 
 pytestmark = pytest.mark.slow
 SUITES = ["bookworm", "trixie"]
@@ -69,7 +70,34 @@ def test_two_commands_from_a_clone_to_the_answer(clone: Path, tmp_path: Path, su
     assert re.search(r"build/heaptape try after \d+ s", said)
 
 
-def test_the_wheel(repository: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def wheels(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if os.geteuid() or not shutil.which("debootstrap") or not shutil.which("cargo"):
+        pytest.skip("needs root, debootstrap and cargo")
+    folder = tmp_path_factory.mktemp("wheels")
+    run([repository / "packaging/wheel.sh", folder])
+    return folder
+
+
+@pytest.mark.parametrize("suite", [*SUITES, "sid"])
+def test_the_wheels_give_an_answer_without_a_compiler(repository: Path, wheels: Path, tmp_path: Path, suite: str) -> None:
+    root = bare_debian(suite, tmp_path / "root", "ca-certificates,python3,python3-venv")
+    shutil.copytree(wheels, root / "wheels")
+    shutil.copy(repository / "tests/packages/use_wheel.sh", root)
+    print(said := inside(root, "/use_wheel.sh", "/wheels"))
+    assert "use_wheel.sh: installed, used and removed" in said
+
+
+def test_the_recorder_alone_records_on_debian_11(wheels: Path, tools: Tools, tmp_path: Path) -> None:
+    root = bare_debian("bullseye", tmp_path / "root")
+    [archive] = wheels.glob("heaptape-recorder-*.tar.gz")
+    run(["tar", "-C", root, "--strip-components=1", "-xzf", archive])
+    inside(root, "env", "LD_PRELOAD=/glibc/libmalloc_wrap.so", "MALLOC_WRAP_OUT=/var/tmp", "perl", "-e", '$h{$_} = "x" for 1..9999')
+    [log] = (root / "var/tmp").glob("*.mraw")
+    assert tools.info(tools.convert(log, tmp_path / "perl.bin"))["events"] > 9999
+
+
+def test_the_pure_wheel(repository: Path, tmp_path: Path) -> None:
     results, _ = story.write_story(tmp_path)
     shutil.copytree(repository / "analysis", tmp_path / "analysis")
     run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path, tmp_path / "analysis"])
