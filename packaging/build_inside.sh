@@ -55,13 +55,18 @@ for package in libzstd-dev libxxhash-dev libjansson-dev libarchive-dev libdw-dev
     cp -L $doc/$package/copyright "/made/licences/$package"
 done
 cp /heaptape/packaging/LINKED.md /made/licences
-for crate in /crates/*/vendor/*; do
-    name=$(basename "$crate")
+for source in /crates/*/vendor/* /build/heaptape/archives/*/unpacked/*; do
+    name=$(basename "$source")
+    case $source in
     # Neither what a crate needs to build itself nor what is not built.
-    [ -d "/crates/$name" ] && [ "$name" != libtcmalloc-sys ] || continue
-    find "$crate" -maxdepth 4 -type f \( -iname 'licen[cs]e*' -o -iname 'copying*' -o -iname 'copyright*' \) | sort | while read -r file; do
-        echo "== ${file#"$crate"/}" && cat "$file"
+    /crates/*) [ -d "/crates/$name" ] && [ "$name" != libtcmalloc-sys ] || continue ;;
+    */\*) continue ;;
+    esac
+    find "$source" -maxdepth 4 -type f \( -iname 'licen[cs]e*' -o -iname 'copying*' -o -iname 'copyright*' \) | sort | while read -r file; do
+        echo "== ${file#"$source"/}"
+        cat "$file"
     done >"/made/licences/$name"
+    [ -s "/made/licences/$name" ] || rm "/made/licences/$name"
 done
 mkdir /made/licences-simulate
 cp simulate/tool/COPYING /made/licences-simulate
