@@ -11,8 +11,8 @@ valgrind=/opt/newer/valgrind/usr
 
 zydis=/crates/zydis/vendor/zydis/zydis-c
 for part in $zydis/dependencies/zycore $zydis; do
-    build=/build/$(basename $part)
-    cmake -S $part -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=/build/libraries -DCMAKE_INSTALL_LIBDIR=lib \
+    build=/build/$(basename "$part")
+    cmake -S "$part" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=/build/libraries -DCMAKE_INSTALL_LIBDIR=lib \
         -DZYDIS_BUILD_TOOLS=OFF -DZYDIS_BUILD_EXAMPLES=OFF -DZYDIS_BUILD_DOXYGEN=OFF -DZYDIS_BUILD_MAN=OFF -DZYDIS_BUILD_TESTS=OFF \
         -DZYDIS_FEATURE_ENCODER=OFF -DZYDIS_FEATURE_FORMATTER=OFF
     cmake --build "$build"

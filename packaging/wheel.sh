@@ -64,7 +64,7 @@ be_done() { echo "$2" >"$cache/$1.done"; }
 inside() { env -i PATH=/opt/cmake/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" chroot "$root" "$@"; }
 
 # cmake and ninja for the chroot, whose own are too old; auditwheel.
-tools="cmake==3.31.10 ninja==1.13.0 auditwheel==6.8.2"
+tools="cmake==3.31.10 ninja==1.13.0 setuptools==80.9.0 auditwheel==6.8.2"
 if ! is_done tools "$tools"; then
     log venv python3 -m venv --clear "$cache/tools"
     # shellcheck disable=SC2086  # a list of words
@@ -107,11 +107,11 @@ for manifest in allocators/crates/* packaging/zydis; do
 done
 
 mkdir "$root/heaptape"
-git ls-files -co --exclude-standard -z | xargs -0 sh -c 'for file; do [ ! -f "$file" ] || printf "%s\0" "$file"; done' sh |
-    tar --null --files-from=- -cf - | tar -xf - -C "$root/heaptape" --no-same-owner
+git ls-files -co --exclude-standard | while read -r file; do [ ! -f "$file" ] || echo "$file"; done |
+    tar --files-from=- -cf - | tar -xf - -C "$root/heaptape" --no-same-owner
 echo "wheel.sh: building, which takes minutes"
 log build inside sh /heaptape/packaging/build_inside.sh
-log pure "$cache/tools/bin/pip" wheel -q --no-deps -w "$work" "$root/heaptape/analysis"
+log pure "$cache/tools/bin/pip" wheel -q --no-deps --no-build-isolation -w "$work" "$root/heaptape/analysis"
 
 "$cache/tools/bin/python" packaging/make_wheels.py "$work/heaptape-$version-py3-none-any.whl" "$root/made" "$to"
 for wheel in "$to"/heaptape-"$version"-*_x86_64.whl "$to"/heaptape_simulate-"$version"-*_x86_64.whl; do
