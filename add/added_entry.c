@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "added_allocators.h"
-#include "write_all.h"
+#include "all_bytes.h"
 
 static const char partial_prefix[] = ".partial-";
 

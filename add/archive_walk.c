@@ -8,8 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "all_bytes.h"
 #include "talk.h"
-#include "write_all.h"
 
 enum { BLOCK_BYTES = 1 << 16, ENTRIES_MAX = 1 << 16, NAME_BYTES_MAX = 4096, RATIO_MAX = 250 };
 static const uint64_t UNPACKED_BYTES_MAX = UINT64_C(1) << 30;

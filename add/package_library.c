@@ -10,8 +10,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "all_bytes.h"
 #include "archive_walk.h"
-#include "read_at.h"
 
 static const uint64_t KEPT_BYTES_MAX = UINT64_C(512) << 20;
 

@@ -72,23 +72,41 @@ static bool add_paths(struct words *words, const struct source_build *build, con
     return added;
 }
 
+// The compiler's flags, of which some name folders of the sources.
+static bool add_flags(struct words *words, const struct source_build *build) {
+    static const char sources[] = "<sources>/";
+    struct words flags = {0};
+    char path[PATH_MAX];
+    bool added = add_words(&flags, build->kind->build_flags);
+    for (size_t i = 0; added && i < flags.count; i++) {
+        char *folder = strstr(flags.word[i], sources);
+        if (folder) {
+            added = is_path(build, folder + strlen(sources), path);
+            *folder = 0;
+        }
+        added = added && add_word(words, "%s%s", flags.word[i], folder ? path : "");
+    }
+    free_words(&flags);
+    return added;
+}
+
 // The second word of a field.
 static const char *second_word(const char *text) { return strchr(text, ' ') + 1; }
 
 // Whether the catalogue says how to build it. What a crate's own build script lists is not known here.
 static bool has_recipe(const struct ht_allocator *kind) {
-    if (kind->crate_configure) return strstr(kind->crate_configure, "/configure") != NULL;
-    return kind->crate_sources && !strstr(kind->crate_sources, ".rs");
+    if (kind->build_configure) return strstr(kind->build_configure, "/configure") != NULL;
+    return kind->build_sources && !strstr(kind->build_sources, ".rs") &&
+           !strstr(kind->build_flags, "<processor>");
 }
 
 static bool is_complete(struct source_build *build) {
     const struct ht_allocator *kind = build->kind;
-    const char *files = kind->crate_configure ? second_word(kind->crate_configure) : kind->crate_sources;
+    const char *files = kind->build_configure ? second_word(kind->build_configure) : kind->build_sources;
     struct words words = {0};
     unsigned folders = 0;
     for (const char *at = files; *at && *at != ' '; at++) folders += *at == '/';
-    bool complete = folders >= build->left_out && add_paths(&words, build, "", files) &&
-                    (!kind->crate_includes || add_paths(&words, build, "", kind->crate_includes));
+    bool complete = folders >= build->left_out && add_paths(&words, build, "", files);
     if (complete) snprintf(build->first, sizeof build->first, "%s", words.word[0]);
     free_words(&words);
     return complete;
@@ -208,17 +226,16 @@ static int compile(struct source_build *build, const struct source_tree *tree, c
     const struct ht_allocator *kind = build->kind;
     struct words words = {0};
     char reported[PATH_MAX];
-    bool is_cxx = strstr(kind->crate_sources, ".cc") != NULL;
+    bool is_cxx = strstr(kind->build_sources, ".cc") != NULL;
     snprintf(reported, sizeof reported, "%.*s/heaptape_version.c", PATH_MAX - 32, tree->folder);
     snprintf(build->library, sizeof build->library, "%.*s/%.64s", PATH_MAX - 80, tree->folder,
              family_of(kind)->soname);
-    bool planned =
-        add_words(&words, is_cxx ? compiler("CXX", "c++") : compiler("CC", "cc")) &&
-        add_words(&words, "-shared -O2 -fPIC -pthread -w") && add_words(&words, kind->crate_flags) &&
-        (!kind->crate_includes || add_paths(&words, build, "-I", kind->crate_includes)) &&
-        add_paths(&words, build, "", kind->crate_sources) && add_words(&words, kind->crate_link_flags) &&
-        add_word(&words, "-Wl,-soname,%s%s", family_of(kind)->soname, "") &&
-        add_word(&words, "-o%s%s", build->library, "");
+    bool planned = add_words(&words, is_cxx ? compiler("CXX", "c++") : compiler("CC", "cc")) &&
+                   add_words(&words, "-shared -O2 -fPIC -pthread -w") && add_flags(&words, build) &&
+                   add_paths(&words, build, "", kind->build_sources) &&
+                   add_words(&words, kind->build_link_flags) &&
+                   add_word(&words, "-Wl,-soname,%s%s", family_of(kind)->soname, "") &&
+                   add_word(&words, "-o%s%s", build->library, "");
     if (planned && *version)
         planned = write_version(reported, version) && add_word(&words, "%s%s", reported, "");
     int failed = planned
@@ -233,7 +250,7 @@ static int compile(struct source_build *build, const struct source_tree *tree, c
 // The catalogue's flags are for one release: the version is that of these sources, and the library has its usual name.
 static bool add_configure_flags(struct words *words, const struct ht_allocator *kind) {
     struct words flags = {0};
-    bool added = add_words(&flags, kind->crate_flags);
+    bool added = add_words(&flags, kind->build_flags);
     for (size_t i = 0; added && i < flags.count; i++)
         if (strncmp(flags.word[i], "--with-version=", strlen("--with-version=")) &&
             strncmp(flags.word[i], "--with-install-suffix=", strlen("--with-install-suffix=")))
@@ -267,7 +284,7 @@ static int configure(struct source_build *build, const struct source_tree *tree,
     const struct ht_allocator *kind = build->kind;
     struct words configure = {0}, make = {0};
     char folder[PATH_MAX], source[256], script[PATH_MAX];
-    snprintf(source, sizeof source, "%.*s", (int)strcspn(kind->crate_configure, " "), kind->crate_configure);
+    snprintf(source, sizeof source, "%.*s", (int)strcspn(kind->build_configure, " "), kind->build_configure);
     if (!is_path(build, source, folder))
         return ht_error_input(error, tree->path, 0, "expected a folder %s in it", source);
     snprintf(script, sizeof script, "%.*s/configure", PATH_MAX - 16, folder);
@@ -290,6 +307,6 @@ static int configure(struct source_build *build, const struct source_tree *tree,
 int source_build_make(struct source_build *build, const struct source_tree *tree, const char *version,
                       struct ht_error *error) {
     ht_print(stderr, "building %s from %s\n", family_of(build->kind)->name, tree->top);
-    return build->kind->crate_configure ? configure(build, tree, error)
+    return build->kind->build_configure ? configure(build, tree, error)
                                         : compile(build, tree, version, error);
 }
