@@ -29,7 +29,8 @@ static void ask(void) {
     pthread_cond_wait(&condition, &mutex);  // which may wake up without cause
     int ended;
     while (!(ended = pthread_cond_timedwait(&condition, &mutex, &now))) continue;
-    assert(ended == ETIMEDOUT && pthread_cond_clockwait(&condition, &mutex, CLOCK_REALTIME, &now) == ETIMEDOUT);
+    assert(ended == ETIMEDOUT &&
+           pthread_cond_clockwait(&condition, &mutex, CLOCK_REALTIME, &now) == ETIMEDOUT);
     pthread_mutex_unlock(&mutex);
     sem_init(&semaphore, 0, 1);
     assert(!sem_wait(&semaphore) && sem_timedwait(&semaphore, &now) == -1 && errno == ETIMEDOUT);
