@@ -71,6 +71,8 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
             argp_error(state, "remove: expected NAME@VERSION");
         if ((options->name || options->build) && options->action != ADD)
             argp_error(state, "--name, --build: expected add FILE");
+        if ((options->json || options->verbose) && options->action != LIST)
+            argp_error(state, "--json, --verbose: expected neither add nor remove");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -86,7 +88,7 @@ static const struct argp parser = {
         "loader, from libc6_2.43_amd64.deb."
         "\vWithout --build add runs nothing of FILE. It takes one library, which must be for this processor and of an allocator that the list knows "
         "by its functions, and finds the version in the library, or else in what the package says of itself; of all else in "
-        "FILE it writes nothing. A package that is damaged, that unpacks to more than 1 GB or 250 times its size, or that has names "
+        "FILE it writes nothing. A package that is damaged, that unpacks to more than 1 GiB or 250 times its size, or that has names "
         "that lead out of it, hard links, devices or files that run as another user is refused."};
 
 const struct ht_page ht_page_allocators = {

@@ -148,6 +148,13 @@ def test_the_same_again_is_no_failure_and_another_is(added: Added, library: byte
     assert added.added(deb(tar({NAME: library})), name="other.deb") == "mimalloc@3.6.0"
 
 
+@pytest.mark.parametrize("words", [["add"], ["remove"], ["what"], ["add", "a", "b"], ["--name", "mimalloc@1.0"], ["remove", "x@1", "--build"],
+                                   ["add", "a", "--json"], ["remove", "x@1", "-v"]])
+def test_wrong_usage_is_said(added: Added, words: list[str]) -> None:
+    done = added.verb(*words)
+    assert done.returncode == 2 and b"expected" in done.stderr and not done.stdout
+
+
 def test_nothing_of_it_runs(added: Added, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     source = f'int open(const char *, int, ...);\n__attribute__((constructor)) static void begin(void) {{ open("{ran}", 0101, 0600); }}\n'
