@@ -144,7 +144,6 @@ int ht_other_libc_find(struct ht_other_libc *libc, const char *loader,
                        char problem[HT_OTHER_LIBC_PROBLEM_BYTES]) {
     char whole[PATH_MAX], path[PATH_MAX], folder[PATH_MAX];
     struct stat status;
-    if (!*loader) return fail(problem, "expected the path of a dynamic loader after @%s%s", "", "");
     if (!resolve(loader, whole)) return fail(problem, "%.250s: %s", loader, strerror(errno));
     if (!is_object(whole, is_loader)) {
         return fail(problem,

@@ -123,7 +123,8 @@ def test_what_is_no_loader_is_refused(tools: Tools, trace: Path, copy: Path, tmp
                  tools.shim):
         assert refused(tools, trace, f"glibc@{path}").startswith(f"{path}: {no_loader}")
     assert refused(tools, trace, "glibc@/nowhere/ld.so") == "/nowhere/ld.so: No such file or directory"
-    assert refused(tools, trace, "glibc@") == "expected the path of a dynamic loader after @"
+    assert refused(tools, trace, "glibc@") == (
+        "glibc@: expected NAME@VERSION of an allocator that --list has, or NAME@LOADER with the loader's path")
     assert refused(tools, trace, f"no@{copy}/ld.so").startswith("no is not built; expected one of ")
     assert "null can be replayed under this C library only" in refused(tools, trace, f"null@{copy}/ld.so")
 
