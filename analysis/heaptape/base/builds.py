@@ -36,9 +36,10 @@ def builds_here(replay: str, specification: str | None = None) -> list[Build]:
 
 
 def broken(replay: str) -> list[str]:
-    """A sentence for each of the usual kinds' builds that does not run, such as one whose library is gone."""
+    """A sentence for each build that does not run, as its library is gone, where no other of its usual kind does."""
+    there = {build.kind for build in builds_here(replay)}
     return [f"{item['name']} is left out: {item['problem']}" for item in list_allocators(replay, None)
-            if item.get("kind") in USUAL and item.get("problem")]
+            if item.get("problem") and item.get("kind") in USUAL and item["kind"] not in there]
 
 
 def usual(builds: Collection[Build]) -> list[str]:
