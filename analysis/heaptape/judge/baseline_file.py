@@ -94,8 +94,10 @@ def _loaded(path: str) -> Json:
         position, why = error.start, f"unable to decode byte 0x{data[error.start]:x}"
     except json.JSONDecodeError as error:
         position, why = _place(error)
-    except (_WrongText, RecursionError) as error:
+    except _WrongText as error:
         position, why = len(data), str(error)
+    except RecursionError:
+        position, why = len(data), "what is nested too deeply"
     first = data.lstrip(b" \t\r\n")[:1]
     if first == b"{":
         line = data[:position].count(b"\n") + 1
