@@ -15,6 +15,7 @@ PACKAGES = {"heaptape": "analysis/heaptape", "bench": "bench"}
 """What absolute imports of ours begin with, and where that lies."""
 
 SCRIPTS = "bench/"
+STANDARD = sys.stdlib_module_names | {"tomllib"}  # since 3.11
 """Programs are started from their folders here, and import what lies beside them by its bare name."""
 
 IMPORTS_BY_NAME = "analysis/heaptape/__init__.py"
@@ -67,9 +68,9 @@ def _targets(root: Path, file: str, node: ast.Import | ast.ImportFrom) -> Iterat
             beside = Path(file).with_name(f"{first}.py")
             if first in PACKAGES:
                 bases.append([*Path(PACKAGES[first]).parts, *rest])
-            elif file.startswith(SCRIPTS) and first not in sys.stdlib_module_names and (root / beside).is_file():
+            elif file.startswith(SCRIPTS) and first not in STANDARD and (root / beside).is_file():
                 yield beside.as_posix(), True
-            elif first not in sys.stdlib_module_names:
+            elif first not in STANDARD:
                 yield first, False
     for base in bases:
         names = [alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else []
