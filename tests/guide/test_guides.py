@@ -21,6 +21,7 @@ GUIDES = Path(__file__).resolve().parents[2] / "docs/guide"
 QUICK = {"own-allocator.md"}
 MAY_BE_MISSING = ("cargo", "docker", "g++", "git", "initdb", "jupyter", "perl", "redis-server", "ruby", "rustc")
 POSTGRES = "/usr/lib/postgresql/*/bin"
+HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 NOBODY = 65534
 WITHIN_S = 600
 BEGINS = "\x1e"  # in front of what a command prints
@@ -32,8 +33,12 @@ def is_missing(program: str) -> bool:
     return not shutil.which(program) and not list(Path("/").glob(f"{POSTGRES}/{program}".lstrip("/")))
 
 
-def missing_of(command: str) -> list[str]:
-    return [name for name in MAY_BE_MISSING if re.search(rf"(?<![\w./-]){re.escape(name)}(?![\w.-])", command) and is_missing(name)]
+def missing_of(command: str, folder: Path) -> list[str]:
+    """Programs, packages, modes of the system. A package is taken from $HEAPTAPE_TEST_PACKAGES."""
+    packages = [name for name in re.findall(r"\S+\.deb\b", command) if not (folder / name).exists()]
+    modes = ["transparent huge pages at madvise"] if "--thp madvise" in command and "[madvise]" not in HUGE_PAGES.read_text() else []
+    return packages + modes + [name for name in MAY_BE_MISSING
+                               if re.search(rf"(?<![\w./-]){re.escape(name)}(?![\w.-])", command) and is_missing(name)]
 
 
 def run_page(page: Page, folder: Path, build: Path, *, as_user: int | None = None) -> tuple[int, list[str]]:
@@ -42,7 +47,7 @@ def run_page(page: Page, folder: Path, build: Path, *, as_user: int | None = Non
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     script = "".join(f"printf '{BEGINS}'\n{command.text}\n" for command in page.commands)
-    environment = clean_environment({"PATH": f"{build}:{os.environ['PATH']}"})
+    environment = clean_environment({"PATH": f"{build}:{os.environ['PATH']}", "XDG_DATA_HOME": str(folder / "data")})
     environment.setdefault("HEAPTAPE_PYTHON", sys.executable)
     with tempfile.TemporaryFile("w+", errors="replace") as printed:
         try:
@@ -69,7 +74,9 @@ def complaints(page: Page, status: int, outputs: list[str]) -> list[str]:
 def test_guide(request: pytest.FixtureRequest, repository: Path, build: Path, open_folder: Path, name: str) -> None:
     page = read_page((GUIDES / name).read_text())
     assert page.commands
-    missing = [missing_of(command.text) for command in page.commands]
+    for package in Path(os.environ.get("HEAPTAPE_TEST_PACKAGES", "/nowhere")).glob("*.deb"):
+        (open_folder / package.name).symlink_to(package)
+    missing = [missing_of(command.text, open_folder) for command in page.commands]
     runs = next((number for number, names in enumerate(missing) if names), len(missing))
     lacks = ", ".join(dict.fromkeys(sum(missing, [])))
     del page.commands[runs:]

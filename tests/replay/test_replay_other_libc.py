@@ -56,6 +56,30 @@ def test_the_copy_serves_and_is_named(tools: Tools, trace: Path, copy: Path) -> 
     assert not counts or 0.99 < said["glibc@./ld.so"] / said["glibc"] < 1.01 < said["new"] / said["glibc"]
 
 
+PACKAGES = sorted(Path(os.environ.get("HEAPTAPE_TEST_PACKAGES", "/nowhere")).glob("libc6_*.deb"))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("package", PACKAGES or [pytest.param(None, marks=pytest.mark.skip(reason="no libc6_*.deb in $HEAPTAPE_TEST_PACKAGES"))],
+                         ids=lambda path: path and path.name)
+def test_each_release_has_its_own_knobs(tools: Tools, trace: Path, tmp_path: Path, package: Path) -> None:
+    run(["dpkg-deb", "-x", package, tmp_path / "system"])
+    loader, = (path for folder in ("lib64", "usr/lib64") for path in (tmp_path / "system" / folder).glob("ld-linux-*"))
+    [said] = json.loads(tools.succeed([tools.replay_program, "--list", "--json", "--alloc", f"a=glibc@{loader}"]).stdout)
+    version = tuple(map(int, said["version"].split(".")))
+    assert package.name.startswith(f"libc6_{said['version']}-")
+    knobs = {knob["name"]: knob for knob in said["knobs"]}
+    assert knobs["mxfast"]["heeded"] == bool(knobs["mxfast"]["search"]) == (version < (2, 43))
+    assert knobs["hugetlb"]["heeded"] == (version >= (2, 35))
+    assert (knobs["tcache_max"]["highest"], knobs["tcache_count"]["default"]) \
+        == (4194280 if version >= (2, 42) else 1032, "16" if version >= (2, 43) else "7")
+    asked = {"mxfast=0": version < (2, 43), "tcache_max=4000": version >= (2, 42), "hugetlb=0": version >= (2, 35), "tcache_count=0": True}
+    for knob, heeded in asked.items():
+        done = run([tools.replay_program, "--alloc", f"a=glibc@{loader}:{knob}", "--pass", "memory", "--rounds", "1", "-q", trace])
+        assert (done.returncode == 0) == heeded, done.stderr
+        assert heeded or done.stderr.decode().startswith(f"heaptape replay: a: {'version' if 'max' not in knob else 'tcache_max=4000: version'}")
+
+
 def test_replayers_need_nothing_that_is_newer_than_2_31(tools: Tools) -> None:
     for program in sorted(tools.build.glob("replay-*")):
         said = run(["readelf", "--wide", "--version-info", program]).stdout.decode()
