@@ -381,6 +381,7 @@ def test_the_first_line_says_what_to_do(cures: list[Cure], first: str, lines: li
     assert -1 not in at and at == sorted(at) and all(cure.name in text for cure in cures)
     assert ("B=1 COMMAND" not in text) and (lines or "COMMAND" not in text)
     assert "COMMAND" not in "\n".join(text_of(replace(answer, own="Caution: it is another."))) and "helps" not in text_of(replace(answer, own="Caution."))[1]
+    assert text_of(replace(answer, release="Caution: it is older."))[0].startswith("Caution: it is older.")
 
 
 @pytest.mark.parametrize(("accounts", "said"), [

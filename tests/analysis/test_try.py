@@ -12,6 +12,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import results_factory
@@ -36,6 +37,7 @@ from heaptape.results.use import (
 from heaptape.trial.allocators import choose
 from heaptape.trial.answer import table
 from heaptape.trial.recorded import record, sharers_of
+from heaptape.trial.verb import _notes
 from verbs_here import run_here
 from waiting import wait_until
 
@@ -310,6 +312,12 @@ def test_a_small_saving_is_no_reason_to_change(tmp_path: Path) -> None:
                     memory_share=replace(whole.memory_share, saving=Saving("jemalloc", 0.009)))
     assert not uses(small, "./app", "glibc") and no_reason(small).startswith("No allocator measured here saves 1 %")
     assert uses(replace(small, malloc_share=None), "./app", "glibc")
+
+
+@pytest.mark.parametrize(("here", "says"), [("2.43", True), ("2.36", False), ("", False)])
+def test_another_release_than_the_programs_is_said(here: str, says: bool) -> None:
+    recorded = SimpleNamespace(info={"threads": 1}, context={"allocator_name": "glibc", "allocator_version": "2.36"})
+    assert bool(_notes([recorded], {"glibc": here}, "glibc")) == says
 
 
 def test_how_to_use_one(tmp_path: Path) -> None:
