@@ -41,9 +41,11 @@ struct mallinfo2 {
 #if !__GLIBC_PREREQ(2, 32)
 #ifdef __x86_64__
 // Their versions of 2.29 differ only in how they report errors.
-__asm__(".symver exp, exp@GLIBC_2.2.5\n.symver log, log@GLIBC_2.2.5\n.symver pow, pow@GLIBC_2.2.5");
+__asm__(".symver exp, exp@GLIBC_2.2.5\n.symver log, log@GLIBC_2.2.5\n.symver pow, pow@GLIBC_2.2.5\n"
+        ".symver log2, log2@GLIBC_2.2.5");
 #endif
 
+#ifndef __cplusplus  // for which allocators need no more
 // As those functions: NULL for numbers that there are not.
 static inline const char *strerrordesc_np(int number) {
     static const char unknown[] = "Unknown error ";
@@ -63,6 +65,7 @@ static inline const char *sigabbrev_np(int number) {
         [SIGSTKFLT] = "STKFLT", [SIGSYS] = "SYS",   [SIGWINCH] = "WINCH"};
     return number > 0 && (size_t)number < sizeof names / sizeof *names ? names[number] : NULL;
 }
+#endif
 #endif
 #endif
 

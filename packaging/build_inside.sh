@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # In the chroot, for each wheel: builds /heaptape with the sources of /crates, and puts what is packaged into /made.
 set -eu
-export ac_cv_func_gettid=no # of glibc 2.30: for configure
+export je_cv_gettid=no # of glibc 2.30: for jemalloc's configure
+export CXXFLAGS="-include /heaptape/base/older_libc.h"
 rm -rf /build /made
 mkdir -p /build/heaptape /made/recorder/glibc /made/recorder/musl /made/licences
 cp -r /crates /build/heaptape/crates
