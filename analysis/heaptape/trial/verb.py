@@ -116,10 +116,16 @@ def _alloc(replay: str, options: argparse.Namespace, recorded: Recorded) -> tupl
     return ",".join([alloc, *found]), baseline, why_baseline
 
 
+def _simulates(replay: str) -> bool:
+    """By Valgrind's own package, or by the simulation's for pip, which brings what it needs."""
+    return bool(shutil.which("valgrind")) or (Path(replay).parent.parent / "libexec/heaptape/valgrind/valgrind").exists()
+
+
 def _count(replay: str, alloc: str, baseline: str, names: set[str], recorded: Recorded, results: Path, options: argparse.Namespace) -> str:
     """What the calls of these and of the baseline do is simulated, which repeats exactly. What has to be said of that, or ""."""
-    if not shutil.which("valgrind"):
-        return "A longer --budget may tell; with the package valgrind, what is not resolved is simulated."
+    if not _simulates(replay):
+        package = "heaptape-simulate" if Path(sys.argv[0]).name == "heaptape-analysis" else "valgrind"
+        return f"A longer --budget may tell; with the package {package}, what is not resolved is simulated."
     wanted = countable(replay, alloc, {*names, baseline})
     took_s = recorded.info["events"] * len(wanted) * COUNTED_CALL_S
     if took_s > (options.budget or BUDGET_S):
