@@ -212,6 +212,15 @@ def test_the_newest_of_each_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert broken("replay") == ([f"{name} is left out: is gone" for name in ("tcmalloc", "gperftools")] if "gperf" in missing else [])
 
 
+def test_a_recording_from_elsewhere_has_an_answer(heaptape_binary: Path) -> None:
+    """Of musl, or of an allocator that is not installed here."""
+    replay = str(heaptape_binary.with_name("replay"))
+    for kind, path in (("musl", "/lib/ld-musl-x86_64.so.1"), ("other", "/nowhere/libother.so.2")):
+        alloc, baseline, why = choose(replay, None, {"allocator_name": kind, "allocator": path})
+        names = [item["name"] for item in list_allocators(replay, alloc)]
+        assert baseline in names and (why == f"The program was recorded under {kind}, which is not here: {path}." or baseline == "mallocng")
+
+
 def test_one_allocator_that_does_not_run_ends_nothing(heaptape_binary: Path, tmp_path: Path) -> None:
     for name in ("replay", "replay-glibc", "replay-null"):
         shutil.copy(heaptape_binary.with_name(name), tmp_path)

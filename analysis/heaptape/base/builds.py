@@ -14,6 +14,9 @@ from .programs import list_allocators
 USUAL = ("glibc", "jemalloc", "tcmalloc", "mimalloc")
 """Kinds that are compared where nothing else is asked for, each in the newest version that is here."""
 
+MUSL = "musl"
+"""What the recorder calls the allocator in musl's C library. As a build of its own it is mallocng."""
+
 
 @dataclass(frozen=True)
 class Build:
@@ -50,7 +53,8 @@ def usual(builds: Collection[Build]) -> list[str]:
 def nearest(builds: Collection[Build], context: Mapping[str, Any], preferred: Collection[str] = ()) -> Build | None:
     """Of the kind that served a recorded program the build of its version; where there is none, one of the preferred names, else that
     which goes by the kind's name. context: of the recording."""
-    kind = str(context.get("allocator_name") or "")
+    name = str(context.get("allocator_name") or "")
+    kind = "mallocng" if name == MUSL else name
     recorded = {"name": kind, "version": context.get("allocator_version")}
     return max((build for build in builds if build.kind == kind), default=None,
                key=lambda build: (is_the_linked(recorded, kind, build.version), build.name in preferred, build.name == kind))

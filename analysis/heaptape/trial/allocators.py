@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ..base.allocator_settings import to_try
-from ..base.builds import builds_here, nearest, usual
+from ..base.builds import MUSL, builds_here, nearest, usual
 from ..base.errors import HeaptapeError
 from ..base.own_allocator import is_the_linked
+from ..base.printable import printable
 from ..base.programs import list_allocators
 
 SETTINGS_MAX = 3
@@ -64,10 +65,12 @@ def choose(replay: str, specification: str | None, context: dict[str, Any]) -> t
         return alloc, "glibc" if "glibc" in chosen else chosen[0], f"The program was recorded under its own {kind}, which is part of it: replay cannot load it{version}."
     if kind in chosen and (not own or own.name not in chosen):
         return alloc, kind, ""
-    loadable = ".so" in Path(path).name and kind not in ("", "glibc", *chosen)
+    loadable = ".so" in Path(path).name and kind not in ("", "glibc", MUSL, *chosen)
     if own and not (loadable and recorded["version"] and not is_the_linked(recorded, kind, own.version) and Path(path).exists()):
         return alloc if own.name in chosen else f"{own.name},{alloc}", own.name, ""
-    if loadable:
+    if loadable and Path(path).exists():
         return f"{kind}={path},{alloc}", kind, ""
+    if loadable or kind == MUSL:
+        return alloc, "glibc" if "glibc" in chosen else chosen[0], f"The program was recorded under {kind}, which is not here: {printable(path)}."
     what = f"{kind or 'an allocator of its own'}, which is part of the program: replay cannot load it"
     return alloc, "glibc" if "glibc" in chosen else chosen[0], f"The program was recorded under {what}."
