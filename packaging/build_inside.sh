@@ -20,13 +20,15 @@ for part in $zydis/dependencies/zycore $zydis; do
     cmake --install "$build"
 done
 
-# What archives need comes after all of them.
+# What archives need comes after all of them. An allocator whose sources cannot be had is no reason to go on without it.
 cmake -S . -B /build/heaptape -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=OFF -DHEAPTAPE_READER=OFF \
     -DCMAKE_INSTALL_PREFIX=/prefix -DCMAKE_INSTALL_LIBDIR=lib -DCMAKE_PREFIX_PATH=/build/libraries \
     -DCMAKE_C_FLAGS="-include /heaptape/base/older_libc.h" -DCMAKE_C_STANDARD_LIBRARIES="-lelf -lbz2 -llzma -lz -lnettle -L/build/libraries/lib -lZycore" \
     -DEXTRA_ALLOCATORS=ON -DEXTRA_JEMALLOC=ON -DHEAPTAPE_SIMULATION_PACKAGE="pip install heaptape-simulate" \
     -DHEAPTAPE_VALGRIND_HEADERS=$valgrind/include/valgrind -DHEAPTAPE_VALGRIND_FILES=$valgrind/libexec/valgrind \
-    -DHEAPTAPE_VALGRIND_CORE="$(find $valgrind -name libcoregrind-amd64-linux.a)"
+    -DHEAPTAPE_VALGRIND_CORE="$(find $valgrind -name libcoregrind-amd64-linux.a)" >/build/configured 2>&1 ||
+    { cat /build/configured && exit 1; }
+if grep -A 20 'Left out' /build/configured; then exit 1; fi
 grep -q '^HEAPTAPE_UNWINDER:INTERNAL=1$' /build/heaptape/CMakeCache.txt # else the recorder has no call sites
 grep -q '^HEAPTAPE_ZYDIS:FILEPATH=/build' /build/heaptape/CMakeCache.txt
 cmake --build /build/heaptape
