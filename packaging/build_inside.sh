@@ -57,7 +57,7 @@ for package in libzstd-dev libxxhash-dev libjansson-dev libarchive-dev libdw-dev
     libbz2-dev gcc-10-base; do
     cp -L $doc/$package/copyright "/made/licences/$package"
 done
-cp /heaptape/packaging/LINKED.md /made/licences
+cp NOTICE packaging/LINKED.md /made/licences
 for source in /crates/*/vendor/* /build/heaptape/archives/*/unpacked/*; do
     name=$(basename "$source")
     case $source in
