@@ -72,41 +72,45 @@ static bool add_paths(struct words *words, const struct source_build *build, con
     return added;
 }
 
-// The compiler's flags, of which some name folders of the sources.
-static bool add_flags(struct words *words, const struct source_build *build) {
+// The flags; in one, <sources>/ stands before a path. False if one of these is not there.
+static bool add_flags(struct words *words, const struct source_build *build, const char *text) {
     static const char sources[] = "<sources>/";
     struct words flags = {0};
     char path[PATH_MAX];
-    bool added = add_words(&flags, build->kind->build_flags);
+    bool added = add_words(&flags, text);
     for (size_t i = 0; added && i < flags.count; i++) {
-        char *folder = strstr(flags.word[i], sources);
-        if (folder) {
-            added = is_path(build, folder + strlen(sources), path);
-            *folder = 0;
-        }
-        added = added && add_word(words, "%s%s", flags.word[i], folder ? path : "");
+        char *at = strstr(flags.word[i], sources);
+        added = !at || is_path(build, at + strlen(sources), path);
+        if (at) *at = 0;
+        added = added && add_word(words, "%s%s", flags.word[i], at ? path : "");
     }
     free_words(&flags);
     return added;
 }
 
-// The second word of a field.
-static const char *second_word(const char *text) { return strchr(text, ' ') + 1; }
+// The word of a field that has so many before it, as far as it goes: text of room bytes.
+static const char *nth_word(const char *text, unsigned before, char *word, size_t room) {
+    for (; before; before--) text += strcspn(text, " ") + (strchr(text, ' ') != NULL);
+    snprintf(word, room, "%.*s", (int)strcspn(text, " "), text);
+    return word;
+}
 
 // Whether the catalogue says how to build it. What a crate's own build script lists is not known here.
 static bool has_recipe(const struct ht_allocator *kind) {
     if (kind->build_configure) return strstr(kind->build_configure, "/configure") != NULL;
-    return kind->build_sources && !strstr(kind->build_sources, ".rs") &&
-           !strstr(kind->build_flags, "<processor>");
+    return kind->build_sources && !strstr(kind->build_sources, ".rs");
 }
 
 static bool is_complete(struct source_build *build) {
     const struct ht_allocator *kind = build->kind;
-    const char *files = kind->build_configure ? second_word(kind->build_configure) : kind->build_sources;
+    char script[256];
+    const char *files = kind->build_configure ? nth_word(kind->build_configure, 1, script, sizeof script)
+                                              : kind->build_sources;
     struct words words = {0};
     unsigned folders = 0;
     for (const char *at = files; *at && *at != ' '; at++) folders += *at == '/';
-    bool complete = folders >= build->left_out && add_paths(&words, build, "", files);
+    bool complete = folders >= build->left_out && add_paths(&words, build, "", files) &&
+                    add_flags(&words, build, kind->build_flags);
     if (complete) snprintf(build->first, sizeof build->first, "%s", words.word[0]);
     free_words(&words);
     return complete;
@@ -230,12 +234,12 @@ static int compile(struct source_build *build, const struct source_tree *tree, c
     snprintf(reported, sizeof reported, "%.*s/heaptape_version.c", PATH_MAX - 32, tree->folder);
     snprintf(build->library, sizeof build->library, "%.*s/%.64s", PATH_MAX - 80, tree->folder,
              family_of(kind)->soname);
-    bool planned = add_words(&words, is_cxx ? compiler("CXX", "c++") : compiler("CC", "cc")) &&
-                   add_words(&words, "-shared -O2 -fPIC -pthread -w") && add_flags(&words, build) &&
-                   add_paths(&words, build, "", kind->build_sources) &&
-                   add_words(&words, kind->build_link_flags) &&
-                   add_word(&words, "-Wl,-soname,%s%s", family_of(kind)->soname, "") &&
-                   add_word(&words, "-o%s%s", build->library, "");
+    bool planned =
+        add_words(&words, is_cxx ? compiler("CXX", "c++") : compiler("CC", "cc")) &&
+        add_words(&words, "-shared -O2 -fPIC -pthread -w") && add_flags(&words, build, kind->build_flags) &&
+        add_paths(&words, build, "", kind->build_sources) && add_words(&words, kind->build_link_flags) &&
+        add_word(&words, "-Wl,-soname,%s%s", family_of(kind)->soname, "") &&
+        add_word(&words, "-o%s%s", build->library, "");
     if (planned && *version)
         planned = write_version(reported, version) && add_word(&words, "%s%s", reported, "");
     int failed = planned
@@ -283,8 +287,9 @@ static bool add_jobs(struct words *words) {
 static int configure(struct source_build *build, const struct source_tree *tree, struct ht_error *error) {
     const struct ht_allocator *kind = build->kind;
     struct words configure = {0}, make = {0};
-    char folder[PATH_MAX], source[256], script[PATH_MAX];
-    snprintf(source, sizeof source, "%.*s", (int)strcspn(kind->build_configure, " "), kind->build_configure);
+    char folder[PATH_MAX], source[256], target[64], script[PATH_MAX];
+    nth_word(kind->build_configure, 0, source, sizeof source);
+    nth_word(kind->build_configure, 2, target, sizeof target);
     if (!is_path(build, source, folder))
         return ht_error_input(error, tree->path, 0, "expected a folder %s in it", source);
     snprintf(script, sizeof script, "%.*s/configure", PATH_MAX - 16, folder);
@@ -293,7 +298,7 @@ static int configure(struct source_build *build, const struct source_tree *tree,
     }
     bool planned = add_words(&configure, "sh ./configure --quiet") && add_configure_flags(&configure, kind) &&
                    add_configure_version(&configure, build, tree) && add_words(&make, "make -s") &&
-                   add_jobs(&make) && add_words(&make, "build_lib_shared");
+                   add_jobs(&make) && add_words(&make, target);
     int failed =
         planned ? run(&configure, tree, folder, error) : ht_error_memory(error, tree->path, "cannot build");
     if (!failed) failed = run(&make, tree, folder, error);
