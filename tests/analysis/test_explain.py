@@ -19,6 +19,7 @@ import pandas as pd
 import pytest
 
 from heaptape.base.errors import HeaptapeError
+from heaptape.base.allocator_settings import to_try
 from heaptape.base.programs import find_replay, list_allocators
 from heaptape.base.sharing import is_forked, sharing
 from heaptape.base.units import byte_count
@@ -208,6 +209,12 @@ def test_wrong_use(replay: None, capsys: pytest.CaptureFixture[str], words: list
         ended = int(error.code or 0)
     spoken = capsys.readouterr()
     assert ended == status and said in spoken.err and not spoken.out
+
+
+@pytest.mark.parametrize(("default", "tried"), [("7", False), ("16", True)])
+def test_a_versions_default_is_not_tried(default: str, tried: bool) -> None:
+    knob = {"name": "tcache_count", "value": None, "default": default}
+    assert ("tcache_count=7" in to_try({"kind": "glibc", "knobs": [knob]}, "glibc", ())) == tried
 
 
 @pytest.mark.thorough

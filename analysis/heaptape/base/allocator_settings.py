@@ -8,7 +8,7 @@ from typing import Any
 
 SETTINGS: dict[str, dict[str, str]] = {
     "glibc": {"arena_max=1": "one arena for all threads", "arena_max=2": "two arenas for all threads", "tcache_count=0": "no thread caches",
-              "arena_max=1,tcache_count=0": "one arena, no thread caches",
+              "tcache_count=7": "thread caches of 7 blocks of each size", "arena_max=1,tcache_count=0": "one arena, no thread caches",
               "trim_threshold=131072,mmap_threshold=131072": "free memory returned early"},
     "jemalloc": {"narenas=1": "one arena for all threads", "tcache=false": "no thread caches",
                  "narenas=1,tcache=false": "one arena, no thread caches",
@@ -49,6 +49,6 @@ def _pairs(knobs: Mapping[str, Any]) -> set[tuple[str, str]]:
 
 
 def _in_force(listed: Mapping[str, Any]) -> set[tuple[str, str]]:
-    """Knobs and their values, as far as the allocator reports them or the recorded program set them."""
-    reported = {knob["name"]: knob.get("value") for knob in listed.get("knobs") or []}
+    """Knobs and their values, as far as the allocator reports them, the recorded program set them, or its version's default is known."""
+    reported = {knob["name"]: knob.get("value") or knob.get("default") for knob in listed.get("knobs") or []}
     return _pairs(reported | (listed.get("settings") or {}))

@@ -27,7 +27,7 @@ from .holders import Holder
 _PURGES = {"arena.<all>.purge": "mallctl(arena.N.purge)"}
 """Of an allocator's list, those that have another name in a trace's totals."""
 
-CACHES = ("no thread caches", "the smallest thread caches")
+CACHES = ("no thread caches", "the smallest thread caches", "thread caches of 7 blocks of each size")
 
 
 @dataclass(frozen=True)
