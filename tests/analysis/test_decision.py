@@ -101,7 +101,7 @@ def test_the_program_s_own_time_has_no_placement_beside_it() -> None:
     run = replace(change(CPU, -0.12), runs=9)
     assert decided({"x": both(run, 0.0)})[2] == ["x: 120 ms (12 %) less CPU; the same memory."]
     assert decided({"x": both(replace(run, share=0.0, low=-0.002, high=0.002), 0.0)})[2] == ["Keep glibc: none of 1 others saves 1 % of the program's CPU or memory."]
-    assert promising({"x": both(change(CPU, 0.0, 0.0, 0.17), 0.02), "y": both(-0.2, 0.0), "z": both(0.1, -0.05)}) == ["y", "x"]
+    assert promising({"x": both(change(CPU, 0.0, 0.0, 0.17), 0.02), "y": both(-0.2, 0.0), "z": both(0.1, -0.05), "w": both(change(CPU, 0.5, 0.9), 0.0)}) == ["y", "x", "w"]
 
 
 def test_rounds_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,7 +153,9 @@ def _of_ratio(what: str, part: _Part, ratio: tuple[float, float, float], error: 
         return None
     ends = _wider(ratio[0], ratio[1], error, -1), _wider(ratio[0], ratio[2], error, 1)
     share, low, high = ((value - 1) * part.share for value in (ratio[0], *ends))
-    return Change(what, part.whole, share, low, high, low - apart * PLACEMENT_LESS, high + apart * PLACEMENT_MORE)
+    # Nothing saves more than there is; malloc's share is the replay's, the whole the program's.
+    share, low, least = max(share, -1.0), max(low, -1.0), max(low - apart * PLACEMENT_LESS, -1.0)
+    return Change(what, part.whole, share, low, high, least, high + apart * PLACEMENT_MORE)
 
 
 def _rows(summary: Summary, what: str) -> pd.DataFrame:

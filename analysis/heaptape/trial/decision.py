@@ -74,10 +74,10 @@ def _of_what_may(may: Mapping[str, Change], shown: Mapping[str, str], more: Mapp
 
 
 def promising(changes: Changes) -> list[str]:
-    """Those that may be worth using for all that a replay can tell, what may be gained most first."""
-    hoped = {name: -sum(change.least if change.what == CPU else change.share for change in figures.values() if change.what == CPU or not change.is_small)
+    """Those that may be worth using for all that a replay can tell, the likeliest first."""
+    hoped = {name: sum(change.least if change.what == CPU else change.share for change in figures.values() if change.what == CPU or not change.is_small)
              for name, figures in changes.items()}
-    return sorted((name for name, share in hoped.items() if share > 0), key=lambda name: -hoped[name])
+    return sorted((name for name, share in hoped.items() if share < 0), key=lambda name: sum(change.share for change in changes[name].values()))
 
 
 def _value(figures: Mapping[str, Change]) -> float:
