@@ -58,22 +58,28 @@ static bool make_folders(const char *path) {
     return !mkdir(path, 0700) || errno == EEXIST;
 }
 
-// The folder, locked. A sweep may have removed it before the lock: then not, with errno 0.
+// The folder, locked. A sweep may have removed it before the lock: then not, with ENOENT.
 static bool make_partial(struct added_entry *entry) {
     struct stat status;
     snprintf(entry->partial, sizeof entry->partial, "%.*s/%sXXXXXX", PATH_MAX - 32, entry->all,
              partial_prefix);
     if (!mkdtemp(entry->partial)) return false;
     entry->fd = open_folder(entry->partial);
-    if (entry->fd >= 0 && !flock(entry->fd, LOCK_EX) && !fstat(entry->fd, &status) && status.st_nlink)
-        return true;
+    if (entry->fd >= 0 && !flock(entry->fd, LOCK_EX) && !fstat(entry->fd, &status)) {
+        if (status.st_nlink) return true;
+        errno = ENOENT;
+    }
+    int why = errno;
+    rmdir(entry->partial);
+    *entry->partial = 0;
     if (entry->fd >= 0) close(entry->fd);
     entry->fd = -1;
-    errno = 0;
+    errno = why;
     return false;
 }
 
 int added_entry_begin(struct added_entry *entry, struct ht_error *error) {
+    enum { TRIES = 100 };
     *entry = (struct added_entry){.fd = -1};
     if (!ht_added_folder(entry->all)) {
         errno = 0;
@@ -81,9 +87,9 @@ int added_entry_begin(struct added_entry *entry, struct ht_error *error) {
     }
     if (!make_folders(entry->all)) return ht_error_system(error, entry->all, "cannot be made");
     sweep(entry->all);
-    do
+    errno = ENOENT;
+    for (int i = 0; i < TRIES && errno == ENOENT; i++)
         if (make_partial(entry)) return 0;
-    while (!errno);
     return ht_error_system(error, entry->all, "cannot make a folder in it");
 }
 
