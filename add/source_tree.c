@@ -12,12 +12,25 @@
 #include "archive_walk.h"
 #include "confined.h"
 
+// What is unpacked must be removed again: by its path, which has an end, and in a time that has one, too.
+enum { NAME_BYTES_MAX = 1024, DEPTH_MAX = 32, FOLDERS_MAX = 1 << 14 };
+
+static int check_name(const struct source_tree *tree, const char *name, struct ht_error *error) {
+    unsigned depth = 0;
+    for (const char *at = name; *at; at++) depth += *at == '/';
+    if (depth <= DEPTH_MAX && strlen(name) <= NAME_BYTES_MAX) return 0;
+    return ht_error_input(error, tree->path, 0,
+                          "expected names of at most %d bytes, %d folders deep, found %.100s", NAME_BYTES_MAX,
+                          DEPTH_MAX, name);
+}
+
 // The folders above the name, relative to where we are.
-static bool make_folders(const char *name) {
-    char part[PATH_MAX];
+static bool make_folders(struct source_tree *tree, const char *name) {
+    char part[NAME_BYTES_MAX + 1];
     for (const char *slash = strchr(name, '/'); slash; slash = strchr(slash + 1, '/')) {
-        if (snprintf(part, sizeof part, "%.*s", (int)(slash - name), name) >= PATH_MAX) return false;
-        if (*part && mkdir(part, 0700) && errno != EEXIST) return false;
+        snprintf(part, sizeof part, "%.*s", (int)(slash - name), name);
+        if (*part && !mkdir(part, 0700)) tree->folders++;
+        else if (*part && errno != EEXIST) return false;
     }
     return true;
 }
@@ -33,16 +46,26 @@ static int keep_top(struct source_tree *tree, const char *name, struct ht_error 
     return 0;
 }
 
+// Two files of one name, or a file that is a folder elsewhere in it, are the archive's own fault.
+static int refuse_file(const struct source_tree *tree, const char *name, struct ht_error *error) {
+    bool is_its_fault = errno == EEXIST || errno == ENOTDIR || errno == EISDIR || errno == ENAMETOOLONG;
+    ht_error_system(error, tree->path, "cannot unpack %.100s", name);
+    if (is_its_fault) error->status = HT_EXIT_INPUT;
+    return -1;
+}
+
 static int unpack_file(void *context, struct archive_file *file, struct ht_error *error) {
     struct source_tree *tree = context;
-    if (keep_top(tree, file->name, error)) return -1;
-    int fd = make_folders(file->name) ? open(file->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                                             file->is_executable ? 0700 : 0600)
-                                      : -1;
-    if (fd < 0) return ht_error_system(error, tree->path, "cannot unpack %.100s", file->name);
+    if (keep_top(tree, file->name, error) || check_name(tree, file->name, error)) return -1;
+    int fd = make_folders(tree, file->name)
+                 ? open(file->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                        file->is_executable ? 0700 : 0600)
+                 : -1;
+    if (fd < 0) return refuse_file(tree, file->name, error);
     int failed = archive_file_copy(file, fd, error);
     close(fd);
-    return failed;
+    if (tree->folders <= FOLDERS_MAX) return failed;
+    return ht_error_input(error, tree->path, 0, "expected at most %d folders, found more", FOLDERS_MAX);
 }
 
 static int unpack(void *context, struct ht_error *error) {

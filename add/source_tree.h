@@ -13,6 +13,7 @@ struct source_tree {
     const char *path;  // for messages
     char folder[PATH_MAX];
     char top[NAME_MAX + 1];  // the one folder in it that has all, such as mimalloc-3.2.6
+    unsigned folders;        // made
     struct ht_error error;
 };
 
