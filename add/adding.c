@@ -17,6 +17,7 @@
 #include "source_tree.h"
 #include "talk.h"
 
+static const off_t FILE_BYTES_MAX = (off_t)2 << 30;
 static const char program[] = "heaptape allocators";
 
 static int say_added(const char *name, const struct addition *addition) {
@@ -74,12 +75,33 @@ static int open_source(struct addition *addition) {
         addition->error.status = HT_EXIT_INPUT;
         return -1;
     }
-    if (!S_ISREG(status.st_mode))
+    // The kernel's own files have no size, and some no end.
+    if (!S_ISREG(status.st_mode) || status.st_size == 0 || status.st_size > FILE_BYTES_MAX)
         return ht_error_input(&addition->error, addition->path, 0,
-                              "expected a file, found another sort of entry");
+                              "expected a package or a library, a file of 1 byte to 2 GiB, found another");
     snprintf(again, sizeof again, "/proc/self/fd/%d", addition->fd);
     if (!ht_file_sha256(again, addition->sha256)) return 0;
     return ht_error_system(&addition->error, addition->path, "cannot read");
+}
+
+// Before anything is read: what is there must be able to be loaded.
+static int begin_entry(struct addition *addition) {
+    enum { PATH_BYTES_MAX = 2048 };
+    char problem[HT_ADDED_PROBLEM_BYTES];
+    struct ht_error *error = &addition->error;
+    umask(S_IRWXG | S_IRWXO);
+    if (added_entry_begin(&addition->entry, error)) return -1;
+    const char *all = addition->entry.all;
+    errno = 0;
+    if (!ht_added_is_safe(all, problem)) {
+        error->status = HT_EXIT_FAILED;
+        snprintf(error->message, sizeof error->message, "%s", problem);
+        return -1;
+    }
+    if (strpbrk(all, " :") || strlen(all) > PATH_BYTES_MAX)
+        return ht_error_system(error, all, "expected a path without space or colon, of at most %d bytes",
+                               PATH_BYTES_MAX);
+    return 0;
 }
 
 // In confined memory, for the file that is added or what was built of it. NULL with a line on stderr.
@@ -111,7 +133,7 @@ static int add_library(struct addition *source, const struct source_build *build
     made->known_by = "the name of its sources";
     made->fd = open(build->library, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     int failed = made->fd < 0 ? ht_error_system(&made->error, made->path, "cannot read what was built") : 0;
-    if (!failed) failed = added_entry_begin(&made->entry, &made->error);
+    if (!failed) failed = begin_entry(made);
     if (!failed) failed = addition_make(made);
     int status = failed ? made->error.status : commit(made);
     if (failed) *error = made->error;
@@ -157,7 +179,7 @@ int adding(const char *path, const char *name, bool build) {
     struct addition *addition = new_addition(path, name);
     if (!addition) return HT_EXIT_FAILED;
     int failed = open_source(addition), status;
-    if (!failed) failed = added_entry_begin(&addition->entry, &addition->error);
+    if (!failed) failed = begin_entry(addition);
     if (!failed && !build) failed = addition_make(addition);
     if (failed) status = ht_complain(program, &addition->error);
     else status = build ? add_sources(addition) : commit(addition);

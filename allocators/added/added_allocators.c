@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,28 +90,39 @@ static void take_text(const json_t *manifest, const char *key, char *text, size_
 }
 
 // What others may write must not be loaded: code of theirs would run as us.
-static bool is_safe(const char *path) {
+static bool is_safe(const char *path, mode_t type) {
     struct stat status;
-    return !stat(path, &status) && (status.st_uid == geteuid() || status.st_uid == 0) &&
-           !(status.st_mode & (S_IWGRP | S_IWOTH));
+    return !stat(path, &status) && (status.st_mode & S_IFMT) == type &&
+           (status.st_uid == geteuid() || status.st_uid == 0) && !(status.st_mode & (S_IWGRP | S_IWOTH));
+}
+
+bool ht_added_is_safe(const char *folder, char problem[HT_ADDED_PROBLEM_BYTES]) {
+    snprintf(problem, HT_ADDED_PROBLEM_BYTES, "%.300s: expected a folder that only you or root may write to",
+             folder);
+    return is_safe(folder, S_IFDIR);
+}
+
+static json_t *load_manifest(const char *folder) {
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s/" HT_ADDED_MANIFEST, folder) >= PATH_MAX || !is_safe(path, S_IFREG))
+        return NULL;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    json_t *manifest = fd < 0 ? NULL : json_loadfd(fd, 0, NULL);
+    if (fd >= 0) close(fd);
+    return manifest;
 }
 
 bool ht_added_find(const char *name, struct ht_added *added, char problem[HT_ADDED_PROBLEM_BYTES]) {
-    char all[PATH_MAX], folder[PATH_MAX], path[PATH_MAX];
+    char all[PATH_MAX], folder[PATH_MAX];
+    struct stat status;
     const char *version;
     *added = (struct ht_added){.kind = ht_added_kind(name, &version)};
     if (!added->kind || !ht_added_folder(all) ||
-        snprintf(folder, sizeof folder, "%s/%s", all, name) >= PATH_MAX || access(folder, F_OK))
+        snprintf(folder, sizeof folder, "%s/%s", all, name) >= PATH_MAX || lstat(folder, &status))
         return fail(problem, name);
     snprintf(added->name, sizeof added->name, "%s", name);
-    if (!is_safe(all) || !is_safe(folder)) {
-        snprintf(problem, HT_ADDED_PROBLEM_BYTES,
-                 "%.300s: expected a folder that only you or root may write to", is_safe(all) ? folder : all);
-        return false;
-    }
-    json_t *manifest = snprintf(path, sizeof path, "%s/" HT_ADDED_MANIFEST, folder) < PATH_MAX
-                           ? json_load_file(path, 0, NULL)
-                           : NULL;
+    if (!ht_added_is_safe(all, problem) || !ht_added_is_safe(folder, problem)) return false;
+    json_t *manifest = load_manifest(folder);
     take_path(manifest, "library", folder, added->library);
     take_path(manifest, "loader", folder, added->loader);
     take_text(manifest, "version", added->version, sizeof added->version);
@@ -118,7 +130,9 @@ bool ht_added_find(const char *name, struct ht_added *added, char problem[HT_ADD
     take_text(manifest, "source_sha256", added->sha256, sizeof added->sha256);
     take_text(manifest, "evidence", added->evidence, sizeof added->evidence);
     json_decref(manifest);
-    if (*added->library && is_safe(added->library)) return true;
+    if (*added->library && is_safe(added->library, S_IFREG) &&
+        (!*added->loader || is_safe(added->loader, S_IFREG)))
+        return true;
     snprintf(problem, HT_ADDED_PROBLEM_BYTES,
              "%.200s: expected " HT_ADDED_MANIFEST
              " to name a library here; heaptape allocators remove %.64s",

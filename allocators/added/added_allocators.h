@@ -28,6 +28,9 @@ struct ht_added {
 // path.
 bool ht_added_folder(char folder[PATH_MAX]);
 
+// Whether nobody else may write there; else with a problem in one line.
+bool ht_added_is_safe(const char *folder, char problem[HT_ADDED_PROBLEM_BYTES]);
+
 // The kind that a name such as mimalloc@3.6.0 is of, and where its version begins; NULL if it is no such name. A version
 // begins with a digit, and has no slash.
 const struct ht_allocator *ht_added_kind(const char *name, const char **version);
