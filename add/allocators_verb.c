@@ -51,19 +51,11 @@ static void take_operand(struct options *options, char *word, struct argp_state 
 
 static error_t parse_option(int key, char *value, struct argp_state *state) {
     struct options *options = state->input;
-    const char *version;
     switch (key) {
     case KEY_JSON: options->json = true; return 0;
     case KEY_BUILD: options->build = true; return 0;
     case 'v': options->verbose = true; return 0;
-    case KEY_NAME:
-        if (!ht_added_kind(value, &version))
-            argp_error(
-                state,
-                "--name %s: expected the name of an allocator that --list has, @ and a version, such as mimalloc@3.6.0",
-                value);
-        options->name = value;
-        return 0;
+    case KEY_NAME: options->name = value; return 0;
     case ARGP_KEY_ARG: take_operand(options, value, state); return 0;
     case ARGP_KEY_END:
         if (options->action == ADD && !options->operand) argp_error(state, "add: expected FILE");
@@ -135,10 +127,21 @@ static int remove_added(const struct options *options) {
     return HT_EXIT_DONE;
 }
 
+static int add(const struct options *options) {
+    const char *version;
+    if (!options->name || ht_added_kind(options->name, &version))
+        return adding(options->operand, options->name, options->build);
+    ht_print(
+        stderr,
+        "%s: --name %s: expected the name of an allocator that --list has, @ and a version, such as mimalloc@3.6.0\n",
+        program, options->name);
+    return HT_EXIT_USAGE;
+}
+
 int ht_verb_allocators(int argc, char **argv) {
     struct options options = {0};
     ht_page_parse(&ht_page_allocators, argc, argv, 0, &options);
-    return options.action == ADD      ? adding(options.operand, options.name, options.build)
+    return options.action == ADD      ? add(&options)
            : options.action == REMOVE ? remove_added(&options)
                                       : list(&options);
 }

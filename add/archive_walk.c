@@ -36,7 +36,6 @@ static int fail(struct walk *walk, const char *expected, const char *found) {
 static int fail_reading(struct walk *walk, struct archive *archive) {
     const char *why = archive_error_string(archive);
     if (walk->error->status) return -1;  // of the archive that this one is in
-    if (archive_errno(archive) == ENOMEM) return ht_error_memory(walk->error, walk->path, "cannot unpack");
     return fail(walk, "an intact package", why ? why : "a damaged one");
 }
 
@@ -124,7 +123,7 @@ static bool can_open(struct archive *archive) {
            archive_read_support_format_ar(archive) == ARCHIVE_OK &&
            archive_read_support_format_cpio(archive) == ARCHIVE_OK &&
            archive_read_support_format_tar(archive) == ARCHIVE_OK &&
-           archive_read_support_format_zip(archive) == ARCHIVE_OK;
+           archive_read_support_format_zip_seekable(archive) == ARCHIVE_OK;  // not without its directory
 }
 
 static la_ssize_t read_inner(struct archive *inner, void *context, const void **block) {
@@ -204,7 +203,12 @@ static int walk_entries(struct walk *walk) {
         if (check_entry(walk, entry, name)) return -1;
         if (archive_entry_filetype(entry) == AE_IFREG && visit_file(walk, entry, name)) return -1;
     }
-    return code == ARCHIVE_EOF ? 0 : fail_reading(walk, archive);
+    if (code != ARCHIVE_EOF) return fail_reading(walk, archive);
+    // A tar ends with blocks of zeros, which were read as if they were one more header.
+    bool is_tar = (archive_format(archive) & ARCHIVE_FORMAT_BASE_MASK) == ARCHIVE_FORMAT_TAR;
+    if (is_tar && archive_filter_bytes(archive, 0) == archive_read_header_position(archive))
+        return fail(walk, "an intact package", "one that is cut off after an entry");
+    return 0;
 }
 
 int archive_walk(int fd, const char *path, archive_visitor *visit, void *context, struct ht_error *error) {

@@ -188,11 +188,20 @@ const char *package_library_name(const struct package_library *package, size_t f
     return *proved->name ? proved->name : proved->kind->soname;
 }
 
+static int refuse_doubles(const struct package_library *package, const char *path, struct ht_error *error) {
+    for (size_t i = 0; i < package->count; i++)
+        for (size_t j = 0; j < i; j++)
+            if (package_library_takes(package, i) && package_library_takes(package, j) &&
+                !strcmp(package_library_name(package, i), package_library_name(package, j)))
+                return refuse(error, path, "one library of each name", package_library_name(package, i));
+    return 0;
+}
+
 static int find_loader(struct package_library *package, const char *path, struct ht_error *error) {
     for (size_t i = 0; i < package->count; i++) {
         if (!package->file[i].proved.is_loader || !package_library_takes(package, i)) continue;
         package->loader = i;
-        return 0;
+        return refuse_doubles(package, path, error);
     }
     return refuse(error, path, "a package that has the C library's loader, such as libc6_2.41_amd64.deb",
                   package->file[package->chosen].member);

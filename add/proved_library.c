@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "added_allocators.h"
 #include "elf_file.h"
 
 enum { CODE_BYTES = 16 };
@@ -13,7 +14,7 @@ enum { CODE_BYTES = 16 };
 bool library_is_file_name(const char *name) {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-";
     return *name && *name != '.' && *name != '-' && strlen(name) < LIBRARY_NAME_BYTES &&
-           !name[strspn(name, letters)];
+           !name[strspn(name, letters)] && strcmp(name, HT_ADDED_MANIFEST);
 }
 
 // What of its symbols counts.

@@ -32,7 +32,7 @@ struct proved_library {
 
 void library_prove(int fd, struct proved_library *library);
 
-// A name that can stand in a folder without leading out of it or misleading a terminal.
+// A name that can stand in an added allocator's folder without leading out of it or misleading a terminal.
 bool library_is_file_name(const char *name);
 
 #endif
