@@ -8,7 +8,7 @@ set -eu
 cd "$(dirname "$0")"
 
 for_build="gcc g++ cmake ninja-build pkg-config git libzstd-dev libxxhash-dev libjansson-dev libarchive-dev
-    libdw-dev libiberty-dev nettle-dev libjemalloc-dev libgoogle-perftools-dev libmimalloc-dev libtbb-dev
+    libdw-dev libiberty-dev nettle-dev libjemalloc-dev libgoogle-perftools-dev libmimalloc-dev libtbb-dev zlib1g-dev
     python3 python3-jinja2 python3-pandas python3-rich python3-xxhash python3-zstandard"
 # An allocator to replay against, and further versions of it for the tests, 40 MB each; taken where the release of
 # Debian has them.

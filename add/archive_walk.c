@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "all_bytes.h"
+#include "gzip_check.h"
 #include "talk.h"
 
 enum { BLOCK_BYTES = 1 << 16, ENTRIES_MAX = 1 << 16, NAME_BYTES_MAX = 4096, RATIO_MAX = 250 };
@@ -20,6 +22,7 @@ struct walk {
     uint64_t file_bytes, unpacked_bytes, entries;
     struct archive *outer, *inner;  // inner: one in a member of outer; else NULL
     struct archive *current;
+    struct gzip_check inner_check;
     uint8_t block[BLOCK_BYTES], inner_block[BLOCK_BYTES];
     size_t begin_bytes;  // of the file, in block; the rest is still to be read
     bool at_end;         // of the file
@@ -29,8 +32,8 @@ struct walk {
 };
 
 static int fail(struct walk *walk, const char *expected, const char *found) {
-    uint64_t offset = walk->outer ? (uint64_t)archive_filter_bytes(walk->outer, -1) : 0;
-    return ht_error_input(walk->error, walk->path, offset, "expected %s, found %s", expected, found);
+    int64_t offset = walk->outer ? archive_filter_bytes(walk->outer, -1) : 0;
+    return ht_error_input(walk->error, walk->path, offset > 0 ? (uint64_t)offset : 0, "expected %s, found %s", expected, found);
 }
 
 static int fail_reading(struct walk *walk, struct archive *archive) {
@@ -126,11 +129,17 @@ static bool can_open(struct archive *archive) {
            archive_read_support_format_zip_seekable(archive) == ARCHIVE_OK;  // not without its directory
 }
 
+static int fail_sum(struct walk *walk) {
+    return fail(walk, "an intact package", "gzip's check sum or length of other contents");
+}
+
 static la_ssize_t read_inner(struct archive *inner, void *context, const void **block) {
     struct walk *walk = context;
     int64_t got = read_some(walk, walk->outer, walk->inner_block, sizeof walk->inner_block);
     (void)inner;
     *block = walk->inner_block;
+    if (got > 0 && !gzip_check_next(&walk->inner_check, walk->inner_block, (size_t)got))
+        return fail_sum(walk);
     return got;
 }
 
@@ -146,7 +155,13 @@ static int walk_inner(struct walk *walk) {
     walk->current = walk->inner = archive_read_new();
     if (!can_open(walk->inner)) return ht_error_memory(walk->error, walk->path, "cannot open");
     int code = archive_read_open(walk->inner, walk, NULL, read_inner, NULL);
+    const void *block;
+    la_ssize_t got = 0;
     int failed = code == ARCHIVE_OK ? walk_entries(walk) : fail_reading(walk, walk->inner);
+    while (!failed && (got = read_inner(walk->inner, walk, &block)) > 0) continue;
+    if (!gzip_check_end(&walk->inner_check) && !failed && !got) failed = fail_sum(walk);
+    if (got < 0) failed = -1;
+    walk->inner_check = (struct gzip_check){0};
     archive_read_free(walk->inner);
     walk->inner = NULL;
     walk->current = walk->outer;
@@ -211,6 +226,19 @@ static int walk_entries(struct walk *walk) {
     return 0;
 }
 
+// Of the file itself.
+static int check_sums(struct walk *walk, int fd) {
+    struct gzip_check check = {0};
+    ssize_t got;
+    off_t at = 0;
+    bool whole = true;
+    while (whole && (got = pread(fd, walk->block, sizeof walk->block, at)) > 0) {
+        whole = gzip_check_next(&check, walk->block, (size_t)got);
+        at += got;
+    }
+    return gzip_check_end(&check) && got == 0 ? 0 : fail_sum(walk);
+}
+
 int archive_walk(int fd, const char *path, archive_visitor *visit, void *context, struct ht_error *error) {
     struct stat status;
     struct walk *walk = calloc(1, sizeof *walk);
@@ -230,6 +258,7 @@ int archive_walk(int fd, const char *path, archive_visitor *visit, void *context
     if (!failed && archive_read_open_fd(walk->outer, fd, BLOCK_BYTES) != ARCHIVE_OK)
         failed = fail(walk, "a package (.deb, .rpm, .whl, .tar.*) or a shared library", "another file");
     if (!failed) failed = walk_entries(walk);
+    if (!failed) failed = check_sums(walk, fd);
     archive_read_free(walk->outer);
     free(walk);
     return failed;

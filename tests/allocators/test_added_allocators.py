@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
@@ -89,6 +90,8 @@ SORTS: dict[str, Callable[[bytes], bytes]] = {
     # A wheel has no links, but copies.
     "wheel": lambda library: zipped({"cmeel.prefix/lib/libmimalloc.so": library, "cmeel.prefix/lib/libmimalloc.so.3": library,
                                      "x.dist-info/METADATA": b"Metadata-Version: 2.1\nVersion: 8.8\n"}),
+    # As .apk is: members of gzip, one after another; zeros that fill a block.
+    "apk": lambda library: gzip.compress(tar({".PKGINFO": b"pkgver = 8.8\n"}, compression="")[:1024]) + tar({NAME: library}) + bytes(100),
     "tar.bz2": lambda library: tar({"lib/libmimalloc.so.3": library, "doc/readme": b"text"}, compression="bz2"),
     "library": lambda library: library,
 }
@@ -285,9 +288,16 @@ HOSTILE: dict[str, tuple[Callable[[bytes, Path], bytes], str]] = {
     "two of one name": (lambda so, out: deb(tar(_libc_with_doubles(out))), "one library of each name, found libm.so.6"),
     "zip without its directory": (lambda so, out: (made := zipped({"lib.so": so}))[:made.rindex(b"PK\1\2")], "expected"),
     "tar without its end": (lambda so, out: tar({"lib.so": so + bytes(-len(so) % 512)}, compression="")[:512 + len(so) + -len(so) % 512], "cut off"),
+    "other contents than the sum": (lambda so, out: _summed_wrongly(tar({NAME: so})), "check sum"),
+    "other contents than the sum in a deb": (lambda so, out: deb(_summed_wrongly(tar({NAME: so}))), "check sum"),
+    "more after its end": (lambda so, out: tar({NAME: so}) + b"more", "check sum"),
     "no package": (lambda so, out: b"text\n" * 100, "expected a package"),
     "empty": (lambda so, out: b"", "expected a package"),
 }
+
+
+def _summed_wrongly(gzipped: bytes) -> bytes:
+    return _damaged(gzipped, len(gzipped) - 8, "<L", struct.unpack("<L", gzipped[-8:-4])[0] ^ 1)
 
 
 def _libc_with_doubles(folder: Path) -> dict[str, bytes]:
@@ -387,6 +397,15 @@ def test_a_full_disk_leaves_nothing(added: Added, library: bytes) -> None:
     done = subprocess.run(["sh", "-c", 'ulimit -f 64; exec "$@"', "sh", added.tools.heaptape, "allocators", "add", path],
                           env=clean_environment(added.env), capture_output=True, check=False)
     assert done.returncode == 1 and done.stderr.count(b"\n") == 1 and b"File too large" in done.stderr and added.there() == []
+
+
+def test_a_folder_that_cannot_be_locked_ends_in_one_line(added: Added, library: bytes) -> None:
+    path = added.folder / "package"
+    path.write_bytes(library)
+    source = "int *__errno_location(void);\nint flock(int fd, int how) { (void)fd, (void)how; *__errno_location() = 37; return -1; }\n"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", added.folder / "flock.so", "-x", "c", "-"], check=True, input=source.encode())
+    done = run([added.tools.heaptape, "allocators", "add", path], env=added.env | {"LD_PRELOAD": str(added.folder / "flock.so")}, timeout=20)
+    assert done.returncode == 1 and done.stderr.count(b"\n") == 1 and b"No locks available" in done.stderr and added.there() == []
 
 
 def test_one_killed_leaves_nothing_that_counts(added: Added, library: bytes) -> None:
