@@ -33,7 +33,8 @@ struct walk {
 
 static int fail(struct walk *walk, const char *expected, const char *found) {
     int64_t offset = walk->outer ? archive_filter_bytes(walk->outer, -1) : 0;
-    return ht_error_input(walk->error, walk->path, offset > 0 ? (uint64_t)offset : 0, "expected %s, found %s", expected, found);
+    return ht_error_input(walk->error, walk->path, offset > 0 ? (uint64_t)offset : 0, "expected %s, found %s",
+                          expected, found);
 }
 
 static int fail_reading(struct walk *walk, struct archive *archive) {
