@@ -278,8 +278,7 @@ static struct head head_of(const struct ht_raw_log *log, const struct follow_pos
                            const struct merge *m, const struct site_store *sites) {
     const struct heap_model *heap = &m->heap;
     const struct merge_totals *totals = &heap->totals;
-    struct head head = {.magic = STATE_MAGIC,
-                        .version = VERSION,
+    struct head head = {.version = VERSION,
                         .pid = log->header.pid,
                         .sequence = log->header.sequence,
                         .start_realtime_ns = log->header.start_realtime_ns,
@@ -328,6 +327,7 @@ static struct head head_of(const struct ht_raw_log *log, const struct follow_pos
                         .site_bytes = sites->count};
     if (sites->count)
         head.slot_sites = heap->last_site_room < head.slots + 1 ? heap->last_site_room : head.slots + 1;
+    memcpy(head.magic, STATE_MAGIC, sizeof head.magic);
     memcpy(head.op_count, heap->op_count, sizeof head.op_count);
     return head;
 }

@@ -53,13 +53,13 @@ bool fork_file_path(const char *raw, char *path, size_t room) {
 }
 
 static struct head head_of(const struct ht_raw_log *log) {
-    struct head head = {.magic = FORK_FILE_MAGIC,
-                        .version = VERSION,
+    struct head head = {.version = VERSION,
                         .pid = log->header.pid,
                         .sequence = log->header.sequence,
                         .clock_kind = log->header.clock_kind,
                         .clock_shift = log->header.clock_shift,
                         .first_stamp = log->header.first_pair.stamp};
+    memcpy(head.magic, FORK_FILE_MAGIC, sizeof head.magic);
     const char *run = ht_raw_context(log, "run");
     if (run) snprintf(head.run, sizeof head.run, "%s", run);
     return head;

@@ -130,12 +130,12 @@ static void pack_u64(struct ht_trace_writer *writer, uint8_t id, const uint64_t 
 }
 
 static struct ht_trace_header header_of(const struct ht_trace_writer *writer) {
-    struct ht_trace_header header = {.magic = HT_TRACE_MAGIC,
-                                     .version = HT_TRACE_VERSION,
+    struct ht_trace_header header = {.version = HT_TRACE_VERSION,
                                      .min_reader = HT_TRACE_MIN_READER,
                                      .features = writer->features,
                                      .time_unit_ns = writer->time_unit_ns,
                                      .block_events_max = HT_SECTION_ROWS_MAX};
+    memcpy(header.magic, HT_TRACE_MAGIC, sizeof header.magic);
     header.checksum = XXH64(&header, offsetof(struct ht_trace_header, checksum), 0);
     return header;
 }
@@ -494,7 +494,8 @@ static void put_index_and_footer(struct ht_trace_writer *writer) {
     for (size_t column = 0; column < 5; column++)
         pack_u64(writer, (uint8_t)(column + 1), values + column * rows, rows, column != 1);
     free(values);
-    struct ht_trace_footer footer = {.magic = HT_TRACE_END_MAGIC, .index_offset = writer->offset};
+    struct ht_trace_footer footer = {.index_offset = writer->offset};
+    memcpy(footer.magic, HT_TRACE_END_MAGIC, sizeof footer.magic);
     put_section(writer, HT_SECTION_INDEX, 0, 0, 0);
     footer.file_bytes = writer->offset + sizeof footer;
     footer.checksum = XXH64(&footer, offsetof(struct ht_trace_footer, checksum), 0);

@@ -23,11 +23,11 @@ static void header_filled_in_place(void **state) {
     (void)state;
     uint64_t seed = 5;
     for (int i = 0; i < ROUNDS; i++) {
-        struct ht_trace_header header = {.magic = HT_TRACE_MAGIC,
-                                         .version = HT_TRACE_VERSION,
+        struct ht_trace_header header = {.version = HT_TRACE_VERSION,
                                          .min_reader = HT_TRACE_MIN_READER,
                                          .time_unit_ns = (uint32_t)unit_random(&seed),
                                          .block_events_max = HT_SECTION_ROWS_MAX};
+        memcpy(header.magic, HT_TRACE_MAGIC, sizeof header.magic);
         header.checksum = XXH64(&header, offsetof(struct ht_trace_header, checksum), 0);
         assert_int_equal(header.checksum, hash_of_copy(&header, offsetof(struct ht_trace_header, checksum)));
     }

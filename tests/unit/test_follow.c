@@ -66,8 +66,7 @@ static void open_growing(struct growing *g) {
     assert_ptr_not_equal(g->mapping, MAP_FAILED);
     close(fd);
     g->header = (struct ht_raw_header *)(void *)g->mapping;
-    *g->header = (struct ht_raw_header){.magic = HT_RAW_MAGIC,
-                                        .version = HT_RAW_VERSION,
+    *g->header = (struct ht_raw_header){.version = HT_RAW_VERSION,
                                         .min_reader = HT_RAW_MIN_READER,
                                         .header_bytes = HT_RAW_HEADER_BYTES,
                                         .page_bytes = 4096,
@@ -76,6 +75,7 @@ static void open_growing(struct growing *g) {
                                         .chunks_end = HT_RAW_HEADER_BYTES,
                                         .reserve_bytes = LOG_BYTES,
                                         .state = HT_RAW_RECORDING};
+    memcpy(g->header->magic, HT_RAW_MAGIC, sizeof g->header->magic);
     assert_int_equal(ht_raw_open(&g->log, g->raw, &g->error), 0);
     g->writer = ht_trace_create(unit_path(g->trace, "growing.bin"), 1, 1, &g->error);
     assert_non_null(g->writer);
