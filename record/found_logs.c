@@ -31,7 +31,7 @@ static bool is_named(const char *path, size_t length, const char *name) {
 
 // A file that cannot be read may be one.
 static bool is_script(const char *path, size_t length) {
-    char copy[PATH_MAX], head[2] = "#!";
+    char copy[PATH_MAX], head[2];
     snprintf(copy, sizeof copy, "%.*s", (int)length, path);
     int fd = open(copy, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ssize_t got = fd < 0 ? 0 : read(fd, head, sizeof head);
