@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <setjmp.h>
+#define CMOCKA_DISABLE_DEPRECATION_WARNINGS  // cmocka 2 deprecates names whose successors cmocka 1 lacks
 #include <cmocka.h>
 // clang-format on
 #include <stdbool.h>
