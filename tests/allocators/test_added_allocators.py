@@ -178,7 +178,7 @@ def built(tools: Tools, name: str) -> dict:
     return one
 
 
-@pytest.mark.parametrize(("name", "knob"), [("mimalloc", "eager_commit=0"), ("jemalloc", "narenas=1"), ("tcmalloc", "aggressive_decommit=1")])
+@pytest.mark.parametrize(("name", "knob"), [("mimalloc", "use_numa_nodes=1"), ("jemalloc", "narenas=1"), ("tcmalloc", "aggressive_decommit=1")])
 def test_real_libraries_are_replayed_with_knobs(added: Added, trace: Path, name: str, knob: str) -> None:
     one = built(added.tools, name)
     got = added.added(deb(tar({LIB + Path(one["path"]).name: Path(one["path"]).read_bytes()}, compression="")))
