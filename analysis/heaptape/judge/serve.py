@@ -38,6 +38,8 @@ def main(words: list[str]) -> int:
     with socket.socket(fileno=int(words[0])) as line:  # that stays open as long as its file
         talk = Talk(line)
     try:
+        with contextlib.suppress(OSError, AttributeError):
+            sys.stdout.flush()  # what Python's start-up printed is for where it has been going
         os.dup2(int(words[1]), 1)
         sys.stdout = open(1, "w", closefd=False)  # the old one knows of another file whether it is a terminal, and can seek
         speak_plainly()
