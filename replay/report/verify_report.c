@@ -52,7 +52,8 @@ static const char *const part_names[HT_TORTURE_PARTS] = {
     [HT_TORTURE_NO_MEMORY] = "want of memory",
 };
 
-enum { PLACES = 3, NAME_BYTES = 80, LONG_NAME_BYTES = 120 };  // found at, made at, the other's
+enum { PLACES = 3 };  // found at, made at, the other's
+enum { NAME_BYTES = 80, LONG_NAME_BYTES = 120, COUNT_BYTES = 32 };
 
 static void name_call(const struct ht_found_call *call, bool one_thread, char text[NAME_BYTES]) {
     if (call->place.stream == HT_STREAM_END) {
@@ -73,41 +74,43 @@ struct names {
     char found[NAME_BYTES];  // the call that found it
     char slot[NAME_BYTES];   // the block's
     char block[LONG_NAME_BYTES], other[LONG_NAME_BYTES];
+    char bytes[COUNT_BYTES], expected[COUNT_BYTES];  // its numbers, with the unit
 };
+
+static void put_bytes(char text[COUNT_BYTES], uint64_t bytes) {
+    snprintf(text, COUNT_BYTES, "%" PRIu64 " byte%s", bytes, bytes == 1 ? "" : "s");
+}
 
 static void print_overlap(const struct ht_violation *v, const struct names *names, char *text, size_t room) {
     int64_t ahead = (int64_t)v->offset;  // of the other block's start before ours
     if (ahead <= 0) {
-        snprintf(text, room,
-                 "its block of %" PRIu64 " bytes (%s) begins %" PRIu64
-                 " bytes into the live block of %" PRIu64 " bytes %s",
-                 v->bytes, names->slot, (uint64_t)-ahead, v->expected, names->other);
+        char into[COUNT_BYTES];
+        put_bytes(into, (uint64_t)-ahead);
+        snprintf(text, room, "its block of %s (%s) begins %s into the live block of %s %s", names->bytes,
+                 names->slot, into, names->expected, names->other);
     } else {
-        snprintf(text, room,
-                 "in its block of %" PRIu64 " bytes (%s), at byte %" PRIu64 ", the live block of %" PRIu64
-                 " bytes %s begins",
-                 v->bytes, names->slot, (uint64_t)ahead, v->expected, names->other);
+        snprintf(text, room, "in its block of %s (%s), at byte %" PRIu64 ", the live block of %s %s begins",
+                 names->bytes, names->slot, (uint64_t)ahead, names->expected, names->other);
     }
 }
 
 // Of the torture alone.
 static void describe_misuse(const struct ht_violation *v, const struct names *names, char *text,
                             size_t room) {
-    char freed[32], grown[32];
+    char freed[COUNT_BYTES], grown[COUNT_BYTES];
     switch ((enum ht_violation_kind)v->kind) {
     case HT_VIOLATION_GIVEN:
-        snprintf(text, room, "expected NULL for %" PRIu64 " times %" PRIu64 " bytes (%s), found a block",
-                 v->expected, v->found, names->slot);
+        put_bytes(freed, v->found);
+        snprintf(text, room, "expected NULL for %" PRIu64 " times %s (%s), found a block", v->expected, freed,
+                 names->slot);
         break;
     case HT_VIOLATION_NOT_USED:
         ht_bytes(freed, (double)v->expected);
         ht_bytes(grown, (double)v->found);
         if (v->offset) snprintf(text, room, "its blocks need less than %s, and it holds %s", freed, grown);
         else if (v->bytes)
-            snprintf(text, room,
-                     "while %s of blocks of %" PRIu64
-                     " bytes (%s) were freed and made again, memory grew by %s",
-                     freed, v->bytes, names->slot, grown);
+            snprintf(text, room, "while %s of blocks of %s (%s) were freed and made again, memory grew by %s",
+                     freed, names->bytes, names->slot, grown);
         else snprintf(text, room, "while %s were freed and made again, memory grew by %s", freed, grown);
         break;
     default:
@@ -118,37 +121,35 @@ static void describe_misuse(const struct ht_violation *v, const struct names *na
     }
 }
 
-static void describe_what(const struct ht_violation *v, const struct names *names, char *text, size_t room) {
+static void describe_what(const struct ht_violation *v, struct names *names, char *text, size_t room) {
+    put_bytes(names->bytes, v->bytes);
+    put_bytes(names->expected, v->expected);
     switch ((enum ht_violation_kind)v->kind) {
     case HT_VIOLATION_OVERLAP: print_overlap(v, names, text, room); break;
     case HT_VIOLATION_ALIGNMENT:
         snprintf(text, room,
-                 "expected a block of %" PRIu64 " bytes (%s) at a multiple of %" PRIu64 ", found it "
-                 "at a multiple of %" PRIu64 " only",
-                 v->bytes, names->slot, v->expected, v->found);
+                 "expected a block of %s (%s) at a multiple of %" PRIu64
+                 ", found it at a multiple of %" PRIu64 " only",
+                 names->bytes, names->slot, v->expected, v->found);
         break;
     case HT_VIOLATION_ZEROS:
-        snprintf(text, room, "expected %" PRIu64 " bytes of zeros (%s), found 0x%02x at byte %" PRIu64,
-                 v->bytes, names->slot, (unsigned)v->found, v->offset);
+        snprintf(text, room, "expected %s of zeros (%s), found 0x%02x at byte %" PRIu64, names->bytes,
+                 names->slot, (unsigned)v->found, v->offset);
         break;
     case HT_VIOLATION_CHANGED:
     case HT_VIOLATION_NOT_KEPT:
-        snprintf(text, room,
-                 "byte %" PRIu64 "%s the %" PRIu64 " bytes %s, %s: expected 0x%02x, "
-                 "found 0x%02x",
-                 v->offset, v->offset < v->bytes ? " of" : ", which malloc_usable_size gives beyond",
-                 v->bytes, names->block,
-                 v->kind == HT_VIOLATION_CHANGED ? "changed meanwhile" : "not kept by realloc",
+        snprintf(text, room, "byte %" PRIu64 "%s the %s %s, %s: expected 0x%02x, found 0x%02x", v->offset,
+                 v->offset < v->bytes ? " of" : ", which malloc_usable_size gives beyond", names->bytes,
+                 names->block, v->kind == HT_VIOLATION_CHANGED ? "changed meanwhile" : "not kept by realloc",
                  (unsigned)v->expected, (unsigned)v->found);
         break;
     case HT_VIOLATION_USABLE:
         snprintf(text, room,
-                 "expected a usable size of at least %" PRIu64 " bytes (%s), found %" PRIu64 " by "
-                 "malloc_usable_size",
-                 v->expected, names->slot, v->found);
+                 "expected a usable size of at least %s (%s), found %" PRIu64 " by malloc_usable_size",
+                 names->expected, names->slot, v->found);
         break;
     case HT_VIOLATION_FAILED:
-        snprintf(text, room, "expected %" PRIu64 " bytes (%s)%s, found NULL", v->bytes, names->slot,
+        snprintf(text, room, "expected %s (%s)%s, found NULL", names->bytes, names->slot,
                  v->found_at.stream == HT_STREAM_TORTURE ? "" : ", as when recorded");
         break;
     default: describe_misuse(v, names, text, room);
@@ -236,12 +237,13 @@ void ht_verify_add_torture(const struct ht_verify_findings *findings, struct ht_
 
 void ht_verify_torture_call(char text[HT_VIOLATION_TEXT_BYTES], const struct ht_torture_record *record) {
     const struct ht_call_place call = {HT_STREAM_TORTURE, record->function};
+    char bytes[COUNT_BYTES];
+    put_bytes(bytes, record->bytes);
     if (record->part >= HT_TORTURE_PARTS)
         snprintf(text, HT_VIOLATION_TEXT_BYTES, "at the end of the torture");
     else
-        snprintf(text, HT_VIOLATION_TEXT_BYTES,
-                 "torture, %s, at or after %s of %" PRIu64 " bytes, alignment %" PRIu64,
-                 part_names[record->part], function_name(call), record->bytes, record->alignment);
+        snprintf(text, HT_VIOLATION_TEXT_BYTES, "torture, %s, at or after %s of %s, alignment %" PRIu64,
+                 part_names[record->part], function_name(call), bytes, record->alignment);
 }
 
 static void append(char text[HT_EXERCISED_TEXT_BYTES], const char *between, const char *words) {
