@@ -37,6 +37,9 @@ static const struct ht_fault faults[] = {
      .alignment_lowest = 256,
      .alignment_highest = 1024,
      .help = "Some blocks of alignments from 256 to 1024 are aligned to less."},
+    {.since = "3.0.1",
+     .last = "3.0.1",
+     .help = "Blocks of alignments from 256 to 4096 overlap others (Debian 13 has it)."},
     {0}};
 
 const struct ht_allocator ht_allocator_mimalloc = {

@@ -53,7 +53,7 @@ def verify(tools: Tools, trace: Path, fault: str, results: Path,
 
 def real_allocators(tools: Tools) -> str:
     listed = tools.succeed([tools.replay_program, "--list"]).stdout.decode().splitlines()
-    return ",".join(line.split()[0] for line in listed if line.split()[0] in REAL)
+    return ",".join(name for name in (line.split()[0] for line in listed) if name in REAL and tools.is_sound(name))
 
 
 @pytest.fixture(scope="module")
