@@ -239,7 +239,8 @@ def test_allocators_say_of_themselves_what_is_live(replayed: Replayed) -> None:
     if "glibc" in replayed.real:
         end = replayed.memory["glibc"]["allocator_stats"]["end"]
         chunks = end["usable_bytes"] + 8 * len(replayed.program.live)
-        assert abs(end["in_use_bytes"] + end["mmapped_bytes"] - chunks) < 0.02 * requested
+        # What thread caches hold counts as in use: since 2.43 16 blocks of each size, before 7.
+        assert abs(end["in_use_bytes"] + end["mmapped_bytes"] - chunks) < 0.05 * requested
         assert end["in_use_bytes"] + end["free_bytes"] == end["arena_bytes"]
     if "mimalloc" in replayed.real:
         end = replayed.memory["mimalloc"]["allocator_stats"]["end"]
