@@ -193,7 +193,7 @@ EFFECTS = [
     Effect("jemalloc", "background_thread=1", "threads", "background_threads", ">"),
     # One to begin with, and one for each four arenas then.
     Effect("jemalloc", "background_thread=1,max_background_threads=1", "threads", "background_threads", "<"),
-    Effect("jemalloc", "retain=0", "middle", "syscalls.munmap.calls", ">"),
+    Effect("jemalloc", "retain=0", "middle", "syscalls.mmap.calls", ">"),
     Effect("jemalloc", "oversize_threshold=400000", "large", END, "<"),
     Effect("jemalloc", "lg_extent_max_active_fit=0", "large", END, ">"),
     Effect("jemalloc", "dss=primary", "middle", BRKS, ">"),
