@@ -76,6 +76,7 @@ struct ht_fault {
     // fault is no such one, and only reported.
     uint64_t alignment_lowest, alignment_highest;
     bool unsimulated;  // it aborts under valgrind
+    bool corrupts;     // blocks overlap: compared only where it is asked for
     const char *help;  // a sentence
 };
 

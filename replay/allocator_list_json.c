@@ -66,12 +66,12 @@ static json_t *knob_json(const struct ht_listed *listed, size_t number) {
 
 static json_t *fault_json(const struct ht_fault *fault) {
     bool of_alignment = fault->alignment_lowest != 0;
-    return json_pack("{s:o, s:o, s:o, s:o, s:b, s:o}", "since", json_known_text(fault->since), "last",
-                     json_known_text(fault->last), "alignment_lowest",
-                     of_alignment ? json_integer((json_int_t)fault->alignment_lowest) : json_null(),
-                     "alignment_highest",
-                     of_alignment ? json_integer((json_int_t)fault->alignment_highest) : json_null(),
-                     "not_counted", fault->unsimulated, "says", json_known_text(fault->help));
+    return json_pack(
+        "{s:o, s:o, s:o, s:o, s:b, s:b, s:o}", "since", json_known_text(fault->since), "last",
+        json_known_text(fault->last), "alignment_lowest",
+        of_alignment ? json_integer((json_int_t)fault->alignment_lowest) : json_null(), "alignment_highest",
+        of_alignment ? json_integer((json_int_t)fault->alignment_highest) : json_null(), "not_counted",
+        fault->unsimulated, "corrupts", fault->corrupts, "says", json_known_text(fault->help));
 }
 
 static void add_kind(json_t *made, const struct ht_listed *listed) {

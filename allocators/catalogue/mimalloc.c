@@ -39,6 +39,7 @@ static const struct ht_fault faults[] = {
      .help = "Some blocks of alignments from 256 to 1024 are aligned to less."},
     {.since = "3.0.1",
      .last = "3.0.1",
+     .corrupts = true,
      .help = "Blocks of alignments from 256 to 4096 overlap others (Debian 13 has it)."},
     {0}};
 

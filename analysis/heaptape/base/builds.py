@@ -25,17 +25,29 @@ class Build:
     name: str
     kind: str
     version: str
+    corrupts: bool = False
+    """Its blocks are known to overlap."""
 
     @property
     def age(self) -> tuple[list[int], bool]:
         """Greatest for the newest; of the same version, for that which has the kind's name."""
-        return [int(part) for part in re.findall("[0-9]+", self.version)], self.name == self.kind
+        return _numbers(self.version), self.name == self.kind
 
 
 def builds_here(replay: str, specification: str | None = None) -> list[Build]:
     """Those that run, of all or of an --alloc."""
-    return [Build(str(item["name"]), str(item.get("kind") or ""), str(item.get("version") or "")) for item in list_allocators(replay, specification)
-            if item.get("built", True) and not item.get("problem")]
+    return [Build(str(item["name"]), str(item.get("kind") or ""), str(item.get("version") or ""), _corrupts(item))
+            for item in list_allocators(replay, specification) if item.get("built", True) and not item.get("problem")]
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall("[0-9]+", version)]
+
+
+def _corrupts(item: Mapping[str, Any]) -> bool:
+    version = _numbers(str(item.get("version") or ""))
+    return any(fault.get("corrupts") and (not fault["since"] or version >= _numbers(fault["since"])) and (not fault["last"] or version <= _numbers(fault["last"]))
+               for fault in item.get("faults") or [])
 
 
 def broken(replay: str) -> list[str]:
@@ -46,8 +58,9 @@ def broken(replay: str) -> list[str]:
 
 
 def usual(builds: Collection[Build]) -> list[str]:
-    """The newest of each usual kind."""
-    return [max(of_kind, key=lambda build: build.age).name for kind in USUAL if (of_kind := [build for build in builds if build.kind == kind])]
+    """The newest of each usual kind whose blocks are not known to overlap."""
+    return [max(of_kind, key=lambda build: build.age).name for kind in USUAL
+            if (of_kind := [build for build in builds if build.kind == kind and not build.corrupts])]
 
 
 def nearest(builds: Collection[Build], context: Mapping[str, Any], preferred: Collection[str] = ()) -> Build | None:
