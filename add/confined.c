@@ -13,7 +13,12 @@
 #include <unistd.h>
 
 enum { CPU_S_MAX = 60 };
-static const rlim_t MEMORY_BYTES_MAX = (rlim_t)3 << 30, FILE_BYTES_MAX = (rlim_t)1 << 30;
+static const rlim_t FILE_BYTES_MAX = (rlim_t)1 << 30;
+#ifdef HEAPTAPE_SANITIZED  // a sanitizer reserves more
+static const rlim_t MEMORY_BYTES_MAX = RLIM_INFINITY;
+#else
+static const rlim_t MEMORY_BYTES_MAX = (rlim_t)3 << 30;
+#endif
 
 void *confined_memory(size_t bytes) {
     void *made = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -31,10 +36,8 @@ static bool confine(pid_t parent) {
     signal(SIGXFSZ, SIG_IGN);  // a write fails instead
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     bool confined = getppid() == parent && !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && limit(RLIMIT_CORE, 0) &&
-                    limit(RLIMIT_CPU, CPU_S_MAX) && limit(RLIMIT_FSIZE, FILE_BYTES_MAX);
-#ifndef HEAPTAPE_SANITIZED  // a sanitizer reserves more
-    confined = confined && limit(RLIMIT_AS, MEMORY_BYTES_MAX);
-#endif
+                    limit(RLIMIT_CPU, CPU_S_MAX) && limit(RLIMIT_FSIZE, FILE_BYTES_MAX) &&
+                    limit(RLIMIT_AS, MEMORY_BYTES_MAX);
     return confined;
 }
 

@@ -60,7 +60,7 @@ static void say_those_there(const char *name, char *text, size_t room) {
 }
 
 static bool fail(char problem[HT_ADDED_PROBLEM_BYTES], const char *name) {
-    char there[200];
+    char there[160];
     const char *version;
     say_those_there(name, there, sizeof there);
     if (!ht_added_kind(name, &version))
