@@ -64,14 +64,16 @@ static json_t *knob_json(const struct ht_listed *listed, size_t number) {
     return made;
 }
 
-static json_t *fault_json(const struct ht_fault *fault) {
+// version: of the library; corrupts: whether it has the fault.
+static json_t *fault_json(const struct ht_fault *fault, const char *version) {
     bool of_alignment = fault->alignment_lowest != 0;
+    bool corrupts = fault->corrupts && version && ht_version_within(version, fault->since, fault->last);
     return json_pack(
         "{s:o, s:o, s:o, s:o, s:b, s:b, s:o}", "since", json_known_text(fault->since), "last",
         json_known_text(fault->last), "alignment_lowest",
         of_alignment ? json_integer((json_int_t)fault->alignment_lowest) : json_null(), "alignment_highest",
         of_alignment ? json_integer((json_int_t)fault->alignment_highest) : json_null(), "not_counted",
-        fault->unsimulated, "corrupts", fault->corrupts, "says", json_known_text(fault->help));
+        fault->unsimulated, "corrupts", corrupts, "says", json_known_text(fault->help));
 }
 
 static void add_kind(json_t *made, const struct ht_listed *listed) {
@@ -86,7 +88,7 @@ static void add_kind(json_t *made, const struct ht_listed *listed) {
                                                     "says", json_known_text(statistic->help)));
     }
     for (size_t i = 0; kind && kind->faults && kind->faults[i].help; i++) {
-        json_array_append_new(faults, fault_json(&kind->faults[i]));
+        json_array_append_new(faults, fault_json(&kind->faults[i], ht_listed_version(listed)));
     }
     json_object_set_new(made, "knobs", knobs);
     json_object_set_new(made, "statistics", statistics);

@@ -25,19 +25,18 @@ from pathlib import Path
 BUILD = Path(os.environ.get("HEAPTAPE_BUILD", Path(__file__).resolve().parents[2] / "build"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "analysis"))
 from heaptape.judge.intervals import paired_ratios, ratio_interval  # noqa: E402
+from heaptape.trial.real_runs import run_once  # noqa: E402
 from heaptape.validate.allocators import find_allocators  # noqa: E402
 
 DIFFERENCE_MIN = 0.05
 
 
 def cpu_s(command: list[str], preload: str) -> float:
-    """With that of its children."""
-    process = subprocess.Popen(command, env={**os.environ, **({"LD_PRELOAD": preload} if preload else {})}, stdin=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit(f"placement.py: {command[0]} under {preload or 'its own allocator'}: wait status {status}")
-    return usage.ru_utime + usage.ru_stime
+    """Of one run that ends with status 0."""
+    ended = run_once(command, [f"LD_PRELOAD={preload}"] if preload else [], 0, None)
+    if ended.why:
+        raise SystemExit(f"placement.py: {command[0]} under {preload or 'its own allocator'} {ended.why}")
+    return ended.cpu_s
 
 
 def real_times(command: list[str], preloads: dict[str, str], rounds: int) -> dict[str, list[float]]:

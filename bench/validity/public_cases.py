@@ -31,11 +31,13 @@ from bench.validity.run import Failed, Prepared, chosen, prepare, record, run_al
 
 from heaptape.base.errors import HeaptapeError  # noqa: E402
 from heaptape.base.files import write_whole  # noqa: E402
-from heaptape.base.programs import list_allocators  # noqa: E402
+from heaptape.base.programs import (  # noqa: E402
+    environment_of,
+    list_allocators,
+)
 from heaptape.base.units import percent  # noqa: E402
 from heaptape.results.caution import HeapShare  # noqa: E402
 from heaptape.trace.reader import read_trace  # noqa: E402
-from heaptape.validate.allocators import environment_of  # noqa: E402
 from heaptape.validate.observed_run import ObservedRun, Start  # noqa: E402
 
 CASES = ROOT / "bench" / "validity" / "public_cases.toml"
@@ -104,7 +106,7 @@ def environments(case: dict[str, Any], prepared: Prepared, spec: str, replay: Pa
             raise Failed(f"{item['name']}: {item.get('problem') or 'is not built here'}")
         settings = {} if item["name"] == ASKED and item["kind"] == base else own
         preload = None if item["kind"] == "glibc" else str(item["path"])
-        found[str(item["name"])] = environment_of(prepared.who["env"] | settings, preload, tuple(item.get("environment") or ()))
+        found[str(item["name"])] = environment_of(prepared.who["env"] | settings, [*([f"LD_PRELOAD={preload}"] if preload else []), *(item.get("environment") or ())])
     return found
 
 

@@ -31,29 +31,24 @@ class Build:
     @property
     def age(self) -> tuple[list[int], bool]:
         """Greatest for the newest; of the same version, for that which has the kind's name."""
-        return _numbers(self.version), self.name == self.kind
+        return [int(part) for part in re.findall("[0-9]+", self.version)], self.name == self.kind
 
 
 def builds_here(replay: str, specification: str | None = None) -> list[Build]:
     """Those that run, of all or of an --alloc."""
-    return [Build(str(item["name"]), str(item.get("kind") or ""), str(item.get("version") or ""), _corrupts(item))
-            for item in list_allocators(replay, specification) if item.get("built", True) and not item.get("problem")]
+    return _running(list_allocators(replay, specification))
 
 
-def _numbers(version: str) -> list[int]:
-    return [int(part) for part in re.findall("[0-9]+", version)]
-
-
-def _corrupts(item: Mapping[str, Any]) -> bool:
-    version = _numbers(str(item.get("version") or ""))
-    return any(fault.get("corrupts") and (not fault["since"] or version >= _numbers(fault["since"])) and (not fault["last"] or version <= _numbers(fault["last"]))
-               for fault in item.get("faults") or [])
+def _running(listed: list[dict[str, Any]]) -> list[Build]:
+    return [Build(str(item["name"]), str(item.get("kind") or ""), str(item.get("version") or ""), any(fault["corrupts"] for fault in item.get("faults") or []))
+            for item in listed if item.get("built", True) and not item.get("problem")]
 
 
 def broken(replay: str) -> list[str]:
     """A sentence for each build that does not run, as its library is gone, where no other of its usual kind does."""
-    there = {build.kind for build in builds_here(replay)}
-    return [f"{item['name']} is left out: {item['problem']}" for item in list_allocators(replay, None)
+    listed = list_allocators(replay, None)
+    there = {build.kind for build in _running(listed)}
+    return [f"{item['name']} is left out: {item['problem']}" for item in listed
             if item.get("problem") and item.get("kind") in USUAL and item["kind"] not in there]
 
 

@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -78,6 +78,15 @@ def list_allocators(replay: str, specification: str | None, trace: str | None = 
     except ValueError as error:
         raise HeaptapeError(f"{replay} --list --json: expected JSON: {error}") from error
     return [item for item in found if isinstance(item, dict)]
+
+
+def environment_of(base: Mapping[str, str], variables: Iterable[str]) -> dict[str, str]:
+    """An environment with these variables (NAME=VALUE); a library to preload comes before what is preloaded already."""
+    made = dict(base)
+    for variable in variables:
+        name, _, value = variable.partition("=")
+        made[name] = ":".join(filter(None, [value, base.get(name, "")])) if name == "LD_PRELOAD" else value
+    return made
 
 
 def find_heaptape(replay: str) -> str:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..base.programs import run_attended
+from ..base.programs import environment_of, run_attended
 from ..judge.intervals import median, paired_ratios, ratio_interval
 from ..results.summary import Summary
 from ..results.use import use_variables
@@ -49,10 +49,6 @@ class Ended:
 
 def run_once(command: Sequence[str], variables: Sequence[str], status: int, position: int | None) -> Ended:
     """With these variables (NAME=VALUE) set, expected to end with that status. Its output goes nowhere; position: of its input."""
-    environment = dict(os.environ)
-    for variable in variables:
-        name, _, value = variable.partition("=")
-        environment[name] = ":".join(filter(None, [value, os.environ.get(name, "")])) if name == "LD_PRELOAD" else value
     if position is not None:
         os.lseek(0, position, os.SEEK_SET)
 
@@ -65,7 +61,7 @@ def run_once(command: Sequence[str], variables: Sequence[str], status: int, posi
             return None
 
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    ended = run_attended(list(command), attend, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    ended = run_attended(list(command), attend, env=environment_of(os.environ, variables), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     if ended == status:

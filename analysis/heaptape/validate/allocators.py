@@ -81,17 +81,6 @@ def without_settings(base: dict[str, str], variables: tuple[str, ...]) -> dict[s
     return kept | ({_TUNABLES: ":".join(others)} if others else {})
 
 
-def environment_of(base: dict[str, str], preload: str | None, variables: tuple[str, ...]) -> dict[str, str]:
-    """The program's environment with the library before what is preloaded already, and the variables of the knobs."""
-    made = dict(base)
-    if preload:
-        made["LD_PRELOAD"] = ":".join(filter(None, [preload, base.get("LD_PRELOAD", "")]))
-    for variable in variables:
-        name, _, value = variable.partition("=")
-        made[name] = value
-    return made
-
-
 def of_equal_size(environments: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
     """As many variables for each allocator, of as many bytes in all: the environment lies above the stack and moves it, and some
     programs hash addresses of the stack. LD_PRELOAD may end in colons."""

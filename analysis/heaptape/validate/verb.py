@@ -23,7 +23,7 @@ from ..base import units
 from ..base.errors import EXIT_FAILED, HeaptapeError, UsageError
 from ..base.files import check_output, write_whole
 from ..base.printable import printable
-from ..base.programs import find_heaptape, find_replay
+from ..base.programs import environment_of, find_heaptape, find_replay
 from ..base.progress import ProgressLine
 from ..judge import attached
 from ..results.reader import read_results
@@ -31,7 +31,6 @@ from ..trace.reader import read_trace
 from .allocators import (
     RealAllocator,
     choose_baseline,
-    environment_of,
     find_allocators,
     preload_path,
     setting_variables,
@@ -163,7 +162,7 @@ def _why_not(rows: pd.DataFrame, name: str) -> str:
 
 def _contender(allocator: RealAllocator, environment: dict[str, str], recording: Recording) -> Contender:
     preload = preload_path(allocator, recording.kind)
-    return Contender(allocator, environment_of(environment, preload, allocator.environment), preload)
+    return Contender(allocator, environment_of(environment, [*([f"LD_PRELOAD={preload}"] if preload else []), *allocator.environment]), preload)
 
 
 def _without(contenders: list[Contender], problems: dict[str, str]) -> list[Contender]:
