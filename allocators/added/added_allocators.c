@@ -48,7 +48,7 @@ size_t ht_added_names(char names[HT_ADDED_MAX][HT_ADDED_NAME_BYTES]) {
     return count;
 }
 
-// Of a kind or, where that has none, of all; names may be NULL, and says so.
+// Those of the name's kind, in one line; empty where there are none.
 static void say_those_there(const char *name, char *text, size_t room) {
     static char names[HT_ADDED_MAX][HT_ADDED_NAME_BYTES];
     size_t count = ht_added_names(names), length = strcspn(name, "@") + 1, used = 0;
