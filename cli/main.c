@@ -37,6 +37,7 @@ const struct ht_verb ht_verbs[] = {
     {"sites", "show who allocates: call sites, with their figures", ht_verb_python, NULL},
     {"diff", "compare two recordings of a program by call site", ht_verb_python, NULL},
     {"explain", "show why RSS exceeds the live bytes and what would help", ht_verb_python, NULL},
+    {"walk", "print what the heap of a running process consists of", ht_verb_walk, &ht_page_walk},
     {"forecast", "predict RSS at a later time under each allocator", ht_verb_python, NULL},
     {"fleet", "replay many traces on many machines and print means", ht_verb_python, NULL},
     {"bisect", "find the commit that made an allocator worse", ht_verb_python, NULL},

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goes through each heap once, chunk by chunk, and closes a page when the next one begins. The rules are those of
+// analysis/heaptape/explain/accounts.py, which has a replay's requested bytes and no lists.
+#include "accounts.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "random_numbers.h"
+
+const char *const free_list_names[FREE_LISTS] = {"bins", "tcache", "fastbins", "top", "other"};
+
+enum {
+    HEADER_BYTES = 8,  // of a chunk in use: its first word belongs to the one before
+    MAPPED_HEADER_BYTES = 16,
+    CHUNK_FIELDS_BYTES = 48,  // struct malloc_chunk: what malloc_trim keeps of a free chunk
+    TOP_KEPT_BYTES = 33,
+    PAGE_HOLDERS_MAX = 4096 / CHUNK_BYTES_MIN + 2,
+};
+
+// What a stretch of a heap is.
+enum part { PART_LIVE, PART_HEADER, PART_FREE, PART_TABLE, PART_UNKNOWN };
+
+struct page {
+    uint64_t number;
+    uint32_t bytes[PART_UNKNOWN + 1], free[FREE_LISTS];
+    struct holder *holders[PAGE_HOLDERS_MAX];
+    size_t holder_count;
+    bool resident;
+};
+
+struct pass {
+    struct accounts *accounts;
+    const struct glibc *glibc;
+    const struct glibc_heap *heap;  // NULL: a mapped chunk
+    const struct space_runs *runs;
+    size_t run;
+    struct page page;
+    uint64_t loose_start, loose_end;  // free chunks side by side, as malloc_trim would merge them
+    bool loose_top;
+    struct ht_random random;
+    FILE *blocks;
+};
+
+uint64_t accounts_sum(const uint64_t bytes[FREE_LISTS]) {
+    uint64_t sum = 0;
+    for (int i = 0; i < FREE_LISTS; i++) sum += bytes[i];
+    return sum;
+}
+
+// ---- pages ----
+
+static bool is_resident(struct pass *pass, uint64_t page) {
+    uint64_t address = page * SPACE_PAGE_BYTES;
+    if (pass->run && pass->run <= pass->runs->count && pass->runs->run[pass->run - 1].end > address)
+        pass->run = 0;
+    while (pass->run < pass->runs->count && pass->runs->run[pass->run].end <= address) pass->run++;
+    return pass->run < pass->runs->count && pass->runs->run[pass->run].start <= address;
+}
+
+static void close_page(struct pass *pass) {
+    struct page *page = &pass->page;
+    struct accounts *accounts = pass->accounts;
+    if (!page->resident) accounts->not_resident_bytes += page->bytes[PART_LIVE];
+    else if (page->holder_count) {
+        accounts->live_bytes += page->bytes[PART_LIVE];
+        accounts->headers_bytes += page->bytes[PART_HEADER];
+        accounts->unknown_bytes += page->bytes[PART_UNKNOWN];
+        uint32_t named = page->bytes[PART_LIVE] + page->bytes[PART_HEADER] + page->bytes[PART_UNKNOWN];
+        for (int i = 0; i < FREE_LISTS; i++) {
+            accounts->holes_bytes[i] += page->free[i];
+            named += page->free[i];
+        }
+        // The allocator's own data there, and what lies before the first chunk.
+        accounts->holes_bytes[FREE_OTHER] += SPACE_PAGE_BYTES - named;
+        double share = (double)(SPACE_PAGE_BYTES - page->bytes[PART_LIVE] - page->bytes[PART_HEADER]) /
+                       (double)page->holder_count;
+        for (size_t i = 0; i < page->holder_count; i++) page->holders[i]->holes_bytes += share;
+    } else {
+        uint32_t own = SPACE_PAGE_BYTES - page->bytes[PART_UNKNOWN];
+        accounts->unknown_bytes += page->bytes[PART_UNKNOWN];
+        for (int i = 0; i < FREE_LISTS; i++) {
+            accounts->free_pages_bytes[i] += page->free[i];
+            own -= page->free[i];
+        }
+        accounts->tables_bytes += own;
+    }
+}
+
+static void open_page(struct pass *pass, uint64_t number) {
+    close_page(pass);
+    memset(&pass->page, 0, offsetof(struct page, holders));
+    pass->page.number = number;
+    pass->page.holder_count = 0;
+    pass->page.resident = is_resident(pass, number);
+}
+
+static void begin_pages(struct pass *pass, uint64_t start) {
+    memset(&pass->page, 0, offsetof(struct page, holders));
+    pass->page.number = start / SPACE_PAGE_BYTES;
+    pass->page.holder_count = 0;
+    pass->run = 0;
+    pass->page.resident = is_resident(pass, pass->page.number);
+}
+
+// Whole pages in between, all of one part.
+static void add_pages(struct pass *pass, uint64_t start, uint64_t end, enum part part, enum free_list list) {
+    struct accounts *accounts = pass->accounts;
+    uint64_t resident = space_runs_bytes(pass->runs, start, end);
+    switch (part) {
+    case PART_LIVE:
+        accounts->live_bytes += resident;
+        accounts->not_resident_bytes += end - start - resident;
+        break;
+    case PART_FREE: accounts->free_pages_bytes[list] += resident; break;
+    case PART_UNKNOWN: accounts->unknown_bytes += resident; break;
+    default: accounts->tables_bytes += resident;
+    }
+}
+
+// A holder may be in a page with many blocks: it counts once for each.
+static void add(struct pass *pass, uint64_t start, uint64_t end, enum part part, enum free_list list,
+                struct holder *holder) {
+    for (uint64_t at = start; at < end;) {
+        uint64_t number = at / SPACE_PAGE_BYTES, page_end = (number + 1) * SPACE_PAGE_BYTES;
+        uint64_t whole_end = end & ~(SPACE_PAGE_BYTES - 1);
+        if (at % SPACE_PAGE_BYTES == 0 && whole_end > at) {
+            if (number != pass->page.number) open_page(pass, number);
+            add_pages(pass, at, whole_end, part, list);
+            at = whole_end;
+            // The next page is a new one: this one has been told of already.
+            memset(&pass->page, 0, offsetof(struct page, holders));
+            pass->page.number = whole_end / SPACE_PAGE_BYTES - 1;
+            pass->page.holder_count = 0;
+            pass->page.resident = false;
+            continue;
+        }
+        if (number != pass->page.number) open_page(pass, number);
+        uint32_t bytes = (uint32_t)((end < page_end ? end : page_end) - at);
+        if (part == PART_FREE) pass->page.free[list] += bytes;
+        else pass->page.bytes[part] += bytes;
+        if (holder && pass->page.holder_count < PAGE_HOLDERS_MAX)
+            pass->page.holders[pass->page.holder_count++] = holder;
+        at += bytes;
+    }
+}
+
+// ---- blocks ----
+
+static int class_of(uint64_t chunk_bytes) {
+    uint64_t units = chunk_bytes / CHUNK_UNIT_BYTES;
+    if (units < SIZE_SMALL) return (int)units;
+    int log = 63 - __builtin_clzll(units);  // 6 and more
+    int class = SIZE_SMALL + 4 * (log - 6) + (int)(units >> (log - 2) & 3);
+    return class < SIZE_CLASSES ? class : SIZE_CLASSES - 1;
+}
+
+static struct holder *note_block(struct pass *pass, uint64_t chunk_bytes, uint64_t block, uint64_t usable,
+                                 size_t arena) {
+    struct arena_sums *sums = &pass->accounts->arenas[arena];
+    struct holder *holder = &sums->holders[class_of(chunk_bytes)];
+    uint64_t place =
+        holder->blocks < SAMPLES ? holder->blocks : ht_random_next(&pass->random) % (holder->blocks + 1);
+    if (place < SAMPLES) holder->sampled[place] = block;
+    if (!holder->blocks || usable < holder->low_bytes) holder->low_bytes = usable;
+    if (usable > holder->high_bytes) holder->high_bytes = usable;
+    holder->blocks++;
+    holder->bytes += usable;
+    sums->blocks++;
+    sums->live_bytes += usable;
+    pass->accounts->blocks++;
+    pass->accounts->usable_bytes += usable;
+    return holder;
+}
+
+static void write_block(const struct pass *pass, uint64_t block, uint64_t usable, size_t arena,
+                        const char *state) {
+    if (pass->blocks)
+        fprintf(pass->blocks, "0x%" PRIx64 ",%" PRIu64 ",%zu,%s\n", block, usable, arena, state);
+}
+
+// ---- what malloc_trim(0) gives back (mtrim and systrim in malloc/malloc.c) ----
+
+static void trim(struct pass *pass) {
+    uint64_t start = pass->loose_start, end = pass->loose_end;
+    pass->loose_start = pass->loose_end = 0;
+    if (start == end) return;
+    uint64_t first = (start + CHUNK_FIELDS_BYTES + SPACE_PAGE_BYTES - 1) & ~(SPACE_PAGE_BYTES - 1);
+    uint64_t last = end & ~(SPACE_PAGE_BYTES - 1);
+    if (pass->loose_top) {
+        if (pass->heap->arena || end - start < TOP_KEPT_BYTES) return;  // other arenas keep their top
+        first = end - ((end - start - TOP_KEPT_BYTES) & ~(SPACE_PAGE_BYTES - 1));
+        last = end;
+    } else last = first + (end > first ? (end - first) & ~(SPACE_PAGE_BYTES - 1) : 0);
+    if (first < last) pass->accounts->trim_bytes += space_runs_bytes(pass->runs, first, last);
+}
+
+static void note_loose(struct pass *pass, uint64_t start, uint64_t end, bool top) {
+    if (pass->loose_end != start || pass->loose_start == pass->loose_end) {
+        pass->loose_top = false;
+        trim(pass);
+        pass->loose_start = start;
+    }
+    pass->loose_end = end;
+    pass->loose_top = top;
+    if (top) trim(pass);
+}
+
+// ---- heaps ----
+
+static bool is_cache(const struct glibc *glibc, uint64_t chunk) {
+    size_t low = 0, high = glibc->cache_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (glibc->caches[middle] < chunk) low = middle + 1;
+        else high = middle;
+    }
+    return low < glibc->cache_count && glibc->caches[low] == chunk;
+}
+
+// A chunk in use has the bytes from its second word to the second word of the next one.
+static void add_chunk(struct pass *pass, uint64_t chunk, uint64_t end) {
+    static const enum free_list lists[] = {
+        [CHUNK_BINS] = FREE_BINS, [CHUNK_CACHED] = FREE_CACHES, [CHUNK_FAST] = FREE_FASTBINS};
+    const struct glibc_heap *heap = pass->heap;
+    struct arena_sums *sums = &pass->accounts->arenas[heap->arena];
+    enum chunk_kind kind = chunk_map_kind(&heap->chunks, chunk);
+    uint64_t block = chunk + 2 * HEADER_BYTES, usable = end - chunk - HEADER_BYTES;
+    bool top = chunk == heap->chunks.top;
+    if (kind == CHUNK_LIVE && !top && is_cache(pass->glibc, chunk)) {
+        add(pass, chunk + HEADER_BYTES, end + HEADER_BYTES, PART_TABLE, FREE_OTHER, NULL);
+        write_block(pass, block, usable, heap->arena, "table");
+    } else if (kind == CHUNK_LIVE && !top) {
+        struct holder *holder = note_block(pass, end - chunk, block, usable, heap->arena);
+        // A header at the end of a page keeps that page as the block does.
+        bool apart = block % SPACE_PAGE_BYTES == 0;
+        add(pass, chunk + HEADER_BYTES, block, PART_HEADER, FREE_OTHER, apart ? holder : NULL);
+        add(pass, block, block + usable, PART_LIVE, FREE_OTHER, holder);
+        write_block(pass, block, usable, heap->arena, "live");
+    } else {
+        enum free_list list = top ? FREE_TOP : lists[kind];
+        uint64_t last = top ? end : end + HEADER_BYTES;
+        add(pass, chunk + HEADER_BYTES, last, PART_FREE, list, NULL);
+        sums->free_bytes[list] += end - chunk;
+        write_block(pass, block, usable, heap->arena, free_list_names[list]);
+        if (list != FREE_CACHES) note_loose(pass, chunk, end, top);
+    }
+}
+
+static void add_heap(struct pass *pass, const struct glibc_heap *heap) {
+    const struct chunk_map *chunks = &heap->chunks;
+    uint64_t map_end = chunks->base + chunks->bytes;
+    size_t gap = 0;
+    pass->heap = heap;
+    pass->runs = &heap->runs;
+    begin_pages(pass, heap->mapped_start);
+    add(pass, heap->mapped_start, heap->start + HEADER_BYTES, PART_TABLE, FREE_OTHER, NULL);
+    for (uint64_t at = heap->start, end; at < map_end; at = end) {
+        if (gap < chunks->gap_count && chunks->gaps[gap].start <= at) {
+            end = chunks->gaps[gap].end;
+            add(pass, at + HEADER_BYTES, end + HEADER_BYTES,
+                chunks->gaps[gap].is_post ? PART_TABLE : PART_UNKNOWN, FREE_OTHER, NULL);
+            gap++;
+            continue;
+        }
+        end = chunk_map_end_of(chunks, at);
+        if (end > map_end) end = map_end;
+        add_chunk(pass, at, end);
+    }
+    trim(pass);
+    close_page(pass);
+}
+
+static void add_mapped(struct pass *pass, const struct glibc_mapped *mapped, const struct space_runs *runs) {
+    size_t arena = pass->glibc->arena_count;
+    uint64_t block = mapped->chunk + MAPPED_HEADER_BYTES;
+    pass->heap = NULL;
+    pass->runs = runs;
+    begin_pages(pass, mapped->start);
+    struct holder *holder = note_block(pass, mapped->end - mapped->chunk, block, mapped->end - block, arena);
+    add(pass, mapped->start, mapped->chunk, PART_TABLE, FREE_OTHER, NULL);
+    add(pass, mapped->chunk, block, PART_HEADER, FREE_OTHER, NULL);
+    add(pass, block, mapped->end, PART_LIVE, FREE_OTHER, holder);
+    close_page(pass);
+    write_block(pass, block, mapped->end - block, arena, "live");
+}
+
+static int add_all_mapped(struct pass *pass, struct ht_error *error) {
+    const struct glibc *glibc = pass->glibc;
+    for (size_t i = 0; i < glibc->mapped_count; i++) {
+        struct space_runs runs = {0};
+        if (space_runs_add(glibc->space, glibc->mapped[i].start, glibc->mapped[i].end, &runs, error))
+            return -1;
+        add_mapped(pass, &glibc->mapped[i], &runs);
+        pass->accounts->swapped_bytes += runs.swapped_bytes;
+        pass->accounts->huge_bytes += runs.huge_bytes;
+        space_runs_free(&runs);
+    }
+    return 0;
+}
+
+int accounts_take(struct accounts *accounts, const struct glibc *glibc, FILE *blocks,
+                  struct ht_error *error) {
+    *accounts = (struct accounts){.arena_count = glibc->arena_count + 1};
+    accounts->arenas = calloc(accounts->arena_count, sizeof *accounts->arenas);
+    for (size_t i = 0; accounts->arenas && i < accounts->arena_count; i++) {
+        accounts->arenas[i].holders = calloc(SIZE_CLASSES, sizeof(struct holder));
+        if (!accounts->arenas[i].holders) return ht_error_memory(error, "walk", "sizes of blocks");
+    }
+    struct pass *pass = calloc(1, sizeof *pass);
+    if (!pass || !accounts->arenas) {
+        free(pass);
+        return ht_error_memory(error, "walk", "accounts");
+    }
+    pass->accounts = accounts;
+    pass->glibc = glibc;
+    pass->blocks = blocks;
+    if (blocks) fputs("address,usable_bytes,arena,state\n", blocks);
+    for (size_t i = 0; i < glibc->heap_count; i++) {
+        add_heap(pass, &glibc->heaps[i]);
+        accounts->swapped_bytes += glibc->heaps[i].runs.swapped_bytes;
+        accounts->huge_bytes += glibc->heaps[i].runs.huge_bytes;
+    }
+    int failed = add_all_mapped(pass, error);
+    free(pass);
+    return failed;
+}
+
+void accounts_free(struct accounts *accounts) {
+    for (size_t i = 0; accounts->arenas && i < accounts->arena_count; i++) free(accounts->arenas[i].holders);
+    free(accounts->arenas);
+    *accounts = (struct accounts){0};
+}

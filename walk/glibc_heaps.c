@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+// Walks the chunks of glibc's heaps, header by header, while the process may go on. A header that makes no sense is read
+// again, from some chunks before it on; what then still makes none is left out up to the next chunk that a bin names, and
+// counted.
+#include <stdlib.h>
+#include <string.h>
+
+#include "glibc.h"
+#include "grow.h"
+
+#define HEAP_BYTES_MAX (UINT64_C(64) << 20)
+
+enum {
+    PREVIOUS_IN_USE = 1,
+    IS_MAPPED = 2,
+    OF_OTHER_ARENA = 4,
+    FLAGS = 7,
+    POST_BYTES = 16,
+    ATTEMPTS = 4,
+    ARENAS_MAX = 65536,
+    FREE_CHUNKS_MAX = 4 << 20,
+    SEARCH_BYTES = 1 << 20,  // behind what makes no sense
+    STEPS_MAX = 1 << 16,     // of one try there
+};
+
+struct header {
+    uint64_t previous_bytes, size_and_flags;
+};
+
+struct walk {
+    struct glibc *glibc;
+    struct glibc_heap *heap;
+    struct glibc_arena *arena;
+    struct space_window window;
+    uint64_t at, last;  // last: the chunk before, 0: unknown
+    uint64_t bad_at;
+    int attempts;
+    uint64_t window_start;  // the arena's top is read again as often as the window moves
+};
+
+enum step { STEP_ON, STEP_BAD, STEP_END, STEP_NO_MEMORY };
+
+static uint64_t bytes_of(const struct header *header) { return header->size_and_flags & ~(uint64_t)FLAGS; }
+
+static struct header header_at(struct walk *walk, uint64_t at) {
+    struct header header;
+    memcpy(&header, space_window_at(&walk->window, at, sizeof header), sizeof header);
+    if (walk->window.start != walk->window_start) {
+        walk->window_start = walk->window.start;
+        (void)space_read_all(walk->glibc->space, walk->arena->address + walk->glibc->layout->arena.top,
+                             &walk->arena->top, 8);
+    }
+    return header;
+}
+
+static bool makes_sense(const struct walk *walk, const struct header *header, uint64_t at) {
+    uint64_t bytes = bytes_of(header);
+    if (bytes < CHUNK_BYTES_MIN || bytes % CHUNK_UNIT_BYTES || bytes > walk->heap->end - at) return false;
+    if (header->size_and_flags & IS_MAPPED) return false;
+    return !(header->size_and_flags & OF_OTHER_ARENA) || walk->heap->arena != 0;
+}
+
+// Two posts, or one and an end of no size, close what malloc gave up in favour of another stretch. A chunk of the least
+// size right before the end is a post, too.
+static bool is_last(struct walk *walk, uint64_t at, uint64_t bytes) {
+    uint64_t next = at + bytes;
+    if (bytes > CHUNK_BYTES_MIN || next + POST_BYTES > walk->heap->end) return false;
+    struct header header = header_at(walk, next);
+    return bytes_of(&header) == 0 && header.size_and_flags == PREVIOUS_IN_USE &&
+           next + 2 * POST_BYTES > walk->heap->end;
+}
+
+static uint64_t cache_chunk_bytes(const struct glibc_layout *layout) {
+    return ((uint64_t)layout->cache.all + 8 + CHUNK_UNIT_BYTES - 1) & ~(uint64_t)(CHUNK_UNIT_BYTES - 1);
+}
+
+static bool note_cache(struct glibc *glibc, uint64_t chunk) {
+    if (glibc->cache_count && glibc->caches[glibc->cache_count - 1] == chunk) return true;
+    if (!ht_grow(&glibc->caches, &glibc->cache_room, glibc->cache_count + 1, sizeof chunk)) return false;
+    glibc->caches[glibc->cache_count++] = chunk;
+    return true;
+}
+
+static enum step take_top(struct walk *walk, uint64_t at, uint64_t bytes) {
+    uint64_t left = walk->heap->end - at;
+    chunk_map_add(&walk->heap->chunks, at);
+    walk->heap->chunks.top = at;
+    walk->at = at + (bytes < left ? bytes : left);
+    chunk_map_end(&walk->heap->chunks, walk->at);
+    return STEP_END;
+}
+
+// A post or the heap's end closes the chunks there.
+static enum step end(struct walk *walk) {
+    chunk_map_end(&walk->heap->chunks, walk->at);
+    walk->at = walk->heap->end;
+    return STEP_END;
+}
+
+// Behind two posts may lie what others took from sbrk, and then chunks again.
+static enum step take_post(struct walk *walk) {
+    uint64_t post = walk->at;
+    if (post + 2 * POST_BYTES > walk->heap->end) return end(walk);
+    walk->at = post + POST_BYTES;
+    walk->last = 0;
+    return chunk_map_add_gap(&walk->heap->chunks, post, walk->at, true) ? STEP_ON : STEP_NO_MEMORY;
+}
+
+static enum step take(struct walk *walk) {
+    uint64_t at = walk->at;
+    if (at + POST_BYTES > walk->heap->end) return end(walk);
+    struct header header = header_at(walk, at);
+    uint64_t bytes = bytes_of(&header);
+    if (walk->last && !(header.size_and_flags & PREVIOUS_IN_USE)) {
+        if (header.previous_bytes != at - walk->last) return STEP_BAD;
+        chunk_map_set_kind(&walk->heap->chunks, walk->last, CHUNK_BINS);
+    }
+    if (at == walk->arena->top) return take_top(walk, at, bytes);
+    if (bytes == POST_BYTES && header.size_and_flags & PREVIOUS_IN_USE) return take_post(walk);
+    if (bytes == 0 && header.size_and_flags == PREVIOUS_IN_USE && at + 2 * POST_BYTES > walk->heap->end)
+        return end(walk);
+    if (!makes_sense(walk, &header, at)) return STEP_BAD;
+    if (is_last(walk, at, bytes)) return end(walk);
+    if (bytes == cache_chunk_bytes(walk->glibc->layout) && !note_cache(walk->glibc, at))
+        return STEP_NO_MEMORY;
+    chunk_map_add(&walk->heap->chunks, at);
+    walk->last = at;
+    walk->at = at + bytes;
+    return STEP_ON;
+}
+
+// ---- what makes no sense ----
+
+static bool note_free(struct glibc_arena *arena, uint64_t chunk) {
+    if (!ht_grow(&arena->free_chunks, &arena->free_room, arena->free_count + 1, sizeof chunk)) return false;
+    arena->free_chunks[arena->free_count++] = chunk;
+    return true;
+}
+
+static int by_address(const void *a, const void *b) {
+    uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
+    return (one > other) - (one < other);
+}
+
+// The chunks in an arena's bins, as far as its lists can be followed, and its top.
+static bool list_free(const struct glibc *glibc, struct glibc_arena *arena) {
+    arena->free_known = true;
+    if (!glibc_read_arena(glibc, arena->address, arena) || !note_free(arena, arena->top)) return false;
+    for (int bin = 0; bin < GLIBC_BINS; bin++) {
+        uint64_t end = glibc_bin(glibc, arena, bin), chunk = arena->bins[2 * bin];
+        for (int i = 0; chunk != end && i < FREE_CHUNKS_MAX && arena->free_count < FREE_CHUNKS_MAX; i++) {
+            if (chunk % CHUNK_UNIT_BYTES || !note_free(arena, chunk)) break;
+            if (!space_read_all(glibc->space, chunk + 16, &chunk, sizeof chunk)) break;
+        }
+    }
+    qsort(arena->free_chunks, arena->free_count, sizeof *arena->free_chunks, by_address);
+    return true;
+}
+
+// The first chunk of a bin, or the top, that lies there or behind; the heap's end if there is none.
+static uint64_t anchor_behind(const struct walk *walk, uint64_t at) {
+    const struct glibc_arena *arena = walk->arena;
+    size_t low = 0, high = arena->free_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (arena->free_chunks[middle] < at) low = middle + 1;
+        else high = middle;
+    }
+    return low < arena->free_count && arena->free_chunks[low] < walk->heap->end ? arena->free_chunks[low]
+                                                                                : walk->heap->end;
+}
+
+// Do the headers lead from there to the anchor?
+static bool leads_to(struct walk *walk, uint64_t at, uint64_t anchor) {
+    for (int i = 0; at < anchor && i < STEPS_MAX; i++) {
+        struct header header = header_at(walk, at);
+        if (!makes_sense(walk, &header, at)) return false;
+        at += bytes_of(&header);
+    }
+    return at >= anchor && (at == anchor || anchor == walk->heap->end);
+}
+
+static bool skip(struct walk *walk) {
+    uint64_t from = walk->at;
+    if (!walk->arena->free_known && !list_free(walk->glibc, walk->arena)) return false;
+    uint64_t anchor = anchor_behind(walk, from + CHUNK_UNIT_BYTES), to = from + CHUNK_UNIT_BYTES;
+    while (to < anchor && to - from < SEARCH_BYTES && !leads_to(walk, to, anchor)) to += CHUNK_UNIT_BYTES;
+    if (to - from >= SEARCH_BYTES) to = anchor;
+    walk->glibc->checks.lost_bytes += to - from;
+    walk->at = to;
+    walk->last = 0;
+    walk->attempts = 0;
+    return chunk_map_add_gap(&walk->heap->chunks, from, to, false);
+}
+
+// Goes back some chunks, more each time, and forgets what was read of them.
+static void read_again(struct walk *walk) {
+    struct chunk_map *chunks = &walk->heap->chunks;
+    uint64_t floor = chunks->gap_count ? chunks->gaps[chunks->gap_count - 1].end : walk->heap->start,
+             back = walk->at;
+    for (int i = 0; i < 8 << (3 * walk->attempts) && back > floor; i++) {
+        uint64_t before = chunk_map_before(chunks, back);
+        if (before < floor) break;
+        back = before;
+    }
+    uint64_t before = back > floor ? chunk_map_before(chunks, back) : 0;
+    chunk_map_cut(chunks, back, walk->at + 1 < walk->heap->end ? walk->at + 1 : walk->heap->end);
+    // Posts lie between the two where the one before does not reach the other: it then says nothing.
+    walk->last = 0;
+    if (before >= floor && before) chunk_map_set_kind(chunks, before, CHUNK_LIVE), walk->last = before;
+    walk->at = back;
+    walk->attempts++;
+    walk->window_start = 0;
+    space_window_refresh(&walk->window);
+    walk->glibc->checks.read_again++;
+}
+
+static bool go_on(struct walk *walk) {
+    if (walk->at > walk->bad_at + SPACE_WINDOW_BYTES) walk->attempts = 0;
+    walk->bad_at = walk->at;
+    if (walk->attempts < ATTEMPTS) {
+        read_again(walk);
+        return true;
+    }
+    return skip(walk);
+}
+
+static bool walk_heap(struct walk *walk) {
+    for (;;) {
+        switch (take(walk)) {
+        case STEP_ON: break;
+        case STEP_END: return true;
+        case STEP_NO_MEMORY: return false;
+        case STEP_BAD:
+            if (!go_on(walk)) return false;
+        }
+    }
+}
+
+// ---- which heaps there are ----
+
+static struct glibc_heap *add_heap(struct glibc *glibc, uint64_t mapped_start, uint64_t start, uint64_t end,
+                                   size_t arena) {
+    if (!ht_grow(&glibc->heaps, &glibc->heap_room, glibc->heap_count + 1, sizeof *glibc->heaps)) return NULL;
+    struct glibc_heap *heap = &glibc->heaps[glibc->heap_count];
+    start = (start + CHUNK_UNIT_BYTES - 1) & ~(uint64_t)(CHUNK_UNIT_BYTES - 1);
+    *heap = (struct glibc_heap){.start = start, .end = end, .mapped_start = mapped_start, .arena = arena};
+    if (start + CHUNK_BYTES_MIN > end || !chunk_map_open(&heap->chunks, start, end)) {
+        chunk_map_free(&heap->chunks);
+        return NULL;
+    }
+    glibc->heap_count++;
+    return heap;
+}
+
+static int follow(struct glibc *glibc, struct glibc_heap *heap, struct ht_error *error) {
+    if (space_runs_add(glibc->space, heap->mapped_start,
+                       (heap->end + SPACE_PAGE_BYTES - 1) & ~(SPACE_PAGE_BYTES - 1), &heap->runs, error))
+        return -1;
+    struct walk *walk = malloc(sizeof *walk);
+    if (!walk) return ht_error_memory(error, "walk", "a window");
+    *walk =
+        (struct walk){.glibc = glibc, .heap = heap, .arena = &glibc->arenas[heap->arena], .at = heap->start};
+    space_window_open(&walk->window, glibc->space, &heap->runs);
+    bool enough = walk_heap(walk);
+    glibc->checks.walked_bytes += walk->at - heap->mapped_start;
+    free(walk);
+    return enough ? 0 : ht_error_memory(error, "walk", "gaps");
+}
+
+// What brk gave: from where malloc first took it, mappings that lie side by side. A core has no name for them.
+static int walk_brk(struct glibc *glibc, struct ht_error *error) {
+    const struct space *space = glibc->space;
+    const struct space_mapping *first = NULL, *all_end = space->mappings + space->mapping_count;
+    for (const struct space_mapping *at = space->mappings; !first && at < all_end; at++)
+        if (glibc->settings ? at->end > glibc->sbrk_base && at->start <= glibc->sbrk_base
+                            : !strcmp(at->name, "[heap]"))
+            first = at;
+    if (!first || !first->writable) return 0;
+    const struct space_mapping *last = first;
+    while (last + 1 < all_end && last[1].start == last->end && last[1].writable &&
+           !strcmp(last[1].name, first->name))
+        last++;
+    uint64_t start = glibc->settings ? glibc->sbrk_base : first->start;
+    struct glibc_heap *heap = add_heap(glibc, start & ~(uint64_t)(CHUNK_UNIT_BYTES - 1), start, last->end, 0);
+    return heap ? follow(glibc, heap, error) : ht_error_memory(error, "walk", "a heap");
+}
+
+// From an arena's newest heap to its first: {arena, heap before, bytes in use}.
+static int walk_arena(struct glibc *glibc, size_t number, struct ht_error *error) {
+    const struct glibc_layout *layout = glibc->layout;
+    uint64_t arena = glibc->arenas[number].address, heap = glibc->arenas[number].top & ~(HEAP_BYTES_MAX - 1);
+    for (int i = 0; heap && i < ARENAS_MAX; i++) {
+        uint64_t header[3];
+        const struct space_mapping *mapping = space_mapping_at(glibc->space, heap);
+        if (!mapping || !space_read_all(glibc->space, heap, header, sizeof header) || header[0] != arena)
+            return 0;
+        uint64_t end = heap + header[2], first = heap + layout->heap_header_bytes;
+        if (header[2] > HEAP_BYTES_MAX || header[2] % SPACE_PAGE_BYTES || header[2] < SPACE_PAGE_BYTES)
+            return 0;
+        if (arena == first) first += layout->arena.all;
+        struct glibc_heap *added = add_heap(glibc, heap, first, end, number);
+        if (!added) return ht_error_memory(error, "walk", "a heap");
+        if (follow(glibc, added, error)) return -1;
+        heap = header[1] % HEAP_BYTES_MAX ? 0 : header[1];
+    }
+    return 0;
+}
+
+int glibc_walk_piece(struct glibc *glibc, uint64_t start, uint64_t end, struct ht_error *error) {
+    struct glibc_heap *heap = add_heap(glibc, start, start, end, 0);
+    return heap ? follow(glibc, heap, error) : ht_error_memory(error, "walk", "a heap");
+}
+
+static int list_arenas(struct glibc *glibc, struct ht_error *error) {
+    uint64_t address = glibc->main_arena;
+    do {
+        if (!ht_grow(&glibc->arenas, &glibc->arena_room, glibc->arena_count + 1, sizeof *glibc->arenas))
+            return ht_error_memory(error, "walk", "arenas");
+        struct glibc_arena *arena = &glibc->arenas[glibc->arena_count];
+        if (!glibc_read_arena(glibc, address, arena)) break;
+        glibc->checks.system_bytes += arena->system_bytes;
+        glibc->checks.locked_arenas += arena->locked;
+        glibc->arena_count++;
+        if (!space_read_all(glibc->space, address + glibc->layout->arena.next, &address, sizeof address))
+            break;
+    } while (address != glibc->main_arena && glibc->arena_count < ARENAS_MAX);
+    return 0;
+}
+
+int glibc_walk_heaps(struct glibc *glibc, struct ht_error *error) {
+    if (list_arenas(glibc, error) || walk_brk(glibc, error)) return -1;
+    for (size_t i = 1; i < glibc->arena_count; i++)
+        if (walk_arena(glibc, i, error)) return -1;
+    return 0;
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// What of malloc lies in mappings of its own: chunks above the mmap threshold, by the headers at the starts of pages, and
+// stretches of the main arena where brk gave no more.
+#include <stdlib.h>
+#include <string.h>
+
+#include "glibc.h"
+#include "grow.h"
+
+enum {
+    PREVIOUS_IN_USE = 1,
+    IS_MAPPED = 2,
+    FLAGS = 7,
+    ON_HUGE_PAGES = 1,  // of the offset that a mapped chunk has in its first word, since 2.43
+    POST_BYTES = 16,
+    HEADER_BYTES = 16,
+    MAPPED_BYTES_MIN = 128 << 10,
+};
+
+struct header {
+    uint64_t previous_bytes, size_and_flags;
+};
+
+struct search {
+    struct glibc *glibc;
+    struct space_runs runs;  // of the mapping's part that is looked through
+    struct space_window window;
+    uint64_t start, end;
+    bool pieces;  // the main arena has more than was walked
+};
+
+static struct header header_at(struct search *search, uint64_t at) {
+    struct header header;
+    memcpy(&header, space_window_at(&search->window, at, sizeof header), sizeof header);
+    return header;
+}
+
+// The bytes of the whole mapping that a mapped chunk's header tells, the chunk lying so far behind its start; 0: it is none.
+static uint64_t mapped_bytes(const struct glibc *glibc, const struct header *header, uint64_t offset) {
+    uint64_t bytes =
+        (header->size_and_flags & ~(uint64_t)FLAGS) + glibc->layout->mapped_header_bytes + offset;
+    if ((header->size_and_flags & FLAGS) != IS_MAPPED ||
+        (header->previous_bytes & ~(uint64_t)ON_HUGE_PAGES) != offset)
+        return 0;
+    return bytes % SPACE_PAGE_BYTES || bytes >> 47 ? 0 : bytes;
+}
+
+static uint64_t mapped_bytes_min(const struct glibc *glibc) {
+    uint64_t least = MAPPED_BYTES_MIN;
+    return glibc->settings && glibc->mmap_threshold < least ? glibc->mmap_threshold : least;
+}
+
+// An aligned block lies behind its mapping's start, where the first header stays.
+static uint64_t aligned_chunk(struct search *search, uint64_t start, uint64_t bytes) {
+    for (uint64_t alignment = 2 * HEADER_BYTES; alignment < bytes; alignment *= 2) {
+        uint64_t chunk = ((start + HEADER_BYTES + alignment - 1) & ~(alignment - 1)) - HEADER_BYTES;
+        if (chunk > start && chunk < start + CHUNK_BYTES_MIN) chunk += alignment;
+        if (chunk == start || chunk + CHUNK_BYTES_MIN > start + bytes) continue;
+        if (space_runs_bytes(&search->runs, chunk, chunk + HEADER_BYTES) < HEADER_BYTES) continue;
+        struct header header;
+        if (space_read_all(search->glibc->space, chunk, &header, sizeof header) &&
+            mapped_bytes(search->glibc, &header, chunk - start) == bytes)
+            return chunk;
+    }
+    return start;
+}
+
+// 1: added, 0: there is none, -1: for want of memory. end: of what was added.
+static int take_mapped(struct search *search, uint64_t at, const struct header *header, uint64_t *end) {
+    struct glibc *glibc = search->glibc;
+    uint64_t bytes = mapped_bytes(glibc, header, 0);
+    if (!bytes || bytes < mapped_bytes_min(glibc) || bytes > search->end - at) return 0;
+    if (!ht_grow(&glibc->mapped, &glibc->mapped_room, glibc->mapped_count + 1, sizeof *glibc->mapped))
+        return -1;
+    *end = at + bytes;
+    glibc->mapped[glibc->mapped_count++] = (struct glibc_mapped){at, *end, aligned_chunk(search, at, bytes)};
+    glibc->checks.mapped_bytes += bytes;
+    return 1;
+}
+
+// Where a stretch of chunks that begins there ends, with the main arena's top or two posts; 0: there is none.
+static uint64_t end_of_piece(struct search *search, uint64_t at) {
+    bool post = false;
+    while (at + HEADER_BYTES <= search->end) {
+        struct header header = header_at(search, at);
+        uint64_t bytes = header.size_and_flags & ~(uint64_t)FLAGS;
+        if (header.size_and_flags & FLAGS & ~(uint64_t)PREVIOUS_IN_USE || bytes > search->end - at) return 0;
+        at += bytes;
+        if (at - bytes == search->glibc->arenas[0].top) return at;
+        if (bytes == POST_BYTES && post) return at;
+        post = bytes == POST_BYTES && header.size_and_flags & PREVIOUS_IN_USE;
+        if (!post && bytes < CHUNK_BYTES_MIN) return 0;
+    }
+    return 0;
+}
+
+static int take_piece(struct search *search, uint64_t at, const struct header *header, uint64_t *end,
+                      struct ht_error *error) {
+    if (!search->pieces || !(header->size_and_flags & PREVIOUS_IN_USE) || header->previous_bytes) return 0;
+    *end = end_of_piece(search, at);
+    if (!*end) return 0;
+    *end = (*end + SPACE_PAGE_BYTES - 1) & ~(SPACE_PAGE_BYTES - 1);
+    return glibc_walk_piece(search->glibc, at, *end, error) ? -1 : 1;
+}
+
+static int look_through(struct search *search, struct ht_error *error) {
+    uint64_t done = search->start;
+    for (size_t i = 0; i < search->runs.count; i++) {
+        uint64_t at = search->runs.run[i].start > done ? search->runs.run[i].start : done;
+        for (uint64_t end; at < search->runs.run[i].end; at = end) {
+            struct header header = {0};
+            (void)space_read(search->glibc->space, at, &header, sizeof header);
+            end = at + SPACE_PAGE_BYTES;
+            int taken = take_mapped(search, at, &header, &end);
+            if (!taken) taken = take_piece(search, at, &header, &end, error);
+            if (taken < 0) return ht_error_memory(error, "walk", "mapped chunks");
+            if (taken) done = end;
+        }
+    }
+    return 0;
+}
+
+static int look_in(struct search *search, uint64_t start, uint64_t end, struct ht_error *error) {
+    if (start >= end) return 0;
+    search->start = start;
+    search->end = end;
+    int failed = space_runs_add(search->glibc->space, start, end, &search->runs, error);
+    space_window_open(&search->window, search->glibc->space, &search->runs);
+    if (!failed) failed = look_through(search, error);
+    space_runs_free(&search->runs);
+    return failed;
+}
+
+static int by_start(const void *a, const void *b) {
+    uint64_t one = ((const struct glibc_heap *)a)->mapped_start,
+             other = ((const struct glibc_heap *)b)->mapped_start;
+    return (one > other) - (one < other);
+}
+
+static int by_mapped_start(const void *a, const void *b) {
+    uint64_t one = ((const struct glibc_mapped *)a)->start, other = ((const struct glibc_mapped *)b)->start;
+    return (one > other) - (one < other);
+}
+
+bool glibc_may_map(const struct space_mapping *mapping) {
+    static const char named_by_program[] = "[anon:";
+    if (!mapping->anonymous || !mapping->writable || mapping->shared) return false;
+    return !*mapping->name || !strncmp(mapping->name, named_by_program, sizeof named_by_program - 1);
+}
+
+// The parts of a mapping that no heap takes.
+static int look_beside_heaps(struct search *search, const struct space_mapping *mapping, size_t heaps,
+                             struct ht_error *error) {
+    const struct glibc *glibc = search->glibc;
+    uint64_t at = mapping->start;
+    for (size_t i = 0; i < heaps; i++) {
+        uint64_t start = glibc->heaps[i].mapped_start, end = glibc->heaps[i].end;
+        if (end <= at || start >= mapping->end) continue;
+        if (look_in(search, at, start, error)) return -1;
+        at = end;
+    }
+    return look_in(search, at, mapping->end, error);
+}
+
+int glibc_find_mapped(struct glibc *glibc, struct ht_error *error) {
+    const struct space *space = glibc->space;
+    struct search *search = calloc(1, sizeof *search);
+    if (!search) return ht_error_memory(error, "walk", "a window");
+    search->glibc = glibc;
+    search->pieces = glibc->checks.walked_bytes < glibc->checks.system_bytes;
+    size_t heaps = glibc->heap_count;
+    if (heaps) qsort(glibc->heaps, heaps, sizeof *glibc->heaps, by_start);
+    int failed = 0;
+    for (size_t i = 0; !failed && i < space->mapping_count; i++) {
+        const struct space_mapping *mapping = &space->mappings[i];
+        if (!glibc_may_map(mapping)) continue;
+        failed = look_beside_heaps(search, mapping, heaps, error);
+    }
+    free(search);
+    if (glibc->heap_count) qsort(glibc->heaps, glibc->heap_count, sizeof *glibc->heaps, by_start);
+    if (glibc->mapped_count)
+        qsort(glibc->mapped, glibc->mapped_count, sizeof *glibc->mapped, by_mapped_start);
+    glibc->checks.mapped_count = glibc->mapped_count;
+    return failed;
+}
+
+struct glibc_heap *glibc_heap_at(const struct glibc *glibc, uint64_t address) {
+    size_t low = 0, high = glibc->heap_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (glibc->heaps[middle].end <= address) low = middle + 1;
+        else high = middle;
+    }
+    return low < glibc->heap_count && glibc->heaps[low].start <= address ? &glibc->heaps[low] : NULL;
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// A running process as the kernel shows it: opened with the rights that we have, which are then given up.
+#ifndef HEAPTAPE_PROCESS_H
+#define HEAPTAPE_PROCESS_H
+
+#include <sys/types.h>
+
+#include "space.h"
+
+struct process {
+    pid_t pid;
+    struct space space;
+    char command[4096];  // arguments with blanks between
+    int status_fd;
+    uint64_t up_s, threads;
+    pid_t *stopped;
+    size_t stopped_count, stopped_room;
+};
+
+struct process_memory {
+    uint64_t rss_bytes, anonymous_bytes, file_bytes, shared_bytes, swapped_bytes;
+};
+
+// 0 or -1 with error: one line that names the switch where the kernel refuses.
+int process_open(struct process *process, pid_t pid, struct ht_error *error);
+// What /proc/PID/status says now.
+struct process_memory process_memory_now(const struct process *process);
+void process_close(struct process *process);
+
+// Stops all threads, until process_go_on or our end. 0 or -1 with error.
+int process_stop(struct process *process, struct ht_error *error);
+void process_go_on(struct process *process);
+
+// The user and all capabilities: what is open can still be used. 0 or -1 with error.
+int rights_drop_user(struct ht_error *error);
+// From here on nothing can be opened, and memory and CPU time are bounded in proportion to what is walked. 0 or -1 with error.
+int rights_drop_rest(uint64_t walked_bytes, struct ht_error *error);
+
+#endif

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a walk reads is the process's own making, and we may be root: before the first byte of it is looked at, all rights
+// go but those to what is open.
+#include <errno.h>
+#include <grp.h>
+#include <linux/audit.h>
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "process.h"
+
+enum { NOBODY = 65534 };
+
+// In a user namespace that has no such user, or without CAP_SETUID, the user stays, and has no capability.
+static void change_user(void) {
+    if (geteuid()) return;
+    (void)!setgroups(0, NULL);
+    (void)!setresgid(NOBODY, NOBODY, NOBODY);
+    (void)!setresuid(NOBODY, NOBODY, NOBODY);
+}
+
+static bool drop_capabilities(void) {
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct none[2] = {0};
+    return syscall(SYS_capset, &header, none) == 0;
+}
+
+static bool limit(int what, uint64_t most) {
+    struct rlimit now;
+    if (getrlimit(what, &now)) return false;
+    if (most > now.rlim_max) most = now.rlim_max;
+    return setrlimit(what, &(struct rlimit){most, most}) == 0;
+}
+
+// Sanitizers reserve address space in terabytes, and open files of their own.
+#ifdef __SANITIZE_ADDRESS__
+static bool limit_memory(uint64_t bytes) { return bytes != 0; }
+static bool filter_calls(void) { return true; }
+#else
+static bool limit_memory(uint64_t bytes) { return limit(RLIMIT_AS, bytes); }
+
+#define WORD(field)   BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
+// On to the next but one where the word is not that.
+#define UNLESS(value) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)(value), 0, 1)
+#define ALLOW         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+#define REFUSE        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)
+
+// Calls that act on what is open and on our own memory; ioctl and ptrace for one purpose each.
+static bool filter_calls(void) {
+    static const int allowed[] = {
+        SYS_read,         SYS_pread64,        SYS_write,         SYS_lseek,     SYS_close,    SYS_fstat,
+        SYS_newfstatat,   SYS_mmap,           SYS_munmap,        SYS_mremap,    SYS_mprotect, SYS_madvise,
+        SYS_brk,          SYS_futex,          SYS_clock_gettime, SYS_getrandom, SYS_exit,     SYS_exit_group,
+        SYS_rt_sigreturn, SYS_rt_sigprocmask, SYS_getpid,        SYS_gettid,    SYS_tgkill,   SYS_fsync,
+    };
+    enum { COUNT = sizeof allowed / sizeof *allowed, AROUND = 16 };
+    struct sock_filter program[COUNT * 2 + AROUND] = {
+        WORD(arch),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),
+        REFUSE,
+        WORD(nr),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 4),
+        WORD(args[1]),
+        UNLESS(SPACE_SCAN_CALL),
+        ALLOW,
+        REFUSE,
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ptrace, 0, 4),
+        WORD(args[0]),
+        UNLESS(PTRACE_DETACH),
+        ALLOW,
+        REFUSE,
+    };
+    unsigned short count = 14;
+    for (int i = 0; i < COUNT; i++) {
+        program[count++] = (struct sock_filter)UNLESS(allowed[i]);
+        program[count++] = (struct sock_filter)ALLOW;
+    }
+    program[count++] = (struct sock_filter)REFUSE;
+    struct sock_fprog filter = {.len = count, .filter = program};
+    // A kernel without seccomp: the user and the capabilities are gone all the same.
+    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0 || errno == EINVAL;
+}
+#endif
+
+static int not_dropped(struct ht_error *error) {
+    return ht_error_system(error, "walk", "the rights that it does not need could not be dropped");
+}
+
+int rights_drop_user(struct ht_error *error) {
+    change_user();
+    bool dropped =
+        !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && drop_capabilities() && !prctl(PR_SET_DUMPABLE, 0);
+    return dropped ? 0 : not_dropped(error);
+}
+
+int rights_drop_rest(uint64_t walked_bytes, struct ht_error *error) {
+    const uint64_t memory = (UINT64_C(1) << 30) + walked_bytes / 8, seconds = 60 + (walked_bytes >> 30) * 10;
+    bool dropped =
+        limit(RLIMIT_CPU, seconds) && limit(RLIMIT_CORE, 0) && limit_memory(memory) && filter_calls();
+    return dropped ? 0 : not_dropped(error);
+}

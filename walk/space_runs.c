@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which pages are in RAM, by the kernel's page tables: PAGEMAP_SCAN of Linux 6.7, else an entry a page.
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "grow.h"
+#include "space.h"
+
+struct scanned_region {
+    uint64_t start, end, categories;
+};
+enum { IS_FILE = 1 << 2, IS_PRESENT = 1 << 3, IS_SWAPPED = 1 << 4, IS_ZERO = 1 << 5, IS_HUGE = 1 << 6 };
+
+// Of Documentation/admin-guide/mm/pagemap.rst.
+#define ENTRY_PRESENT   (UINT64_C(1) << 63)
+#define ENTRY_SWAPPED   (UINT64_C(1) << 62)
+#define ENTRY_OF_A_FILE (UINT64_C(1) << 61)
+
+static bool add_run(struct space_runs *runs, uint64_t start, uint64_t end) {
+    runs->bytes += end - start;
+    if (runs->count && runs->run[runs->count - 1].end == start) {
+        runs->run[runs->count - 1].end = end;
+        return true;
+    }
+    if (!ht_grow(&runs->run, &runs->room, runs->count + 1, sizeof *runs->run)) return false;
+    runs->run[runs->count++] = (struct space_run){start, end};
+    return true;
+}
+
+static bool add_region(struct space_runs *runs, const struct scanned_region *region) {
+    uint64_t bytes = region->end - region->start;
+    if (region->categories & IS_SWAPPED) {
+        runs->swapped_bytes += bytes;
+        return true;
+    }
+    if (region->categories & (IS_ZERO | IS_FILE)) return true;
+    if (region->categories & IS_HUGE) runs->huge_bytes += bytes;
+    return add_run(runs, region->start, region->end);
+}
+
+// 1: added; 0: this kernel cannot; -1: for want of memory.
+static int scan(const struct space *space, uint64_t start, uint64_t end, struct space_runs *runs) {
+    static struct scanned_region regions[4096];
+    for (uint64_t at = start; at < end;) {
+        struct space_scan arguments = {
+            .size = sizeof arguments,
+            .start = at,
+            .end = end,
+            .regions = (uintptr_t)regions,
+            .region_room = sizeof regions / sizeof *regions,
+            .any_of = IS_PRESENT | IS_SWAPPED,
+            .wanted = IS_FILE | IS_PRESENT | IS_SWAPPED | IS_ZERO | IS_HUGE,
+        };
+        int found = ioctl(space->pagemap_fd, SPACE_SCAN_CALL, &arguments);
+        if (found < 0) return at == start ? 0 : 1;
+        for (int i = 0; i < found; i++)
+            if (!add_region(runs, &regions[i])) return -1;
+        if (arguments.walk_end <= at) break;
+        at = arguments.walk_end;
+    }
+    return 1;
+}
+
+static bool read_entries(const struct space *space, uint64_t start, uint64_t end, struct space_runs *runs) {
+    static uint64_t entries[16384];
+    for (uint64_t at = start; at < end;) {
+        uint64_t wanted = (end - at) / SPACE_PAGE_BYTES;
+        if (wanted > sizeof entries / sizeof *entries) wanted = sizeof entries / sizeof *entries;
+        ssize_t got = pread(space->pagemap_fd, entries, wanted * sizeof *entries,
+                            (off_t)(at / SPACE_PAGE_BYTES * sizeof *entries));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < (ssize_t)sizeof *entries) break;
+        size_t count = (size_t)got / sizeof *entries;
+        for (size_t i = 0; i < count; i++, at += SPACE_PAGE_BYTES) {
+            if (entries[i] & ENTRY_SWAPPED) runs->swapped_bytes += SPACE_PAGE_BYTES;
+            else if (entries[i] & ENTRY_PRESENT && !(entries[i] & ENTRY_OF_A_FILE) &&
+                     !add_run(runs, at, at + SPACE_PAGE_BYTES))
+                return false;
+        }
+    }
+    return true;
+}
+
+// A core has what was dumped: whether it was in RAM is unknown.
+static bool add_segments(const struct space *space, uint64_t start, uint64_t end, struct space_runs *runs) {
+    for (size_t i = 0; i < space->segment_count; i++) {
+        const struct space_segment *segment = &space->segments[i];
+        uint64_t from = segment->start > start ? segment->start : start;
+        uint64_t to = segment->start + segment->bytes < end ? segment->start + segment->bytes : end;
+        if (from < to && !add_run(runs, from, to)) return false;
+    }
+    return true;
+}
+
+int space_runs_add(struct space *space, uint64_t start, uint64_t end, struct space_runs *runs,
+                   struct ht_error *error) {
+    bool enough = true;
+    if (space->segments) enough = add_segments(space, start, end, runs);
+    else {
+        int scanned = space->no_scan ? 0 : scan(space, start, end, runs);
+        if (!scanned) {
+            space->no_scan = true;
+            enough = read_entries(space, start, end, runs);
+        } else enough = scanned > 0;
+    }
+    return enough ? 0 : ht_error_memory(error, "walk", "runs of pages");
+}
+
+size_t space_runs_find(const struct space_runs *runs, uint64_t address) {
+    size_t low = 0, high = runs->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (runs->run[middle].end <= address) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+uint64_t space_runs_bytes(const struct space_runs *runs, uint64_t start, uint64_t end) {
+    uint64_t bytes = 0;
+    for (size_t i = space_runs_find(runs, start); i < runs->count && runs->run[i].start < end; i++) {
+        uint64_t from = runs->run[i].start > start ? runs->run[i].start : start;
+        uint64_t to = runs->run[i].end < end ? runs->run[i].end : end;
+        bytes += to - from;
+    }
+    return bytes;
+}
+
+void space_runs_free(struct space_runs *runs) {
+    free(runs->run);
+    *runs = (struct space_runs){0};
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// heaptape walk: what the heap of a running process consists of, found from outside.
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "json_values.h"
+#include "option_values.h"
+#include "output_file.h"
+#include "talk.h"
+#include "verbs.h"
+#include "walk_json.h"
+
+struct options {
+    uint64_t pid;
+    const char *blocks;
+    bool stop;
+};
+
+enum { OPTION_STOP = 1, OPTION_BLOCKS, PID_MAX = 1 << 22 };
+
+static const struct argp_option option_table[] = {
+    {"pid", 'p', "N", 0, "The process, by its number here", 0},
+    {"stop", OPTION_STOP, NULL, 0,
+     "Stop the process meanwhile: its calls of epoll_wait and some others end with EINTR (default: read while it goes on)",
+     0},
+    {"blocks", OPTION_BLOCKS, "FILE", 0, "Write all chunks of the heap to FILE as CSV (default: none)", 0},
+    {0}};
+
+static error_t parse_option(int key, char *value, struct argp_state *state) {
+    struct options *options = state->input;
+    switch (key) {
+    case 'p':
+        if (!ht_parse_whole(value, 1, PID_MAX, &options->pid))
+            argp_error(state, "--pid %s: expected the number of a process", value);
+        return 0;
+    case OPTION_STOP: options->stop = true; return 0;
+    case OPTION_BLOCKS: options->blocks = value; return 0;
+    case ARGP_KEY_END:
+        if (!options->pid) argp_error(state, "expected --pid N");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp parser = {
+    .options = option_table,
+    .parser = parse_option,
+    .args_doc = "--pid N",
+    .doc =
+        "Print as JSON what the heap of a running process consists of, which was not recorded and is not changed: "
+        "live blocks, holes among them, free pages. heaptape explain --pid prints it for people."
+        "\vThe process is read through /proc, by its own user or with CAP_SYS_PTRACE. Before its memory is looked at, "
+        "all other rights are dropped."};
+
+const struct ht_page ht_page_walk = {
+    .name = "walk",
+    .argp = &parser,
+    .examples =
+        (const struct ht_fact[]){{"heaptape walk --pid 4711 >walk.json", "What process 4711 holds now"}, {0}},
+    .statuses = (const struct ht_fact[]){{"0", "Done; \"why_not\" is null where the heap was walked"},
+                                         {"1", "Failed: the process cannot be read"},
+                                         {"2", "Wrong usage"},
+                                         {0}},
+    .see_also = "explain"};
+
+struct walked {
+    struct process process;
+    struct modules modules;
+    struct allocator allocator;
+    struct glibc glibc;
+    struct accounts accounts;
+    struct outside outside;
+    char why_not[256];
+};
+
+// Whether there is a heap of glibc's to walk; if not, why.
+static bool find_heap(struct walked *walked, struct space *space) {
+    const struct allocator *allocator = &walked->allocator;
+    if (!allocator->libc)
+        snprintf(walked->why_not, sizeof walked->why_not,
+                 "no glibc is in the process: it is linked statically, or has another C library");
+    else if (allocator->glibc_minor < GLIBC_OLDEST || allocator->glibc_minor > GLIBC_NEWEST)
+        snprintf(walked->why_not, sizeof walked->why_not,
+                 "the layout of this glibc's heap is not known: expected 2.%d to 2.%d", GLIBC_OLDEST,
+                 GLIBC_NEWEST);
+    else if (!glibc_find(&walked->glibc, space, allocator->glibc_minor, allocator->libc->name))
+        snprintf(walked->why_not, sizeof walked->why_not,
+                 "glibc's main arena was not found: nothing was allocated, or this build has another layout");
+    else if (strcmp(allocator->name, "glibc"))
+        snprintf(walked->why_not, sizeof walked->why_not,
+                 "the program's malloc is %s: only the heap of glibc's is walked", allocator->name);
+    return !*walked->why_not;
+}
+
+static int walk_space(struct walked *walked, struct space *space, FILE *blocks, struct ht_error *error) {
+    if (modules_read(&walked->modules, space, error)) return -1;
+    allocator_find(&walked->allocator, &walked->modules);
+    if (!find_heap(walked, space)) return outside_take(&walked->outside, space, NULL, error);
+    return glibc_walk(&walked->glibc, error) ||
+                   accounts_take(&walked->accounts, &walked->glibc, blocks, error) ||
+                   outside_take(&walked->outside, space, &walked->glibc, error)
+               ? -1
+               : 0;
+}
+
+static double seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static int walk_process(struct walked *walked, const struct options *options, FILE *blocks,
+                        struct ht_error *error) {
+    struct process *process = &walked->process;
+    double began_s = seconds_now();
+    if (process_open(process, (pid_t)options->pid, error) || (options->stop && process_stop(process, error)))
+        return -1;
+    struct process_memory memory = process_memory_now(process);
+    json_object_seed(0);  // reads /dev/urandom
+    if (rights_drop_user(error) || rights_drop_rest(memory.rss_bytes, error)) return -1;
+    if (walk_space(walked, &process->space, blocks, error)) return -1;
+    memory = process_memory_now(process);
+    process_go_on(process);
+    bool found = !*walked->why_not;
+    json_print(walk_json(&(struct walk_result){
+        .process = process,
+        .modules = &walked->modules,
+        .allocator = &walked->allocator,
+        .glibc = found ? &walked->glibc : NULL,
+        .accounts = &walked->accounts,
+        .outside = &walked->outside,
+        .memory = memory,
+        .stopped = options->stop,
+        .seconds = seconds_now() - began_s,
+        .why_not = found ? NULL : walked->why_not,
+    }));
+    return 0;
+}
+
+static void free_walked(struct walked *walked) {
+    accounts_free(&walked->accounts);
+    glibc_free(&walked->glibc);
+    modules_free(&walked->modules);
+    process_close(&walked->process);
+    free(walked);
+}
+
+int ht_verb_walk(int argc, char **argv) {
+    struct options options = {0};
+    struct ht_error error;
+    ht_page_parse(&ht_page_walk, argc, argv, 0, &options);
+    FILE *blocks = options.blocks ? fopen(options.blocks, "we") : NULL;
+    if (options.blocks && !blocks) {
+        ht_error_system(&error, options.blocks, "cannot be written");
+        return ht_complain("heaptape walk", &error);
+    }
+    struct walked *walked = calloc(1, sizeof *walked);
+    if (!walked) ht_error_memory(&error, "walk", "a walk");
+    int failed = !walked || walk_process(walked, &options, blocks, &error);
+    if (blocks && (fflush(blocks) || ferror(blocks)) && !failed)
+        failed = ht_error_system(&error, options.blocks, "cannot be written");
+    if (blocks) fclose(blocks);
+    if (walked) free_walked(walked);
+    return ht_stdout_status("heaptape walk", failed ? ht_complain("heaptape walk", &error) : HT_EXIT_DONE);
+}
