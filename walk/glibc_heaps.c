@@ -70,8 +70,11 @@ static bool is_last(struct walk *walk, uint64_t at, uint64_t bytes) {
            next + 2 * POST_BYTES > walk->heap->end;
 }
 
-static uint64_t cache_chunk_bytes(const struct glibc_layout *layout) {
-    return ((uint64_t)layout->cache.all + 8 + CHUNK_UNIT_BYTES - 1) & ~(uint64_t)(CHUNK_UNIT_BYTES - 1);
+// A chunk may be 16 bytes larger than asked for, which are no chunk of their own.
+static bool may_be_cache(const struct glibc_layout *layout, uint64_t bytes) {
+    uint64_t least =
+        ((uint64_t)layout->cache.all + 8 + CHUNK_UNIT_BYTES - 1) & ~(uint64_t)(CHUNK_UNIT_BYTES - 1);
+    return bytes == least || bytes == least + CHUNK_UNIT_BYTES;
 }
 
 static bool note_cache(struct glibc *glibc, uint64_t chunk) {
@@ -116,13 +119,12 @@ static enum step take(struct walk *walk) {
         chunk_map_set_kind(&walk->heap->chunks, walk->last, CHUNK_BINS);
     }
     if (at == walk->arena->top) return take_top(walk, at, bytes);
-    if (bytes == POST_BYTES && header.size_and_flags & PREVIOUS_IN_USE) return take_post(walk);
+    if (bytes == POST_BYTES && !(header.size_and_flags & IS_MAPPED)) return take_post(walk);
     if (bytes == 0 && header.size_and_flags == PREVIOUS_IN_USE && at + 2 * POST_BYTES > walk->heap->end)
         return end(walk);
     if (!makes_sense(walk, &header, at)) return STEP_BAD;
     if (is_last(walk, at, bytes)) return end(walk);
-    if (bytes == cache_chunk_bytes(walk->glibc->layout) && !note_cache(walk->glibc, at))
-        return STEP_NO_MEMORY;
+    if (may_be_cache(walk->glibc->layout, bytes) && !note_cache(walk->glibc, at)) return STEP_NO_MEMORY;
     chunk_map_add(&walk->heap->chunks, at);
     walk->last = at;
     walk->at = at + bytes;
@@ -254,8 +256,9 @@ static struct glibc_heap *add_heap(struct glibc *glibc, uint64_t mapped_start, u
 }
 
 static int follow(struct glibc *glibc, struct glibc_heap *heap, struct ht_error *error) {
-    if (space_runs_add(glibc->space, heap->mapped_start,
-                       (heap->end + SPACE_PAGE_BYTES - 1) & ~(SPACE_PAGE_BYTES - 1), &heap->runs, error))
+    const uint64_t page = SPACE_PAGE_BYTES - 1;
+    if (space_runs_add(glibc->space, heap->mapped_start & ~page, (heap->end + page) & ~page, &heap->runs,
+                       error))
         return -1;
     struct walk *walk = malloc(sizeof *walk);
     if (!walk) return ht_error_memory(error, "walk", "a window");
@@ -268,21 +271,23 @@ static int follow(struct glibc *glibc, struct glibc_heap *heap, struct ht_error 
     return enough ? 0 : ht_error_memory(error, "walk", "gaps");
 }
 
-// What brk gave: from where malloc first took it, mappings that lie side by side. A core has no name for them.
+static bool is_of_brk(const struct space *space, const struct space_mapping *mapping) {
+    return space->segments ? mapping->anonymous && mapping->writable : !strcmp(mapping->name, "[heap]");
+}
+
+// What brk gave, from where malloc first took it: mappings that lie side by side. A core has no name for them.
 static int walk_brk(struct glibc *glibc, struct ht_error *error) {
     const struct space *space = glibc->space;
     const struct space_mapping *first = NULL, *all_end = space->mappings + space->mapping_count;
     for (const struct space_mapping *at = space->mappings; !first && at < all_end; at++)
-        if (glibc->settings ? at->end > glibc->sbrk_base && at->start <= glibc->sbrk_base
-                            : !strcmp(at->name, "[heap]"))
+        if (is_of_brk(space, at) &&
+            (!glibc->settings || (at->start <= glibc->sbrk_base && at->end > glibc->sbrk_base)))
             first = at;
-    if (!first || !first->writable) return 0;
+    if (!first) return 0;
     const struct space_mapping *last = first;
-    while (last + 1 < all_end && last[1].start == last->end && last[1].writable &&
-           !strcmp(last[1].name, first->name))
-        last++;
+    while (last + 1 < all_end && last[1].start == last->end && is_of_brk(space, last + 1)) last++;
     uint64_t start = glibc->settings ? glibc->sbrk_base : first->start;
-    struct glibc_heap *heap = add_heap(glibc, start & ~(uint64_t)(CHUNK_UNIT_BYTES - 1), start, last->end, 0);
+    struct glibc_heap *heap = add_heap(glibc, start, start, last->end, 0);
     return heap ? follow(glibc, heap, error) : ht_error_memory(error, "walk", "a heap");
 }
 

@@ -50,31 +50,48 @@ static uint64_t mapped_bytes_min(const struct glibc *glibc) {
     return glibc->settings && glibc->mmap_threshold < least ? glibc->mmap_threshold : least;
 }
 
-// An aligned block lies behind its mapping's start, where the first header stays.
-static uint64_t aligned_chunk(struct search *search, uint64_t start, uint64_t bytes) {
-    for (uint64_t alignment = 2 * HEADER_BYTES; alignment < bytes; alignment *= 2) {
-        uint64_t chunk = ((start + HEADER_BYTES + alignment - 1) & ~(alignment - 1)) - HEADER_BYTES;
-        if (chunk > start && chunk < start + CHUNK_BYTES_MIN) chunk += alignment;
-        if (chunk == start || chunk + CHUNK_BYTES_MIN > start + bytes) continue;
-        if (space_runs_bytes(&search->runs, chunk, chunk + HEADER_BYTES) < HEADER_BYTES) continue;
-        struct header header;
-        if (space_read_all(search->glibc->space, chunk, &header, sizeof header) &&
-            mapped_bytes(search->glibc, &header, chunk - start) == bytes)
-            return chunk;
+// The bytes of the mapping whose chunk lies so far behind its start, or 0.
+static uint64_t try_aligned(const struct search *search, uint64_t start, uint64_t offset) {
+    struct header header;
+    if (start + offset + CHUNK_BYTES_MIN > search->end) return 0;
+    if (space_runs_bytes(&search->runs, start + offset, start + offset + HEADER_BYTES) < HEADER_BYTES)
+        return 0;
+    if (!space_read_all(search->glibc->space, start + offset, &header, sizeof header)) return 0;
+    uint64_t bytes = mapped_bytes(search->glibc, &header, offset);
+    return bytes > offset && bytes <= search->end - start ? bytes : 0;
+}
+
+// An aligned block lies behind its mapping's start, where the first header stays and tells no longer how long it is once
+// realloc moved it. An alignment below a page gives the offset (16 since 2.38); from there on the chunk's header ends a page, and those
+// before are not in RAM.
+static struct glibc_mapped aligned_chunk(const struct search *search, uint64_t start) {
+    static const uint16_t offsets[] = {16, 48, 112, 240, 496, 1008, 2032, 4080};
+    for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++) {
+        uint64_t bytes = try_aligned(search, start, offsets[i]);
+        if (bytes) return (struct glibc_mapped){start, start + bytes, start + offsets[i]};
     }
-    return start;
+    size_t run = space_runs_find(&search->runs, start + SPACE_PAGE_BYTES);
+    if (run == search->runs.count) return (struct glibc_mapped){0};
+    uint64_t page =
+        search->runs.run[run].start > start ? search->runs.run[run].start : start + SPACE_PAGE_BYTES;
+    uint64_t offset = page + SPACE_PAGE_BYTES - HEADER_BYTES - start,
+             bytes = try_aligned(search, start, offset);
+    return bytes ? (struct glibc_mapped){start, start + bytes, start + offset} : (struct glibc_mapped){0};
 }
 
 // 1: added, 0: there is none, -1: for want of memory. end: of what was added.
 static int take_mapped(struct search *search, uint64_t at, const struct header *header, uint64_t *end) {
     struct glibc *glibc = search->glibc;
     uint64_t bytes = mapped_bytes(glibc, header, 0);
-    if (!bytes || bytes < mapped_bytes_min(glibc) || bytes > search->end - at) return 0;
+    if (!bytes || bytes < mapped_bytes_min(glibc)) return 0;
+    struct glibc_mapped found = aligned_chunk(search, at);
+    if (!found.end) found = (struct glibc_mapped){at, at + bytes, at};
+    if (found.end > search->end) return 0;
     if (!ht_grow(&glibc->mapped, &glibc->mapped_room, glibc->mapped_count + 1, sizeof *glibc->mapped))
         return -1;
-    *end = at + bytes;
-    glibc->mapped[glibc->mapped_count++] = (struct glibc_mapped){at, *end, aligned_chunk(search, at, bytes)};
-    glibc->checks.mapped_bytes += bytes;
+    glibc->mapped[glibc->mapped_count++] = found;
+    glibc->checks.mapped_bytes += found.end - found.start;
+    *end = found.end;
     return 1;
 }
 
@@ -88,7 +105,7 @@ static uint64_t end_of_piece(struct search *search, uint64_t at) {
         at += bytes;
         if (at - bytes == search->glibc->arenas[0].top) return at;
         if (bytes == POST_BYTES && post) return at;
-        post = bytes == POST_BYTES && header.size_and_flags & PREVIOUS_IN_USE;
+        post = bytes == POST_BYTES;
         if (!post && bytes < CHUNK_BYTES_MIN) return 0;
     }
     return 0;
@@ -97,9 +114,9 @@ static uint64_t end_of_piece(struct search *search, uint64_t at) {
 static int take_piece(struct search *search, uint64_t at, const struct header *header, uint64_t *end,
                       struct ht_error *error) {
     if (!search->pieces || !(header->size_and_flags & PREVIOUS_IN_USE) || header->previous_bytes) return 0;
-    *end = end_of_piece(search, at);
-    if (!*end) return 0;
-    *end = (*end + SPACE_PAGE_BYTES - 1) & ~(SPACE_PAGE_BYTES - 1);
+    uint64_t found = end_of_piece(search, at);
+    if (!found) return 0;
+    *end = (found + SPACE_PAGE_BYTES - 1) & ~(SPACE_PAGE_BYTES - 1);
     return glibc_walk_piece(search->glibc, at, *end, error) ? -1 : 1;
 }
 

@@ -43,7 +43,7 @@ static bool add_region(struct space_runs *runs, const struct scanned_region *reg
 // 1: added; 0: this kernel cannot; -1: for want of memory.
 static int scan(const struct space *space, uint64_t start, uint64_t end, struct space_runs *runs) {
     static struct scanned_region regions[4096];
-    for (uint64_t at = start; at < end;) {
+    for (uint64_t at = start, told = start; at < end;) {
         struct space_scan arguments = {
             .size = sizeof arguments,
             .start = at,
@@ -55,8 +55,13 @@ static int scan(const struct space *space, uint64_t start, uint64_t end, struct 
         };
         int found = ioctl(space->pagemap_fd, SPACE_SCAN_CALL, &arguments);
         if (found < 0) return at == start ? 0 : 1;
-        for (int i = 0; i < found; i++)
+        for (int i = 0; i < found; i++) {
+            // Linux 6.18 tells of some pages twice, where its buffer was full.
+            if (regions[i].start < told) regions[i].start = told;
+            if (regions[i].start >= regions[i].end) continue;
+            told = regions[i].end;
             if (!add_region(runs, &regions[i])) return -1;
+        }
         if (arguments.walk_end <= at) break;
         at = arguments.walk_end;
     }
