@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The heap of glibc's malloc in another process: where its data lie by version, and what a walk of them found. The terms
 // are malloc/malloc.c's: a chunk is a block with its header of 8 bytes; an arena has bins of free chunks and a top chunk;
-// arenas but the main one lie in heaps, which are mapped at multiples of 64 MB.
+// arenas but the main one lie in heaps, which are mapped at multiples of 64 MB, or of 4 huge pages.
 #ifndef HEAPTAPE_GLIBC_H
 #define HEAPTAPE_GLIBC_H
 
@@ -21,7 +21,7 @@ struct glibc_layout {
     } arena;
     struct {
         uint16_t top_pad, mmap_threshold, arena_test, mapped_count, mapped_count_max, mapped_bytes, sbrk_base,
-            cache_bins;  // struct malloc_par
+            cache_bins, huge_page_bytes;  // struct malloc_par; the last 0: heaps have one size
     } settings;
     uint16_t heap_header_bytes;  // heap_info
     struct {
@@ -76,7 +76,7 @@ struct glibc {
     const struct glibc_layout *layout;
     int minor;
     uint64_t main_arena, settings;
-    uint64_t sbrk_base, mmap_threshold;
+    uint64_t sbrk_base, mmap_threshold, heap_bytes_max;
     struct glibc_arena *arenas;  // the first is the main one
     size_t arena_count, arena_room;
     struct glibc_heap *heaps;  // by address

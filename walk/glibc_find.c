@@ -6,9 +6,7 @@
 
 #include "glibc.h"
 
-enum { DATA_BYTES_MAX = 64 << 20, ARENAS_MAX = 65536 };
-
-#define HEAP_BYTES_MAX (UINT64_C(64) << 20)
+enum { DATA_BYTES_MAX = 64 << 20, HEAP_BYTES_MAX = 64 << 20, ARENAS_MAX = 65536 };
 
 struct data {
     uint64_t start;
@@ -32,25 +30,24 @@ static bool has_bins(const struct glibc_layout *layout, const struct data *data,
 }
 
 // Other arenas lie behind the header of their first heap; their list leads back.
-static bool leads_back(const struct space *space, const struct glibc_layout *layout, uint64_t arena,
-                       uint64_t next) {
+static bool leads_back(const struct glibc *glibc, uint64_t arena, uint64_t next) {
     for (int i = 0; i < ARENAS_MAX && next != arena; i++) {
-        if (next % HEAP_BYTES_MAX != layout->heap_header_bytes) return false;
-        if (!space_read_all(space, next + layout->arena.next, &next, sizeof next)) return false;
+        if (next % glibc->heap_bytes_max != glibc->layout->heap_header_bytes) return false;
+        if (!space_read_all(glibc->space, next + glibc->layout->arena.next, &next, sizeof next)) return false;
     }
     return next == arena;
 }
 
 // The last bin is always empty.
-static uint64_t find_arena(const struct space *space, const struct glibc_layout *layout,
-                           const struct data *data) {
+static uint64_t find_arena(const struct glibc *glibc, const struct data *data) {
+    const struct glibc_layout *layout = glibc->layout;
     uint64_t last_bin = layout->arena.bins + 16 * (uint64_t)(GLIBC_BINS - 1);
     uint64_t data_end = data->start + data->count * 8;
     for (uint64_t at = data->start + last_bin; at + 16 <= data_end; at += 8) {
         uint64_t arena = at - last_bin;
         if (word_at(data, at) != at - 16 || word_at(data, at + 8) != at - 16) continue;
         if (arena + layout->arena.all > data_end || !has_bins(layout, data, arena)) continue;
-        if (leads_back(space, layout, arena, word_at(data, arena + layout->arena.next))) return arena;
+        if (leads_back(glibc, arena, word_at(data, arena + layout->arena.next))) return arena;
     }
     return 0;
 }
@@ -95,6 +92,9 @@ static void take_settings(struct glibc *glibc, const struct data *data) {
     glibc->checks.mapped_count_said = half_at(data, at + layout->settings.mapped_count);
     glibc->checks.mapped_bytes_said = word_at(data, at + layout->settings.mapped_bytes);
     glibc->checks.settings_found = true;
+    uint64_t huge =
+        layout->settings.huge_page_bytes ? word_at(data, at + layout->settings.huge_page_bytes) : 0;
+    if (huge && huge <= HEAP_BYTES_MAX && !(huge & (huge - 1))) glibc->heap_bytes_max = 4 * huge;
 }
 
 static bool is_data_of(const struct space_mapping *mapping, const struct space_mapping *before,
@@ -105,14 +105,16 @@ static bool is_data_of(const struct space_mapping *mapping, const struct space_m
 }
 
 static void look_in(struct glibc *glibc, const struct data *data) {
-    if (!glibc->main_arena) glibc->main_arena = find_arena(glibc->space, glibc->layout, data);
-    if (glibc->settings) return;
-    glibc->settings = find_settings(glibc->layout, data);
-    if (glibc->settings) take_settings(glibc, data);
+    if (!glibc->settings) {
+        glibc->settings = find_settings(glibc->layout, data);
+        if (glibc->settings) take_settings(glibc, data);
+    }
+    if (!glibc->main_arena) glibc->main_arena = find_arena(glibc, data);
 }
 
 bool glibc_find(struct glibc *glibc, struct space *space, int minor, const char *library) {
-    *glibc = (struct glibc){.space = space, .minor = minor, .layout = glibc_layout_of(minor)};
+    *glibc = (struct glibc){
+        .space = space, .minor = minor, .layout = glibc_layout_of(minor), .heap_bytes_max = HEAP_BYTES_MAX};
     const struct space_mapping *named = NULL;
     for (size_t i = 0; glibc->layout && i < space->mapping_count; i++) {
         const struct space_mapping *mapping = &space->mappings[i];

@@ -8,8 +8,6 @@
 #include "glibc.h"
 #include "grow.h"
 
-#define HEAP_BYTES_MAX (UINT64_C(64) << 20)
-
 enum {
     PREVIOUS_IN_USE = 1,
     IS_MAPPED = 2,
@@ -294,20 +292,21 @@ static int walk_brk(struct glibc *glibc, struct ht_error *error) {
 // From an arena's newest heap to its first: {arena, heap before, bytes in use}.
 static int walk_arena(struct glibc *glibc, size_t number, struct ht_error *error) {
     const struct glibc_layout *layout = glibc->layout;
-    uint64_t arena = glibc->arenas[number].address, heap = glibc->arenas[number].top & ~(HEAP_BYTES_MAX - 1);
+    uint64_t arena = glibc->arenas[number].address,
+             heap = glibc->arenas[number].top & ~(glibc->heap_bytes_max - 1);
     for (int i = 0; heap && i < ARENAS_MAX; i++) {
         uint64_t header[3];
         const struct space_mapping *mapping = space_mapping_at(glibc->space, heap);
         if (!mapping || !space_read_all(glibc->space, heap, header, sizeof header) || header[0] != arena)
             return 0;
         uint64_t end = heap + header[2], first = heap + layout->heap_header_bytes;
-        if (header[2] > HEAP_BYTES_MAX || header[2] % SPACE_PAGE_BYTES || header[2] < SPACE_PAGE_BYTES)
+        if (header[2] > glibc->heap_bytes_max || header[2] % SPACE_PAGE_BYTES || header[2] < SPACE_PAGE_BYTES)
             return 0;
         if (arena == first) first += layout->arena.all;
         struct glibc_heap *added = add_heap(glibc, heap, first, end, number);
         if (!added) return ht_error_memory(error, "walk", "a heap");
         if (follow(glibc, added, error)) return -1;
-        heap = header[1] % HEAP_BYTES_MAX ? 0 : header[1];
+        heap = header[1] % glibc->heap_bytes_max ? 0 : header[1];
     }
     return 0;
 }

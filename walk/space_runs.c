@@ -11,6 +11,9 @@
 struct scanned_region {
     uint64_t start, end, categories;
 };
+// Of a call that asks for more, Linux 6.18 tells of some pages twice.
+enum { REGIONS_MAX = 512, ENTRIES_MAX = 1024 };
+
 enum { IS_FILE = 1 << 2, IS_PRESENT = 1 << 3, IS_SWAPPED = 1 << 4, IS_ZERO = 1 << 5, IS_HUGE = 1 << 6 };
 
 // Of Documentation/admin-guide/mm/pagemap.rst.
@@ -42,26 +45,21 @@ static bool add_region(struct space_runs *runs, const struct scanned_region *reg
 
 // 1: added; 0: this kernel cannot; -1: for want of memory.
 static int scan(const struct space *space, uint64_t start, uint64_t end, struct space_runs *runs) {
-    static struct scanned_region regions[4096];
-    for (uint64_t at = start, told = start; at < end;) {
+    struct scanned_region regions[REGIONS_MAX];
+    for (uint64_t at = start; at < end;) {
         struct space_scan arguments = {
             .size = sizeof arguments,
             .start = at,
             .end = end,
             .regions = (uintptr_t)regions,
-            .region_room = sizeof regions / sizeof *regions,
+            .region_room = REGIONS_MAX,
             .any_of = IS_PRESENT | IS_SWAPPED,
             .wanted = IS_FILE | IS_PRESENT | IS_SWAPPED | IS_ZERO | IS_HUGE,
         };
         int found = ioctl(space->pagemap_fd, SPACE_SCAN_CALL, &arguments);
         if (found < 0) return at == start ? 0 : 1;
-        for (int i = 0; i < found; i++) {
-            // Linux 6.18 tells of some pages twice, where its buffer was full.
-            if (regions[i].start < told) regions[i].start = told;
-            if (regions[i].start >= regions[i].end) continue;
-            told = regions[i].end;
+        for (int i = 0; i < found; i++)
             if (!add_region(runs, &regions[i])) return -1;
-        }
         if (arguments.walk_end <= at) break;
         at = arguments.walk_end;
     }
@@ -69,10 +67,10 @@ static int scan(const struct space *space, uint64_t start, uint64_t end, struct 
 }
 
 static bool read_entries(const struct space *space, uint64_t start, uint64_t end, struct space_runs *runs) {
-    static uint64_t entries[16384];
+    uint64_t entries[ENTRIES_MAX];
     for (uint64_t at = start; at < end;) {
         uint64_t wanted = (end - at) / SPACE_PAGE_BYTES;
-        if (wanted > sizeof entries / sizeof *entries) wanted = sizeof entries / sizeof *entries;
+        if (wanted > ENTRIES_MAX) wanted = ENTRIES_MAX;
         ssize_t got = pread(space->pagemap_fd, entries, wanted * sizeof *entries,
                             (off_t)(at / SPACE_PAGE_BYTES * sizeof *entries));
         if (got < 0 && errno == EINTR) continue;
