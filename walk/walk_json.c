@@ -8,7 +8,7 @@
 #include "first_words.h"
 #include "json_values.h"
 
-enum { HOLDERS_MAX = 24, BEGINS_MIN = 2, OUT_OF = 4 };
+enum { HOLDERS_MAX = 100, BEGINS_MIN = 2, OUT_OF = 4 };
 
 static json_t *lists_object(const uint64_t bytes[FREE_LISTS]) {
     json_t *lists = json_object();
@@ -46,6 +46,7 @@ static json_t *arenas_list(const struct walk_result *result) {
 struct held {
     const struct holder *holder;
     size_t arena;
+    int size_class;
 };
 
 static int by_holes_and_bytes(const void *a, const void *b) {
@@ -75,6 +76,7 @@ static json_t *holder_object(const struct walk_result *result, const struct held
     json_set_number(object, "usable_high_bytes", holder->high_bytes);
     if (held->arena == result->glibc->arena_count) json_object_set_new(object, "arena", json_null());
     else json_set_number(object, "arena", held->arena);
+    json_set_number(object, "size_class", (uint64_t)held->size_class);
     json_set_number(object, "blocks", holder->blocks);
     json_set_number(object, "bytes", holder->bytes);
     json_set_number(object, "holes_bytes", (uint64_t)holder->holes_bytes);
@@ -90,7 +92,7 @@ static json_t *holders_list(const struct walk_result *result) {
     for (size_t arena = 0; all && arena < accounts->arena_count; arena++)
         for (int i = 0; i < SIZE_CLASSES; i++)
             if (accounts->arenas[arena].holders[i].blocks)
-                all[count++] = (struct held){&accounts->arenas[arena].holders[i], arena};
+                all[count++] = (struct held){&accounts->arenas[arena].holders[i], arena, i};
     if (count) qsort(all, count, sizeof *all, by_holes_and_bytes);
     for (size_t i = 0; i < count && i < HOLDERS_MAX; i++)
         json_array_append_new(list, holder_object(result, &all[i]));

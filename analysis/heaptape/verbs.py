@@ -69,9 +69,19 @@ def run_report(options: argparse.Namespace) -> None:
         print(f"{printable(str(path))}: {size}{counted(len(frame), 'run')}", file=sys.stderr)
 
 
-def run_explain(options: argparse.Namespace) -> None:
+def run_explain(options: argparse.Namespace) -> int:
     """heaptape explain"""
+    if options.pid is not None or options.core is not None:
+        from .explain.running import explain_running  # needs no other package
+
+        return explain_running(options)
     from .explain.verb import explain, print_answers
+
+    if options.trace is None:
+        raise UsageError("expected TRACE, --pid or --core")
+    for name in ("stop", "every", "for_", "blocks"):
+        if getattr(options, name):
+            raise UsageError(f"--{name.rstrip('_')}: expected with --pid, found with a trace")
 
     answers = explain(options)
     print_answers(options, answers)
@@ -80,6 +90,7 @@ def run_explain(options: argparse.Namespace) -> None:
         from .report.heap_page import write_heap_page  # what the answer alone has no use for
 
         write_heap_page(answers, options.html, [options.trace])
+    return 0
 
 
 def run_compare(options: argparse.Namespace) -> int:

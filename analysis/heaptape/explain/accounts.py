@@ -10,28 +10,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .snapshots import ACCOUNTS, PAGE_BYTES, Snapshot, Spacing
+from .snapshots import PAGE_BYTES, Snapshot, Spacing
+from .sums import ACCOUNTS, Sums
 
 Ints = NDArray[np.int64]
-MEANING = {
-    "live": "requested bytes that the program wrote to",
-    "rounding": "usable bytes of live blocks beyond the requested ones",
-    "headers": "what the allocator keeps beside each live block",
-    "holes": "empty parts of pages that hold live blocks",
-    "free_pages": "pages that held a block and now hold none",
-    "tables": "pages that never held a block: the allocator's own data",
-    "untouched": "requested bytes of live blocks, never written to",
-}
-
-
-@dataclass(frozen=True)
-class Sums:
-    """bytes: by name of ACCOUNTS; their sum is rss_bytes, the null replayer's taken off. not_resident_bytes: requested ones of live
-    blocks, no part of RSS."""
-
-    bytes: dict[str, int]
-    rss_bytes: int
-    not_resident_bytes: int
 
 
 @dataclass(frozen=True)

@@ -25,16 +25,17 @@ from ..base.units import (
 from ..results.caution import NOT_HELD_AGAINST, as_caution
 from ..results.use import SMALL_SHARE
 from ..sites.frames import place_text
-from .accounts import MEANING, Accounts, Sums
+from .accounts import Accounts
 from .call_sites import CallSites, site_rows, site_sentences, sites_object
 from .cures import CACHES, Cure
 from .heap_map import HeapMap
 from .holders import Holder, size_class
 from .shared_lines import SharedLines, sentences
-from .snapshots import ACCOUNTS, Snapshot
+from .snapshots import Snapshot
 from .stretches import Break
+from .sums import ACCOUNTS, MEANING, OF_ACCOUNT, VERDICTS, Sums
 from .unmeasured import Unmeasured, unmeasured_sentence
-from .verdict import OF_ACCOUNT, VERDICTS, Trend
+from .verdict import Trend
 
 _NAMED_SHARE, _NAMED_OF_RSS = 0.1, 0.01
 """Of what is above the live bytes, and of RSS: a smaller account is not named in the first sentences, nor who holds it."""

@@ -15,7 +15,7 @@ from ..base.sharing import is_forked, sharing
 from ..base.units import byte_count
 from ..results.use import also_set
 from ..trace.reader import Trace
-from .accounts import Sums, account, use_of
+from .accounts import account, use_of
 from .answer import Answer, Moment, WithinCall
 from .births import births_of
 from .call_sites import call_sites
@@ -24,8 +24,9 @@ from .holders import find_holders
 from .shared_lines import shared_lines
 from .snapshots import Snapshot, SnapshotFile
 from .stretches import accounts_along, break_of, mean_of
+from .sums import Sums, verdict_of
 from .unmeasured import unmeasured
-from .verdict import trend_of, verdict_of
+from .verdict import trend_of
 
 WITHIN_CALL_SHARE = 0.05
 """Of the peak: where RSS at a reading between calls is less by no more than this, the peak is taken to be that."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..base.arguments import duration, duration_ns, output_name
+from ..base.arguments import duration, duration_ns, output_name, positive
 from ..base.verb_parser import USUAL_STATUSES, VerbParser
 
 
@@ -23,18 +23,22 @@ def _budget(text: str) -> float:
 def parser() -> VerbParser:
     """Needs no package but ours, as --help does."""
     explain = VerbParser(
-        "explain", ["TRACE"],
+        "explain", ["TRACE", "--pid N", "--core FILE"],
         "Show why RSS exceeds the live bytes when TRACE is replayed: the parts of resident memory, which live blocks hold the "
-        "empty parts of its pages, and what other settings and allocators save.",
+        "empty parts of its pages, and what other settings and allocators save. With --pid or --core, show the parts of a process "
+        "that nobody recorded, without changing it.",
         notes="Accounts add up to RSS. The empty part of a page is charged in equal shares to the live blocks in it.",
         see_also=["replay", "tune", "stats", "extend"],
         examples=[("heaptape explain app.bin", "Under the recorded allocator, at the peak of RSS"),
                   ("heaptape explain app.bin --alloc jemalloc --at end", "What is still resident at the end"),
                   ("heaptape explain app.bin --alloc glibc,jemalloc --html explain.html", "Two allocators side by side, with pictures"),
                   ("heaptape explain app.bin --extend 24h --at end", "After a day of the same load, if that is steady"),
-                  ("heaptape explain app.bin --budget 0", "Without trying cures")],
-        statuses=[*USUAL_STATUSES, ("5", "With --extend: the load is not steady, or the recording too short to say")])
-    explain.add_argument("trace", metavar="TRACE")
+                  ("heaptape explain app.bin --budget 0", "Without trying cures"),
+                  ("heaptape explain --pid 4711", "A process that runs: what its heap consists of now"),
+                  ("heaptape explain --pid 4711 --every 60s --for 10m", "What grows in it")],
+        statuses=[*USUAL_STATUSES, ("5", "With --extend: the load is not steady, or the recording too short to say; with "
+                                          "--pid or --core: the heap is of no known kind")])
+    explain.add_argument("trace", metavar="TRACE", nargs="?")
     explain.add_argument("--alloc", metavar="LIST", help="Replay under these, as heaptape replay --alloc takes them; under more than one no cures "
                          "are tried (default: the recorded one if it is built, else glibc)")
     explain.add_argument("--at", type=_moment, default="peak", metavar="peak|end|TIME",
@@ -45,6 +49,13 @@ def parser() -> VerbParser:
                          help="Try cures for TIME, such as 5m; 0: try none (default: 30s; of several allocators none are tried)")
     explain.add_argument("--snapshots", metavar="FOLDER", help="Keep the files of snapshots in FOLDER (default: keep none)")
     explain.add_argument("--html", type=output_name, metavar="FILE", help="Write a page with maps of the heap to FILE, too (default: none)")
+    explain.add_argument("--pid", type=positive, metavar="N", help="Explain the process of this number, which goes on")
+    explain.add_argument("--core", metavar="FILE", help="Explain the process whose core FILE is; what of it was in RAM is not known")
+    explain.add_argument("--stop", action="store_true", help="With --pid: stop the process meanwhile, for some 0.5 s a GB; its calls of epoll_wait and "
+                         "some others then end with EINTR")
+    explain.add_argument("--every", type=duration, metavar="TIME", help="With --pid: look again each TIME, such as 60s")
+    explain.add_argument("--for", dest="for_", type=duration, metavar="TIME", help="With --every: for this time, such as 10m")
+    explain.add_argument("--blocks", type=output_name, metavar="FILE", help="With --pid or --core: write all blocks to FILE as CSV (default: none)")
     explain.add_argument("--json", action="store_true", help="Print JSON: of several allocators a list")
     explain.add_argument("-q", "--quiet", action="store_true", help="Print only the answer, and what went wrong")
     return explain

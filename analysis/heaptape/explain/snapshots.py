@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..base.errors import TraceError, UsageError
 from ..results.comparison import Experiment
+from .sums import ACCOUNTS
 
 MAGIC = b"tapsnap1"
 PAGE_BYTES = 4096
@@ -24,7 +25,6 @@ _RUN = np.dtype([("page", "<u8"), ("pages", "<u4"), ("flags", "<u4")])
 _HELD = 1 << 8
 _COUNTS = ("offset", "blocks", "runs", "event", "time_ns", "rss_bytes", "null_rss_bytes")
 _CURVE = ["time_ns", "live_bytes", "rss_bytes", "high_bytes"]
-ACCOUNTS = ("live", "rounding", "headers", "holes", "free_pages", "tables", "untouched")
 _STRETCHES = ["time_ns", "event", "null_rss_bytes", "rss_bytes", *ACCOUNTS, "not_resident_bytes"]
 KINDS = ("anonymous", "heap", "stack", "file")
 """Of the mapping that a page is in."""

@@ -11,8 +11,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..results.comparison import estimate_ratio, estimate_unpaired
-from .accounts import Sums, less_own
-from .snapshots import ACCOUNTS, SnapshotFile
+from .accounts import less_own
+from .snapshots import SnapshotFile
+from .sums import ACCOUNTS, Sums
 
 GREW_SHARE = 0.05
 """Of the highest RSS: where what is above the live bytes grows by less, RSS did not come apart from them."""

@@ -28,12 +28,12 @@ from ..base.progress import ProgressLine
 from ..base.units import listing, nanoseconds
 from ..judge.model import END, PEAK
 from ..trace.reader import read_trace
-from .accounts import Sums
 from .answer import Answer, object_of, text_of, text_of_several
 from .answering import answer_of
 from .cures import CACHES, Candidate, Cure, ProgramCures, try_cures
 from .heap_map import cells_each
 from .snapshots import read_snapshots
+from .sums import Sums
 
 _CURED_SHARE = 0.5
 """Of what is above the live bytes: a setting of thread caches that saves so much names the cause."""

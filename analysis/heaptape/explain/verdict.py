@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One word for why RSS is what it is, and what live bytes and RSS do along the trace."""
+"""What live bytes and RSS do along the trace."""
 
 from __future__ import annotations
 
@@ -9,29 +9,9 @@ import numpy as np
 import pandas as pd
 
 from ..base.units import percent
-from .accounts import Sums
-
-NEEDED_SHARE = 0.85
-"""Of RSS: where so much is live, the rest explains nothing."""
 
 CHANGE_SHARE = 0.05
 """Of the highest RSS: a smaller change of a curve is none."""
-
-VERDICTS = {
-    "growth": "live blocks, which become more: needed or leaked",
-    "live": "live blocks, which do not become more",
-    "fragmentation": "holes among live blocks",
-    "retention": "free pages that the allocator keeps",
-    "headers": "headers of live blocks",
-    "rounding": "what live blocks have beyond the requested bytes",
-    "tables": "the allocator's own data",
-    "untouched": "requested, but never written to",
-    "caches": "free blocks in thread caches",
-    "none": "nothing",
-}
-"""What RSS mostly is, as a sentence goes on."""
-
-OF_ACCOUNT = {"holes": "fragmentation", "free_pages": "retention", "headers": "headers", "rounding": "rounding", "tables": "tables", "untouched": "untouched"}
 
 
 @dataclass(frozen=True)
@@ -42,18 +22,6 @@ class Trend:
     rss_rise_bytes: float
     live_rises: bool
     words: str
-
-
-def verdict_of(accounts: Sums, live_rises: bool) -> str:
-    """A name of VERDICTS: the largest account above the live bytes, unless they are nearly all of RSS, or more was asked for and
-    never written to than is anything of RSS. live_rises: along the trace."""
-    if accounts.not_resident_bytes + accounts.bytes["untouched"] > max(accounts.bytes.values()):
-        return "untouched"
-    if not accounts.rss_bytes:
-        return "none"
-    if accounts.bytes["live"] >= NEEDED_SHARE * accounts.rss_bytes:
-        return "growth" if live_rises else "live"
-    return OF_ACCOUNT[max(OF_ACCOUNT, key=lambda name: accounts.bytes[name])]
 
 
 def _words(live_rise: float, rss_rise: float, least: float, live: str) -> str:

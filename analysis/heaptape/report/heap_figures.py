@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 
 from ..base.units import BYTE_STEPS, TIME_STEPS, byte_count, counted, nanoseconds, percent
-from ..explain.accounts import MEANING
 from ..explain.answer import Answer, allocator_rows, when_sentence
-from ..explain.snapshots import ACCOUNTS
+from ..explain.sums import ACCOUNTS, MEANING
 from .figures import STRIP_PX, Figure, Row, Table, rows_markup
 from .heap_maps import map_figure
 from .svg import Drawing, curve, framed, scaled_ticks, share
