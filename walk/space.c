@@ -21,18 +21,26 @@ static size_t read_file(int fd, uint64_t offset, uint8_t *to, size_t bytes) {
     return done;
 }
 
+// The segment that holds the address, or NULL.
+static const struct space_segment *segment_at(const struct space *space, uint64_t address) {
+    size_t low = 0, high = space->segment_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (space->segments[middle].start <= address) low = middle + 1;
+        else high = middle;
+    }
+    const struct space_segment *found = low ? &space->segments[low - 1] : NULL;
+    return found && address - found->start < found->bytes ? found : NULL;
+}
+
 static size_t read_segments(const struct space *space, uint64_t address, uint8_t *to, size_t bytes) {
     size_t done = 0;
     while (done < bytes) {
-        uint64_t at = address + done;
-        const struct space_segment *found = NULL;
-        for (size_t i = 0; !found && i < space->segment_count; i++)
-            if (at >= space->segments[i].start && at - space->segments[i].start < space->segments[i].bytes)
-                found = &space->segments[i];
+        const struct space_segment *found = segment_at(space, address + done);
         if (!found) break;
-        uint64_t inside = at - found->start, left = found->bytes - inside;
+        uint64_t inside = address + done - found->start, left = found->bytes - inside;
         size_t part = left < bytes - done ? (size_t)left : bytes - done;
-        size_t got = read_file(space->memory_fd, found->file_offset + inside, to + done, part);
+        size_t got = read_file(found->fd, found->file_offset + inside, to + done, part);
         done += got;
         if (got < part) break;
     }
@@ -64,7 +72,14 @@ static int by_start(const void *a, const void *b) {
     return (one->start > other->start) - (one->start < other->start);
 }
 
-void space_order_mappings(struct space *space) {
+static int by_segment_start(const void *a, const void *b) {
+    const struct space_segment *one = a, *other = b;
+    return (one->start > other->start) - (one->start < other->start);
+}
+
+void space_order(struct space *space) {
+    if (space->segment_count)
+        qsort(space->segments, space->segment_count, sizeof *space->segments, by_segment_start);
     if (!space->mapping_count) return;
     qsort(space->mappings, space->mapping_count, sizeof *space->mappings, by_start);
     size_t kept = 1;
@@ -112,7 +127,7 @@ int space_parse_maps(struct space *space, char *text, const char *path, struct h
             return ht_error_memory(error, path, "the mappings");
         space->mappings[space->mapping_count++] = mapping;
     }
-    space_order_mappings(space);
+    space_order(space);
     return 0;
 }
 
@@ -120,6 +135,8 @@ void space_free(struct space *space) {
     free(space->mappings);
     free(space->segments);
     free(space->names);
+    for (size_t i = 0; i < space->file_count; i++) close(space->files[i]);
+    free(space->files);
     if (space->memory_fd >= 0) close(space->memory_fd);
     if (space->pagemap_fd >= 0) close(space->pagemap_fd);
     *space = (struct space){.memory_fd = -1, .pagemap_fd = -1};

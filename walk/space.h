@@ -20,17 +20,20 @@ struct space_mapping {
     const char *name;  // "" of most anonymous ones
 };
 
-// Bytes of a core file.
+// Bytes of a core, or of a file that was mapped and is not in it.
 struct space_segment {
     uint64_t start, bytes, file_offset;
+    int fd;
 };
 
 struct space {
     int memory_fd, pagemap_fd;  // pagemap_fd -1: a core, which does not say what was in RAM
     struct space_mapping *mappings;
     size_t mapping_count, mapping_room;
-    struct space_segment *segments;  // of a core
+    struct space_segment *segments;  // of a core, by address
     size_t segment_count, segment_room;
+    int *files;  // that its segments lie in, beside the core
+    size_t file_count, file_room;
     char *names;   // what the mappings' names point into
     bool no_scan;  // the kernel (before 6.7) has no PAGEMAP_SCAN
 };
@@ -71,8 +74,8 @@ void space_runs_free(struct space_runs *runs);
 
 // Parses the text of /proc/PID/maps, which the space keeps. 0 or -1 with error.
 int space_parse_maps(struct space *space, char *text, const char *path, struct ht_error *error);
-// Finishes a list of mappings that was filled in any order.
-void space_order_mappings(struct space *space);
+// Finishes lists of mappings and segments that were filled in any order.
+void space_order(struct space *space);
 void space_free(struct space *space);
 
 // A window over pages that are in RAM, read in pieces as it moves; what is not in RAM reads as 0.

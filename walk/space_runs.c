@@ -86,13 +86,35 @@ static bool read_entries(const struct space *space, uint64_t start, uint64_t end
     return true;
 }
 
-// A core has what was dumped: whether it was in RAM is unknown.
+// A core has what was dumped: whether it was in RAM is unknown. The kernel leaves holes in the file for pages that were
+// never touched.
+static bool add_segment(const struct space_segment *segment, uint64_t start, uint64_t end,
+                        struct space_runs *runs) {
+    const uint64_t page = SPACE_PAGE_BYTES - 1;
+    off_t first = (off_t)(segment->file_offset + (start - segment->start)),
+          last = first + (off_t)(end - start);
+    for (off_t at = first; at < last;) {
+        off_t data = lseek(segment->fd, at, SEEK_DATA),
+              hole = data < 0 ? -1 : lseek(segment->fd, data, SEEK_HOLE);
+        if (data < 0 && errno == ENXIO) return true;
+        if (data < 0 || hole < 0) data = at, hole = last;
+        if (data >= last) return true;
+        if (hole > last) hole = last;
+        uint64_t from = (start + (uint64_t)(data - first)) & ~page,
+                 to = (start + (uint64_t)(hole - first) + page) & ~page;
+        if (runs->count && from < runs->run[runs->count - 1].end) from = runs->run[runs->count - 1].end;
+        if (from < to && !add_run(runs, from, to)) return false;
+        at = hole;
+    }
+    return true;
+}
+
 static bool add_segments(const struct space *space, uint64_t start, uint64_t end, struct space_runs *runs) {
     for (size_t i = 0; i < space->segment_count; i++) {
         const struct space_segment *segment = &space->segments[i];
         uint64_t from = segment->start > start ? segment->start : start;
         uint64_t to = segment->start + segment->bytes < end ? segment->start + segment->bytes : end;
-        if (from < to && !add_run(runs, from, to)) return false;
+        if (from < to && !add_segment(segment, from, to, runs)) return false;
     }
     return true;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core_file.h"
 #include "json_values.h"
 #include "option_values.h"
 #include "output_file.h"
@@ -14,14 +15,15 @@
 
 struct options {
     uint64_t pid;
-    const char *blocks;
+    const char *core, *blocks;
     bool stop;
 };
 
-enum { OPTION_STOP = 1, OPTION_BLOCKS, PID_MAX = 1 << 22 };
+enum { OPTION_STOP = 1, OPTION_BLOCKS, OPTION_CORE, PID_MAX = 1 << 22 };
 
 static const struct argp_option option_table[] = {
     {"pid", 'p', "N", 0, "The process, by its number here", 0},
+    {"core", OPTION_CORE, "FILE", 0, "A process' core file; what of it was in RAM is not known", 0},
     {"stop", OPTION_STOP, NULL, 0,
      "Stop the process meanwhile: its calls of epoll_wait and some others end with EINTR (default: read while it goes on)",
      0},
@@ -36,9 +38,11 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
             argp_error(state, "--pid %s: expected the number of a process", value);
         return 0;
     case OPTION_STOP: options->stop = true; return 0;
+    case OPTION_CORE: options->core = value; return 0;
     case OPTION_BLOCKS: options->blocks = value; return 0;
     case ARGP_KEY_END:
-        if (!options->pid) argp_error(state, "expected --pid N");
+        if (!options->pid == !options->core) argp_error(state, "expected one of --pid and --core");
+        if (options->core && options->stop) argp_error(state, "--stop: expected --pid, found --core");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -47,7 +51,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
 static const struct argp parser = {
     .options = option_table,
     .parser = parse_option,
-    .args_doc = "--pid N",
+    .args_doc = "--pid N\n--core FILE",
     .doc =
         "Print as JSON what the heap of a running process consists of, which was not recorded and is not changed: "
         "live blocks, holes among them, free pages. heaptape explain --pid prints it for people."
@@ -62,11 +66,13 @@ const struct ht_page ht_page_walk = {
     .statuses = (const struct ht_fact[]){{"0", "Done; \"why_not\" is null where the heap was walked"},
                                          {"1", "Failed: the process cannot be read"},
                                          {"2", "Wrong usage"},
+                                         {"3", "The core is damaged, cut short, or of another format"},
                                          {0}},
     .see_also = "explain"};
 
 struct walked {
     struct process process;
+    struct core_file core;
     struct modules modules;
     struct allocator allocator;
     struct glibc glibc;
@@ -111,6 +117,17 @@ static double seconds_now(void) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
+static void print(struct walked *walked, struct walk_result result) {
+    bool found = !*walked->why_not;
+    result.modules = &walked->modules;
+    result.allocator = &walked->allocator;
+    result.glibc = found ? &walked->glibc : NULL;
+    result.accounts = &walked->accounts;
+    result.outside = &walked->outside;
+    result.why_not = found ? NULL : walked->why_not;
+    json_print(walk_json(&result));
+}
+
 static int walk_process(struct walked *walked, const struct options *options, FILE *blocks,
                         struct ht_error *error) {
     struct process *process = &walked->process;
@@ -118,24 +135,32 @@ static int walk_process(struct walked *walked, const struct options *options, FI
     if (process_open(process, (pid_t)options->pid, error) || (options->stop && process_stop(process, error)))
         return -1;
     struct process_memory memory = process_memory_now(process);
-    json_object_seed(0);  // reads /dev/urandom
     if (rights_drop_user(error) || rights_drop_rest(memory.rss_bytes, error)) return -1;
     if (walk_space(walked, &process->space, blocks, error)) return -1;
     memory = process_memory_now(process);
     process_go_on(process);
-    bool found = !*walked->why_not;
-    json_print(walk_json(&(struct walk_result){
-        .process = process,
-        .modules = &walked->modules,
-        .allocator = &walked->allocator,
-        .glibc = found ? &walked->glibc : NULL,
-        .accounts = &walked->accounts,
-        .outside = &walked->outside,
-        .memory = memory,
-        .stopped = options->stop,
-        .seconds = seconds_now() - began_s,
-        .why_not = found ? NULL : walked->why_not,
-    }));
+    print(walked, (struct walk_result){.process = process,
+                                       .memory = memory,
+                                       .stopped = options->stop,
+                                       .seconds = seconds_now() - began_s});
+    return 0;
+}
+
+static uint64_t bytes_of(const struct space *space) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < space->segment_count; i++) bytes += space->segments[i].bytes;
+    return bytes;
+}
+
+static int walk_core(struct walked *walked, const struct options *options, FILE *blocks,
+                     struct ht_error *error) {
+    struct core_file *core = &walked->core;
+    double began_s = seconds_now();
+    if (core_file_open(core, options->core, error) || rights_drop_user(error) ||
+        core_file_read(core, error) || rights_drop_rest(bytes_of(&core->space), error) ||
+        walk_space(walked, &core->space, blocks, error))
+        return -1;
+    print(walked, (struct walk_result){.core = core->command, .seconds = seconds_now() - began_s});
     return 0;
 }
 
@@ -144,6 +169,7 @@ static void free_walked(struct walked *walked) {
     glibc_free(&walked->glibc);
     modules_free(&walked->modules);
     process_close(&walked->process);
+    space_free(&walked->core.space);
     free(walked);
 }
 
@@ -158,7 +184,12 @@ int ht_verb_walk(int argc, char **argv) {
     }
     struct walked *walked = calloc(1, sizeof *walked);
     if (!walked) ht_error_memory(&error, "walk", "a walk");
-    int failed = !walked || walk_process(walked, &options, blocks, &error);
+    else
+        *walked = (struct walked){.process = {.status_fd = -1, .space = {.memory_fd = -1, .pagemap_fd = -1}},
+                                  .core = {.space = {.memory_fd = -1, .pagemap_fd = -1}}};
+    json_object_seed(0);  // reads /dev/urandom, which the rights that are left do not suffice for
+    int failed = !walked || (options.core ? walk_core(walked, &options, blocks, &error)
+                                          : walk_process(walked, &options, blocks, &error));
     if (blocks && (fflush(blocks) || ferror(blocks)) && !failed)
         failed = ht_error_system(&error, options.blocks, "cannot be written");
     if (blocks) fclose(blocks);

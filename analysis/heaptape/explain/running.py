@@ -55,7 +55,8 @@ def _memory_sentence(look: Look) -> str:
     said = ", ".join(f"{byte_count(size)} {what}" for size, what in sorted(parts, key=lambda part: -part[0]) if size)
     of = f" (process {found['pid']}, {_allocator(found)}, up {_age(found)})" if "pid" in found else f" ({_allocator(found)})"
     whole = found.get("rss_bytes") or sum(size for size, _ in parts)
-    return f"{_name(found)}{of} has {byte_count(whole)} in {'RAM' if 'pid' in found else 'its core'}: {said}."
+    where = "RAM" if "pid" in found else "its core, which does not say what of it was in RAM"
+    return f"{_name(found)}{of} has {byte_count(whole)} in {where}: {said}."
 
 
 def _outside_sentence(look: Look) -> str:
@@ -169,7 +170,7 @@ def _look_lines(taken: list[Look]) -> list[str]:
     for look in taken:
         if look.walked:
             sums = look.sums
-            rows.append([nanoseconds(look.at_s * 1e9), byte_count(look.found["rss_bytes"]), byte_count(look.found["usable_bytes"]),
+            rows.append([nanoseconds(look.at_s * 1e9), byte_count(look.found.get("rss_bytes")), byte_count(look.found["usable_bytes"]),
                          f"{look.found['blocks']:,}", byte_count(sums.bytes["holes"]), byte_count(sums.bytes["free_pages"])])
     return table_lines(rows, right=range(6)) if len(rows) > 2 else []
 
