@@ -21,7 +21,7 @@ enum {
 };
 
 // What a stretch of a heap is.
-enum part { PART_LIVE, PART_HEADER, PART_FREE, PART_TABLE, PART_UNKNOWN };
+enum part { PART_LIVE, PART_HEADER, PART_FREE, PART_TABLE, PART_OTHERS, PART_UNKNOWN };
 
 struct page {
     uint64_t number;
@@ -68,19 +68,23 @@ static void close_page(struct pass *pass) {
         accounts->live_bytes += page->bytes[PART_LIVE];
         accounts->headers_bytes += page->bytes[PART_HEADER];
         accounts->unknown_bytes += page->bytes[PART_UNKNOWN];
-        uint32_t named = page->bytes[PART_LIVE] + page->bytes[PART_HEADER] + page->bytes[PART_UNKNOWN];
+        accounts->others_bytes += page->bytes[PART_OTHERS];
+        uint32_t named = page->bytes[PART_LIVE] + page->bytes[PART_HEADER] + page->bytes[PART_UNKNOWN] +
+                         page->bytes[PART_OTHERS];
         for (int i = 0; i < FREE_LISTS; i++) {
             accounts->holes_bytes[i] += page->free[i];
             named += page->free[i];
         }
         // The allocator's own data there, and what lies before the first chunk.
         accounts->holes_bytes[FREE_OTHER] += SPACE_PAGE_BYTES - named;
-        double share = (double)(SPACE_PAGE_BYTES - page->bytes[PART_LIVE] - page->bytes[PART_HEADER]) /
+        double share = (double)(SPACE_PAGE_BYTES - page->bytes[PART_LIVE] - page->bytes[PART_HEADER] -
+                                page->bytes[PART_OTHERS]) /
                        (double)page->holder_count;
         for (size_t i = 0; i < page->holder_count; i++) page->holders[i]->holes_bytes += share;
     } else {
-        uint32_t own = SPACE_PAGE_BYTES - page->bytes[PART_UNKNOWN];
+        uint64_t own = SPACE_PAGE_BYTES - page->bytes[PART_UNKNOWN] - page->bytes[PART_OTHERS];
         accounts->unknown_bytes += page->bytes[PART_UNKNOWN];
+        accounts->others_bytes += page->bytes[PART_OTHERS];
         for (int i = 0; i < FREE_LISTS; i++) {
             accounts->free_pages_bytes[i] += page->free[i];
             own -= page->free[i];
@@ -115,6 +119,7 @@ static void add_pages(struct pass *pass, uint64_t start, uint64_t end, enum part
         accounts->not_resident_bytes += end - start - resident;
         break;
     case PART_FREE: accounts->free_pages_bytes[list] += resident; break;
+    case PART_OTHERS: accounts->others_bytes += resident; break;
     case PART_UNKNOWN: accounts->unknown_bytes += resident; break;
     default: accounts->tables_bytes += resident;
     }
@@ -250,6 +255,8 @@ static void add_chunk(struct pass *pass, uint64_t chunk, uint64_t end) {
 }
 
 static void add_heap(struct pass *pass, const struct glibc_heap *heap) {
+    static const enum part parts[] = {
+        [GAP_POST] = PART_TABLE, [GAP_OTHERS] = PART_OTHERS, [GAP_LOST] = PART_UNKNOWN};
     const struct chunk_map *chunks = &heap->chunks;
     uint64_t map_end = chunks->base + chunks->bytes;
     size_t gap = 0;
@@ -260,8 +267,7 @@ static void add_heap(struct pass *pass, const struct glibc_heap *heap) {
     for (uint64_t at = heap->start, end; at < map_end; at = end) {
         if (gap < chunks->gap_count && chunks->gaps[gap].start <= at) {
             end = chunks->gaps[gap].end;
-            add(pass, at + HEADER_BYTES, end + HEADER_BYTES,
-                chunks->gaps[gap].is_post ? PART_TABLE : PART_UNKNOWN, FREE_OTHER, NULL);
+            add(pass, at + HEADER_BYTES, end + HEADER_BYTES, parts[chunks->gaps[gap].kind], FREE_OTHER, NULL);
             gap++;
             continue;
         }

@@ -33,6 +33,7 @@ struct accounts {
     uint64_t holes_bytes[FREE_LISTS];       // of pages that hold live blocks
     uint64_t free_pages_bytes[FREE_LISTS];  // pages without any
     uint64_t tables_bytes;                  // the allocator's own data
+    uint64_t others_bytes;                  // of the break, which others moved, too: not malloc's
     uint64_t unknown_bytes;                 // of heaps, not understood
     // All.
     uint64_t blocks, usable_bytes, not_resident_bytes, swapped_bytes, huge_bytes;

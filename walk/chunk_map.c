@@ -63,10 +63,10 @@ void chunk_map_set_kind(struct chunk_map *map, uint64_t chunk, enum chunk_kind k
     set_bit(map->kinds, unit + 1, kind >> 1 & 1);
 }
 
-bool chunk_map_add_gap(struct chunk_map *map, uint64_t start, uint64_t end, bool is_post) {
+bool chunk_map_add_gap(struct chunk_map *map, uint64_t start, uint64_t end, enum gap_kind kind) {
     assert(start < end && (!map->gap_count || map->gaps[map->gap_count - 1].end <= start));
     if (!ht_grow(&map->gaps, &map->gap_room, map->gap_count + 1, sizeof *map->gaps)) return false;
-    map->gaps[map->gap_count++] = (struct chunk_gap){start, end, is_post};
+    map->gaps[map->gap_count++] = (struct chunk_gap){start, end, kind};
     return true;
 }
 

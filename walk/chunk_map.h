@@ -12,10 +12,13 @@ enum { CHUNK_UNIT_BYTES = 16, CHUNK_BYTES_MIN = 32 };
 
 enum chunk_kind { CHUNK_LIVE, CHUNK_BINS, CHUNK_CACHED, CHUNK_FAST };
 
-// Where there is no chunk: damaged, in swap, or of somebody else; or a fencepost, 16 bytes that end chunks.
+// Where there is no chunk: a fencepost, 16 bytes that end chunks; behind it, what others took from the break; or what is
+// damaged or in swap.
+enum gap_kind { GAP_POST, GAP_OTHERS, GAP_LOST };
+
 struct chunk_gap {
     uint64_t start, end;
-    bool is_post;
+    enum gap_kind kind;
 };
 
 struct chunk_map {
@@ -36,7 +39,7 @@ void chunk_map_cut(struct chunk_map *map, uint64_t from, uint64_t to);
 bool chunk_map_has(const struct chunk_map *map, uint64_t address);
 enum chunk_kind chunk_map_kind(const struct chunk_map *map, uint64_t chunk);
 void chunk_map_set_kind(struct chunk_map *map, uint64_t chunk, enum chunk_kind kind);
-bool chunk_map_add_gap(struct chunk_map *map, uint64_t start, uint64_t end, bool is_post);
+bool chunk_map_add_gap(struct chunk_map *map, uint64_t start, uint64_t end, enum gap_kind kind);
 // The map ends there, before which the last chunk ends.
 void chunk_map_end(struct chunk_map *map, uint64_t end);
 

@@ -104,7 +104,7 @@ static enum step take_post(struct walk *walk) {
     if (post + 2 * POST_BYTES > walk->heap->end) return end(walk);
     walk->at = post + POST_BYTES;
     walk->last = 0;
-    return chunk_map_add_gap(&walk->heap->chunks, post, walk->at, true) ? STEP_ON : STEP_NO_MEMORY;
+    return chunk_map_add_gap(&walk->heap->chunks, post, walk->at, GAP_POST) ? STEP_ON : STEP_NO_MEMORY;
 }
 
 static enum step take(struct walk *walk) {
@@ -180,17 +180,26 @@ static bool leads_to(struct walk *walk, uint64_t at, uint64_t anchor) {
     return at >= anchor && (at == anchor || anchor == walk->heap->end);
 }
 
+// Whether a post is what lies before: then others have moved the break.
+static bool is_behind_post(const struct walk *walk) {
+    const struct chunk_map *chunks = &walk->heap->chunks;
+    const struct chunk_gap *last = chunks->gap_count ? &chunks->gaps[chunks->gap_count - 1] : NULL;
+    return last && last->kind == GAP_POST && last->end == walk->at;
+}
+
 static bool skip(struct walk *walk) {
     uint64_t from = walk->at;
     if (!walk->arena->free_known && !list_free(walk->glibc, walk->arena)) return false;
     uint64_t anchor = anchor_behind(walk, from + CHUNK_UNIT_BYTES), to = from + CHUNK_UNIT_BYTES;
     while (to < anchor && to - from < SEARCH_BYTES && !leads_to(walk, to, anchor)) to += CHUNK_UNIT_BYTES;
+    enum gap_kind kind =
+        to < anchor && to - from < SEARCH_BYTES && is_behind_post(walk) ? GAP_OTHERS : GAP_LOST;
     if (to - from >= SEARCH_BYTES) to = anchor;
-    walk->glibc->checks.lost_bytes += to - from;
+    if (kind == GAP_LOST) walk->glibc->checks.lost_bytes += to - from;
     walk->at = to;
     walk->last = 0;
     walk->attempts = 0;
-    return chunk_map_add_gap(&walk->heap->chunks, from, to, false);
+    return chunk_map_add_gap(&walk->heap->chunks, from, to, kind);
 }
 
 // Goes back some chunks, more each time, and forgets what was read of them.

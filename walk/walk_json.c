@@ -171,7 +171,8 @@ json_t *walk_json(const struct walk_result *result) {
     json_set_figure(object, "seconds", result->seconds);
     json_set_number(outside, "stacks", result->outside->stacks_bytes);
     json_set_number(outside, "files", result->outside->files_bytes);
-    json_set_number(outside, "other", result->outside->other_bytes);
+    json_set_number(outside, "other",
+                    result->outside->other_bytes + (result->glibc ? result->accounts->others_bytes : 0));
     json_set_number(outside, "largest_other_mapping", result->outside->largest_bytes);
     json_object_set_new(object, "outside_bytes", outside);
     if (result->glibc) set_heap(object, result);
