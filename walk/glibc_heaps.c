@@ -192,9 +192,9 @@ static bool skip(struct walk *walk) {
     if (!walk->arena->free_known && !list_free(walk->glibc, walk->arena)) return false;
     uint64_t anchor = anchor_behind(walk, from + CHUNK_UNIT_BYTES), to = from + CHUNK_UNIT_BYTES;
     while (to < anchor && to - from < SEARCH_BYTES && !leads_to(walk, to, anchor)) to += CHUNK_UNIT_BYTES;
-    enum gap_kind kind =
-        to < anchor && to - from < SEARCH_BYTES && is_behind_post(walk) ? GAP_OTHERS : GAP_LOST;
-    if (to - from >= SEARCH_BYTES) to = anchor;
+    bool found = to - from < SEARCH_BYTES && to < walk->heap->end;
+    enum gap_kind kind = found && is_behind_post(walk) ? GAP_OTHERS : GAP_LOST;
+    if (!found) to = anchor;
     if (kind == GAP_LOST) walk->glibc->checks.lost_bytes += to - from;
     walk->at = to;
     walk->last = 0;
