@@ -121,8 +121,8 @@ static json_t *checks_object(const struct walk_result *result) {
     const struct accounts *accounts = result->accounts;
     uint64_t named = accounts->live_bytes + accounts->headers_bytes + accounts_sum(accounts->holes_bytes) +
                      accounts_sum(accounts->free_pages_bytes) + accounts->tables_bytes +
-                     accounts->unknown_bytes + outside->stacks_bytes + outside->files_bytes +
-                     outside->other_bytes;
+                     accounts->others_bytes + accounts->unknown_bytes + outside->stacks_bytes +
+                     outside->files_bytes + outside->other_bytes;
     json_set_number(object, "anonymous_bytes", named);
     json_set_count(object, "anonymous_bytes_said",
                    result->process ? result->memory.anonymous_bytes : UINT64_MAX);
