@@ -37,7 +37,10 @@ PARSERS: dict[str, Callable[[], VerbParser]] = {
 }
 
 
-def _verb(name: str) -> Callable[[Any], int | None]:
+def _verb(name: str, options: Any) -> Callable[[Any], int | None]:
+    if name == "explain" and not explain_options.is_of_trace(options):
+        from .explain.running import explain_running  # where the process runs there may be no other package
+        return explain_running
     import numpy  # noqa: F401  # pandas would not say by name that it is missing
 
     # pandas before 2 says so, on standard error, where all values of a column are missing.
@@ -88,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     verb = words[0] if words and words[0] in PARSERS else _front_end().parse_args(words).verb
     try:
         chosen = PARSERS[verb]().parse_args(words[1:])
-        status = _verb(verb)(chosen)
+        status = _verb(verb, chosen)(chosen)
         sys.stdout.flush()
     except HeaptapeError as error:
         print(f"heaptape {verb}: {printable(str(error))}", file=sys.stderr)

@@ -69,12 +69,8 @@ def run_report(options: argparse.Namespace) -> None:
         print(f"{printable(str(path))}: {size}{counted(len(frame), 'run')}", file=sys.stderr)
 
 
-def run_explain(options: argparse.Namespace) -> int:
-    """heaptape explain"""
-    if options.pid is not None or options.core is not None:
-        from .explain.running import explain_running  # needs no other package
-
-        return explain_running(options)
+def run_explain(options: argparse.Namespace) -> None:
+    """heaptape explain TRACE"""
     from .explain.verb import explain, print_answers
 
     if options.trace is None:
@@ -90,7 +86,6 @@ def run_explain(options: argparse.Namespace) -> int:
         from .report.heap_page import write_heap_page  # what the answer alone has no use for
 
         write_heap_page(answers, options.html, [options.trace])
-    return 0
 
 
 def run_compare(options: argparse.Namespace) -> int:

@@ -20,6 +20,11 @@ def _budget(text: str) -> float:
     return 0.0 if text == "0" else duration(text)
 
 
+def is_of_trace(options: argparse.Namespace) -> bool:
+    """Whether a trace is explained, not a process or a core."""
+    return options.pid is None and options.core is None
+
+
 def parser() -> VerbParser:
     """Needs no package but ours, as --help does."""
     explain = VerbParser(
