@@ -39,7 +39,9 @@ PARSERS: dict[str, Callable[[], VerbParser]] = {
 
 def _verb(name: str, options: Any) -> Callable[[Any], int | None]:
     if name == "explain" and not explain_options.is_of_trace(options):
-        from .explain.running import explain_running  # where the process runs there may be no other package
+        from .explain.running import (
+            explain_running,  # where the process runs there may be no other package
+        )
         return explain_running
     import numpy  # noqa: F401  # pandas would not say by name that it is missing
 

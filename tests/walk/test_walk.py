@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -91,12 +90,9 @@ def test_a_core_has_the_same_blocks(tools: Tools, tmp_path: Path) -> None:
     if Path("/proc/sys/kernel/core_pattern").read_text().strip() != "core":
         pytest.skip("cores do not go to the working folder here")
 
-    def dump() -> None:
-        resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        os.chdir(tmp_path)
-
     program, words = "thread_heaps", ["caches", "2", "2"]
-    with subprocess.Popen([tools.build / "tests" / "walk" / program, *words], env=clean_environment({}), stdout=subprocess.PIPE, preexec_fn=dump) as process:
+    command = ["sh", "-c", 'ulimit -c unlimited && exec "$@"', "sh", tools.build / "tests" / "walk" / program, *words]
+    with subprocess.Popen(command, env=clean_environment({}), cwd=tmp_path, stdout=subprocess.PIPE) as process:
         read_line(process.stdout)
         found = walk(tools, "--pid", str(process.pid), "--blocks", tmp_path / "process.csv")
         process.send_signal(signal.SIGABRT)
@@ -195,16 +191,12 @@ def test_a_process_that_may_not_be_read(tools: Tools) -> None:
     if os.geteuid():
         pytest.skip("takes root, who becomes another user")
 
-    def become_nobody() -> None:
-        os.setresgid(65534, 65534, 65534)
-        os.setresuid(65534, 65534, 65534)
-
     with running([tools.build / "tests" / "walk" / "heap_shapes", "pin", "1"]) as (pid, _):
         program = Path("/tmp") / f"heaptape-walk-{os.getpid()}"
         program.write_bytes((tools.build / "heaptape").read_bytes())
         program.chmod(0o755)
         try:
-            done = subprocess.run([program, "walk", "--pid", str(pid)], capture_output=True, text=True, timeout=20, check=False, preexec_fn=become_nobody)
+            done = subprocess.run([program, "walk", "--pid", str(pid)], capture_output=True, text=True, timeout=20, check=False, user=65534, group=65534, extra_groups=[])
         finally:
             program.unlink()
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and "CAP_SYS_PTRACE" in done.stderr and "user 0" in done.stderr

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..base.errors import HeaptapeError
 from ..base.programs import ToolFailed, as_ours, run_tool
-from ..base.units import byte_count, counted, percent
+from ..base.units import byte_count, counted
 from .sums import ACCOUNTS, Sums, verdict_of
 
 _CACHES = ("tcache", "fastbins")
@@ -86,8 +86,9 @@ def _off(found: float, said: float) -> bool:
 
 
 def _torn(found: dict[str, Any]) -> bool:
-    checks = found.get("checks")
-    return bool(checks) and not found["stopped"] and checks["lost_bytes"] > _TORN_SHARE * checks["heap_bytes"]
+    if found["why_not"] is not None or found["stopped"]:
+        return False
+    return bool(found["checks"]["lost_bytes"] > _TORN_SHARE * found["checks"]["heap_bytes"])
 
 
 def _walk(command: list[str]) -> dict[str, Any]:
