@@ -148,7 +148,8 @@ def test_a_busy_process(tools: Tools, stop: bool) -> None:
     assert process.returncode == 0 and said["damaged"] == 0 and said["calls"] > 0
     for one in found:
         beside = one["checks"]["torn_lists"] * 8 + 8  # blocks in caches that changed meanwhile, and those of the C library
-        assert stop or abs(one["usable_bytes"] - said["usable"]) <= 0.01 * said["usable"] + one["checks"]["lost_bytes"]
+        # The sizes of the program's own blocks differ by some per cent from moment to moment.
+        assert abs(one["usable_bytes"] - said["usable"]) <= 0.05 * said["usable"] + one["checks"]["lost_bytes"]
         assert abs(one["blocks"] - said["blocks"]) <= beside
 
 
