@@ -47,10 +47,60 @@ static size_t read_segments(const struct space *space, uint64_t address, uint8_t
     return done;
 }
 
+// ---- pages that must not be touched ----
+
+#define ENTRY_PRESENT (UINT64_C(1) << 63)
+#define ENTRY_SWAPPED (UINT64_C(1) << 62)
+
+enum page_state { PAGE_READABLE, PAGE_UNTOUCHED, PAGE_SWAPPED };
+
+static enum page_state state_of(const struct space *space, uint64_t entry, uint64_t address) {
+    if (entry & ENTRY_SWAPPED) return PAGE_SWAPPED;
+    if (entry & ENTRY_PRESENT) return PAGE_READABLE;
+    const struct space_mapping *mapping = space_mapping_at(space, address);
+    return mapping && mapping->anonymous && !mapping->shared ? PAGE_UNTOUCHED : PAGE_READABLE;
+}
+
+// Reads up to the end of the pages that the entries are of.
+static size_t read_pages(const struct space *space, uint64_t address, uint8_t *to, size_t bytes,
+                         const uint64_t *entries) {
+    size_t done = 0;
+    for (size_t i = 0; done < bytes; i++) {
+        uint64_t at = address + done;
+        size_t part = (size_t)(SPACE_PAGE_BYTES - at % SPACE_PAGE_BYTES);
+        if (part > bytes - done) part = bytes - done;
+        enum page_state state = state_of(space, entries[i], at);
+        if (state == PAGE_SWAPPED) break;
+        if (state == PAGE_UNTOUCHED) memset(to + done, 0, part);
+        else if (read_file(space->memory_fd, at, to + done, part) < part) break;
+        done += part;
+    }
+    return done;
+}
+
+static size_t read_process(const struct space *space, uint64_t address, uint8_t *to, size_t bytes) {
+    enum { ENTRIES = 128 };
+    uint64_t entries[ENTRIES];
+    for (size_t done = 0; done < bytes;) {
+        uint64_t first = (address + done) / SPACE_PAGE_BYTES,
+                 count = (address + bytes - 1) / SPACE_PAGE_BYTES - first + 1;
+        if (count > ENTRIES) count = ENTRIES;
+        if (read_file(space->pagemap_fd, first * sizeof *entries, (uint8_t *)entries,
+                      count * sizeof *entries) < count * sizeof *entries)
+            return done;
+        size_t part = (size_t)((first + count) * SPACE_PAGE_BYTES - (address + done));
+        if (part > bytes - done) part = bytes - done;
+        size_t got = read_pages(space, address + done, to + done, part, entries);
+        done += got;
+        if (got < part) return done;
+    }
+    return bytes;
+}
+
 size_t space_read(const struct space *space, uint64_t address, void *to, size_t bytes) {
-    if (address + bytes < address || address + bytes > INT64_MAX) return 0;
-    if (space->segments) return read_segments(space, address, to, bytes);
-    return read_file(space->memory_fd, address, to, bytes);
+    if (!bytes || address + bytes < address || address + bytes > INT64_MAX) return 0;
+    return space->segments ? read_segments(space, address, to, bytes)
+                           : read_process(space, address, to, bytes);
 }
 
 bool space_read_all(const struct space *space, uint64_t address, void *to, size_t bytes) {
@@ -160,7 +210,12 @@ static void fill(struct space_window *window, uint64_t address) {
         const struct space_run *run = &window->runs->run[i];
         uint64_t from = run->start > window->start ? run->start : window->start;
         uint64_t to = run->end < window->end ? run->end : window->end;
-        (void)space_read(window->space, from, window->bytes + (from - window->start), to - from);
+        // Of a process these pages are in RAM: no need to ask again.
+        if (window->space->segments)
+            (void)read_segments(window->space, from, window->bytes + (from - window->start), to - from);
+        else
+            (void)read_file(window->space->memory_fd, from, window->bytes + (from - window->start),
+                            to - from);
     }
 }
 

@@ -56,7 +56,8 @@ struct space_runs {
     uint64_t bytes, swapped_bytes, huge_bytes;
 };
 
-// How many bytes could be read from there on, 0 to `bytes`.
+// How many bytes could be read from there on, 0 to `bytes`: up to the first page in swap, which reading would bring back.
+// Anonymous pages that were never touched read as 0, and stay so.
 size_t space_read(const struct space *space, uint64_t address, void *to, size_t bytes);
 bool space_read_all(const struct space *space, uint64_t address, void *to, size_t bytes);
 
