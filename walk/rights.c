@@ -32,7 +32,7 @@ static bool drop_capabilities(void) {
     return syscall(SYS_capset, &header, none) == 0;
 }
 
-static bool limit(int what, uint64_t most) {
+static bool limit(__rlimit_resource_t what, uint64_t most) {
     struct rlimit now;
     if (getrlimit(what, &now)) return false;
     if (most > now.rlim_max) most = now.rlim_max;

@@ -6,9 +6,9 @@
 #include <jansson.h>
 
 #include "accounts.h"
-#include "allocator.h"
 #include "outside.h"
 #include "process.h"
+#include "which_malloc.h"
 
 struct walk_result {
     const struct process *process;  // NULL: of a core

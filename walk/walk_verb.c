@@ -19,7 +19,7 @@ struct options {
     bool stop;
 };
 
-enum { OPTION_STOP = 1, OPTION_BLOCKS, OPTION_CORE, PID_MAX = 1 << 22 };
+enum { OPTION_STOP = 256, OPTION_BLOCKS, OPTION_CORE, PID_MAX = 1 << 22 };
 
 static const struct argp_option option_table[] = {
     {"pid", 'p', "N", 0, "The process, by its number here", 0},

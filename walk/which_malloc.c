@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "allocator.h"
+#include "which_malloc.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whose malloc a process has, by what its modules export.
-#ifndef HEAPTAPE_PROCESS_ALLOCATOR_H
-#define HEAPTAPE_PROCESS_ALLOCATOR_H
+#ifndef HEAPTAPE_WHICH_MALLOC_H
+#define HEAPTAPE_WHICH_MALLOC_H
 
 #include "modules.h"
 
