@@ -75,6 +75,8 @@ def run_explain(options: argparse.Namespace) -> None:
 
     if options.trace is None:
         raise UsageError("expected TRACE, --pid or --core")
+    if options.trace.isdigit() and not Path(options.trace).exists():
+        raise UsageError(f"{options.trace}: there is no such file; for the process of that number: --pid {options.trace}")
     for name in ("stop", "every", "for_", "blocks"):
         if getattr(options, name):
             raise UsageError(f"--{name.rstrip('_')}: expected with --pid, found with a trace")

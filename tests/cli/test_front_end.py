@@ -15,8 +15,8 @@ from quick_tier import quick
 from tool_runner import Tools, clean_environment, run
 
 VERBS = ("try", "record", "ctl", "convert", "names", "info", "dump", "slice", "extend", "share", "stats", "lint", "replay", "count", "calibrate", "compare", "report", "export",
-         "sites", "diff", "explain", "forecast", "fleet", "bisect", "tune", "validate")
-PYTHON_VERBS = ("try", *VERBS[VERBS.index("compare"):])
+         "sites", "diff", "explain", "walk", "forecast", "fleet", "bisect", "tune", "validate")
+PYTHON_VERBS = ("try", *(verb for verb in VERBS[VERBS.index("compare"):] if verb != "walk"))
 # Those in Python share what answers; two of them stand for all.
 QUICK_VERBS = set(VERBS) - {"report", "export", "sites", "diff", "explain", "forecast", "fleet", "bisect", "tune", "validate"}
 

@@ -29,6 +29,9 @@ _OFF_SHARE, _OFF_BYTES = 0.01, 1 << 20
 _RISES_Z = 1.96
 """Of the statistic of Mann (1945) with the variance of Kendall (1975): live bytes that rise so clearly do so by chance in 2.5 % of cases."""
 
+LOOKS_MIN = 5
+"""Of fewer, even a rise in each step may be chance: the statistic of four is 1.70."""
+
 
 @dataclass(frozen=True)
 class Look:
@@ -56,12 +59,16 @@ class Look:
         holes, pages = self.found["holes_bytes"], self.found["free_pages_bytes"]
         return {name: int(holes[name]) + int(pages[name]) for name in holes}
 
+    @property
+    def cached_bytes(self) -> int:
+        """Free, in thread caches and fastbins."""
+        return sum(self.free_bytes[name] for name in _CACHES)
+
     def verdict(self, rises: bool) -> str:
         """A name of VERDICTS."""
         named = verdict_of(self.sums, rises)
-        free = self.free_bytes
-        cached = sum(free[name] for name in _CACHES)
-        return "caches" if named in ("fragmentation", "retention") and cached >= _CACHED_SHARE * sum(free.values()) else named
+        cached = self.cached_bytes >= _CACHED_SHARE * sum(self.free_bytes.values())
+        return "caches" if named in ("fragmentation", "retention") and cached else named
 
     @property
     def doubts(self) -> list[str]:
@@ -113,17 +120,14 @@ def _look(command: list[str]) -> dict[str, Any]:
 
 
 def looks(command: list[str], every_s: float | None, for_s: float) -> Iterator[Look]:
-    """command: of the walk. every_s: None: once. Where the process ends, so do the looks."""
+    """command: of the walk. every_s: None: once."""
     began = time.monotonic()
     yield Look(_look(command), 0.0)
     number = 1
     while every_s and number * every_s <= for_s:
         time.sleep(max(began + number * every_s - time.monotonic(), 0))
         at_s = time.monotonic() - began
-        try:
-            yield Look(_look(command), at_s)
-        except HeaptapeError:
-            return
+        yield Look(_look(command), at_s)
         number = max(number + 1, math.ceil(at_s / every_s))
 
 
@@ -140,6 +144,11 @@ class Rise:
     up: int
     """How many of the steps from look to look were up, of `steps`."""
     steps: int
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the looks suffice to tell."""
+        return self.steps + 1 >= LOOKS_MIN
 
 
 def rise_of(taken: list[Look]) -> Rise | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..base.arguments import duration, duration_ns, output_name, positive
+from ..base.arguments import duration, duration_ns, output_name, whole
 from ..base.verb_parser import USUAL_STATUSES, VerbParser
 
 
@@ -13,6 +13,11 @@ def _moment(text: str) -> str:
     if text not in ("peak", "end") and duration_ns(text) is None:
         raise argparse.ArgumentTypeError("expected peak, end or a time such as 90s")
     return text
+
+
+def _process(text: str) -> int:
+    """Its number: Linux gives out none above."""
+    return whole(text, 1, 1 << 22)
 
 
 def _budget(text: str) -> float:
@@ -40,7 +45,8 @@ def parser() -> VerbParser:
                   ("heaptape explain app.bin --extend 24h --at end", "After a day of the same load, if that is steady"),
                   ("heaptape explain app.bin --budget 0", "Without trying cures"),
                   ("heaptape explain --pid 4711", "A process that runs: what its heap consists of now"),
-                  ("heaptape explain --pid 4711 --every 60s --for 10m", "What grows in it")],
+                  ("heaptape explain --pid 4711 --every 60s --for 10m", "What grows in it"),
+                  ("heaptape explain --core core.4711", "A process that ended, or that gcore made a copy of")],
         statuses=[*USUAL_STATUSES, ("5", "With --extend: the load is not steady, or the recording too short to say; with "
                                           "--pid or --core: the heap is of no known kind")])
     explain.add_argument("trace", metavar="TRACE", nargs="?")
@@ -54,12 +60,12 @@ def parser() -> VerbParser:
                          help="Try cures for TIME, such as 5m; 0: try none (default: 30s; of several allocators none are tried)")
     explain.add_argument("--snapshots", metavar="FOLDER", help="Keep the files of snapshots in FOLDER (default: keep none)")
     explain.add_argument("--html", type=output_name, metavar="FILE", help="Write a page with maps of the heap to FILE, too (default: none)")
-    explain.add_argument("--pid", type=positive, metavar="N", help="Explain the process of this number, which goes on")
+    explain.add_argument("--pid", type=_process, metavar="N", help="Explain the process of this number, which goes on meanwhile")
     explain.add_argument("--core", metavar="FILE", help="Explain the process whose core FILE is; what of it was in RAM is not known")
     explain.add_argument("--stop", action="store_true", help="With --pid: stop the process meanwhile, for some 0.5 s a GB; its calls of epoll_wait and "
                          "some others then end with EINTR")
-    explain.add_argument("--every", type=duration, metavar="TIME", help="With --pid: look again each TIME, such as 60s")
-    explain.add_argument("--for", dest="for_", type=duration, metavar="TIME", help="With --every: for this time, such as 10m")
+    explain.add_argument("--every", type=duration, metavar="TIME", help="With --pid: look again each TIME, such as 60s (default: look once)")
+    explain.add_argument("--for", dest="for_", type=duration, metavar="TIME", help="With --every: for this time, such as 10m (required)")
     explain.add_argument("--blocks", type=output_name, metavar="FILE", help="With --pid or --core: write all blocks to FILE as CSV (default: none)")
     explain.add_argument("--json", action="store_true", help="Print JSON: of several allocators a list")
     explain.add_argument("-q", "--quiet", action="store_true", help="Print only the answer, and what went wrong")
