@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the figures of a run hold for, as the files of --write-baseline and --baseline-file have it
-// (docs/reference/baseline-format.md).
+// (docs/reference/results.md).
 #ifndef HEAPTAPE_BASELINE_FACTS_H
 #define HEAPTAPE_BASELINE_FACTS_H
 

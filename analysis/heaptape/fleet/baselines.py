@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Baseline files of a plan: the figures of an earlier run of each trace, by which conditions are judged (docs/reference/baseline-format.md).
+"""Baseline files of a plan: the figures of an earlier run of each trace, by which conditions are judged (docs/reference/results.md).
 
 `replay` itself checks in each round that a file is of the same trace, settings and machine.
 """

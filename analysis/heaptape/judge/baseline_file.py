@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures of a run in a file that can be kept, and what they hold for: --write-baseline and --baseline-file
-(docs/reference/baseline-format.md)."""
+(docs/reference/results.md)."""
 
 from __future__ import annotations
 
