@@ -21,6 +21,7 @@ GUIDES = Path(__file__).resolve().parents[2] / "docs/guide"
 QUICK = {"own-allocator.md"}
 MAY_BE_MISSING = ("cargo", "docker", "g++", "git", "initdb", "jupyter", "perl", "redis-server", "ruby", "rustc")
 POSTGRES = "/usr/lib/postgresql/*/bin"
+YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 NOBODY = 65534
 WITHIN_S = 600
@@ -37,6 +38,8 @@ def missing_of(command: str, folder: Path) -> list[str]:
     """Programs, packages, modes of the system. A package is taken from $HEAPTAPE_TEST_PACKAGES."""
     packages = [name for name in re.findall(r"\S+\.deb\b", command) if not (folder / name).exists()]
     modes = ["transparent huge pages at madvise"] if "--thp madvise" in command and "[madvise]" not in HUGE_PAGES.read_text() else []
+    if "explain" in command and "--pid" in command and os.getuid() and YAMA.exists() and YAMA.read_text().strip() != "0":
+        modes.append("kernel.yama.ptrace_scope at 0, or root")
     return packages + modes + [name for name in MAY_BE_MISSING
                                if re.search(rf"(?<![\w./-]){re.escape(name)}(?![\w.-])", command) and is_missing(name)]
 
