@@ -68,6 +68,9 @@ static const struct row mimallocs[] = {
     {"uzalloc_small", ALLOCATES(HT_CALLOC, NO, 0, NO)},
     {"ufree_small", RELEASES(HT_FREE, NO, NO)},
     {"free_small", RELEASES(HT_FREE, NO, NO)},
+    {"free_small_nonnull", RELEASES(HT_FREE, NO, NO)},
+    {"free_small_local", RELEASES(HT_FREE, NO, NO)},
+    {"free_small_local_nonnull", RELEASES(HT_FREE, NO, NO)},
     {"malloc_aligned", LAYOUT(HT_MALLOC, 0, 1)},
     {"malloc_aligned_at", ALLOCATES(HT_ALIGNED_ALLOC, NO, 0, 1)},
     {"zalloc_aligned", LAYOUT(HT_CALLOC, 0, 1)},
@@ -99,9 +102,11 @@ static const struct row mimallocs[] = {
     {"new_aligned_nothrow", ALLOCATES(HT_NEW_ALIGNED, NO, 0, 1)},
     {"new_realloc", RESIZES(HT_REALLOC, NO, 1)},
     {"new_reallocn", RESIZES(HT_REALLOCARRAY, 1, 2)},
-    {"heap_alloc_new", {HT_HOOK_ALLOCATES, HT_HOOK_PLAIN, HT_NEW, NO, NO, 1, NO}},
-    {"heap_alloc_new_n", {HT_HOOK_ALLOCATES, HT_HOOK_PLAIN, HT_NEW, NO, 1, 2, NO}},
-    {0}};
+    {"alloc_new", ALLOCATES(HT_NEW, NO, 0, NO)},
+    {"alloc_new_nothrow", ALLOCATES(HT_NEW, NO, 0, NO)},
+    {"alloc_new_n", ALLOCATES(HT_NEW, 0, 1, NO)},
+    {0},
+};
 
 static const struct row tcmallocs[] = {
     {"malloc_skip_new_handler", ALLOCATES(HT_MALLOC, NO, 0, NO)},

@@ -31,15 +31,19 @@ static __attribute__((noinline)) void *stand_in(bool zeroed, size_t bytes, size_
     result(*behind) parameters;                                                                              \
     behind = find(&known, #name)
 
-// A block of count times size bytes, recorded as that function. `zeroed` is for the stand-in.
-#define ALLOCATES(name, parameters, arguments, zeroed, function, count, size, alignment)                     \
+// A block of count times size bytes, recorded as that function. `instead` stands in for it.
+#define ALLOCATES_OR(name, parameters, arguments, instead, function, count, size, alignment)                 \
     EXPORT void *name parameters {                                                                           \
         BEHIND(name, void *, parameters);                                                                    \
-        if (unlikely(!behind)) return stand_in(zeroed, wrap_product(count, size), alignment);                \
+        if (unlikely(!behind)) return instead;                                                               \
         struct wrap_call call __attribute__((cleanup(wrap_call_end_allocation))) = {                         \
             enter_allocator_first(), function, count, size, alignment};                                      \
         return call.block = behind arguments;                                                                \
     }
+// `zeroed` is for the stand-in.
+#define ALLOCATES(name, parameters, arguments, zeroed, function, count, size, alignment)                     \
+    ALLOCATES_OR(name, parameters, arguments, stand_in(zeroed, wrap_product(count, size), alignment),        \
+                 function, count, size, alignment)
 
 #define RESIZES(name, parameters, arguments, function, former, count, size)                                  \
     EXPORT void *name parameters {                                                                           \
@@ -120,28 +124,38 @@ EXPORT size_t xallocx(void *block, size_t size, size_t extra, int flags) {
 // ---- mimalloc ----
 
 #define UNWRAPPED(...) __VA_ARGS__
-// Most functions have a twin that names a heap.
+// Most functions have a twin that names a heap, some since 3.2 one that names a theap, a thread's part of a heap.
+#define ALLOCATES_FROM(name, parameters, arguments, ...)                                                     \
+    ALLOCATES(name, (void *heap, UNWRAPPED parameters), (heap, UNWRAPPED arguments), __VA_ARGS__)
+#define RESIZES_FROM(name, parameters, arguments, ...)                                                       \
+    RESIZES(name, (void *heap, UNWRAPPED parameters), (heap, UNWRAPPED arguments), __VA_ARGS__)
 #define MI_ALLOCATES(name, parameters, arguments, ...)                                                       \
     ALLOCATES(mi_##name, parameters, arguments, __VA_ARGS__)                                                 \
-    ALLOCATES(mi_heap_##name, (void *heap, UNWRAPPED parameters), (heap, UNWRAPPED arguments), __VA_ARGS__)
+    ALLOCATES_FROM(mi_heap_##name, parameters, arguments, __VA_ARGS__)
 #define MI_RESIZES(name, parameters, arguments, ...)                                                         \
     RESIZES(mi_##name, parameters, arguments, __VA_ARGS__)                                                   \
-    RESIZES(mi_heap_##name, (void *heap, UNWRAPPED parameters), (heap, UNWRAPPED arguments), __VA_ARGS__)
+    RESIZES_FROM(mi_heap_##name, parameters, arguments, __VA_ARGS__)
+#define MI_ALLOCATES_THRICE(name, parameters, arguments, ...)                                                \
+    MI_ALLOCATES(name, parameters, arguments, __VA_ARGS__)                                                   \
+    ALLOCATES_FROM(mi_theap_##name, parameters, arguments, __VA_ARGS__)
+#define MI_RESIZES_THRICE(name, parameters, arguments, ...)                                                  \
+    MI_RESIZES(name, parameters, arguments, __VA_ARGS__)                                                     \
+    RESIZES_FROM(mi_theap_##name, parameters, arguments, __VA_ARGS__)
 
-MI_ALLOCATES(malloc, (size_t size), (size), false, HT_MALLOC, 1, size, 0)
-MI_ALLOCATES(malloc_small, (size_t size), (size), false, HT_MALLOC, 1, size, 0)
-MI_ALLOCATES(zalloc, (size_t size), (size), true, HT_CALLOC, 1, size, 0)
-ALLOCATES(mi_zalloc_small, (size_t size), (size), true, HT_CALLOC, 1, size, 0)
-MI_ALLOCATES(calloc, (size_t count, size_t size), (count, size), true, HT_CALLOC, count, size, 0)
+MI_ALLOCATES_THRICE(malloc, (size_t size), (size), false, HT_MALLOC, 1, size, 0)
+MI_ALLOCATES_THRICE(malloc_small, (size_t size), (size), false, HT_MALLOC, 1, size, 0)
+MI_ALLOCATES_THRICE(zalloc, (size_t size), (size), true, HT_CALLOC, 1, size, 0)
+MI_ALLOCATES_THRICE(zalloc_small, (size_t size), (size), true, HT_CALLOC, 1, size, 0)
+MI_ALLOCATES_THRICE(calloc, (size_t count, size_t size), (count, size), true, HT_CALLOC, count, size, 0)
 MI_ALLOCATES(mallocn, (size_t count, size_t size), (count, size), false, HT_MALLOC, 1,
              wrap_product(count, size), 0)
 
-MI_ALLOCATES(malloc_aligned, (size_t size, size_t alignment), (size, alignment), false, HT_ALIGNED_ALLOC, 1,
-             size, alignment)
+MI_ALLOCATES_THRICE(malloc_aligned, (size_t size, size_t alignment), (size, alignment), false,
+                    HT_ALIGNED_ALLOC, 1, size, alignment)
 MI_ALLOCATES(malloc_aligned_at, (size_t size, size_t alignment, size_t offset), (size, alignment, offset),
              false, HT_ALIGNED_ALLOC, 1, size, alignment)
-MI_ALLOCATES(zalloc_aligned, (size_t size, size_t alignment), (size, alignment), true, HT_ALIGNED_ALLOC, 1,
-             size, alignment)
+MI_ALLOCATES_THRICE(zalloc_aligned, (size_t size, size_t alignment), (size, alignment), true,
+                    HT_ALIGNED_ALLOC, 1, size, alignment)
 MI_ALLOCATES(zalloc_aligned_at, (size_t size, size_t alignment, size_t offset), (size, alignment, offset),
              true, HT_ALIGNED_ALLOC, 1, size, alignment)
 MI_ALLOCATES(calloc_aligned, (size_t count, size_t size, size_t alignment), (count, size, alignment), true,
@@ -156,8 +170,8 @@ ALLOCATES(mi_memalign, (size_t alignment, size_t size), (alignment, size), false
 ALLOCATES(mi_valloc, (size_t size), (size), false, HT_VALLOC, 1, size, 4096)
 ALLOCATES(mi_pvalloc, (size_t size), (size), false, HT_PVALLOC, 1, size, 4096)
 
-MI_RESIZES(realloc, (void *block, size_t size), (block, size), HT_REALLOC, block, 1, size)
-MI_RESIZES(rezalloc, (void *block, size_t size), (block, size), HT_REALLOC, block, 1, size)
+MI_RESIZES_THRICE(realloc, (void *block, size_t size), (block, size), HT_REALLOC, block, 1, size)
+MI_RESIZES_THRICE(rezalloc, (void *block, size_t size), (block, size), HT_REALLOC, block, 1, size)
 MI_RESIZES(reallocn, (void *block, size_t count, size_t size), (block, count, size), HT_REALLOCARRAY, block,
            count, size)
 MI_RESIZES(recalloc, (void *block, size_t count, size_t size), (block, count, size), HT_REALLOCARRAY, block,
@@ -182,6 +196,10 @@ RESIZES(mi_aligned_offset_recalloc, (void *block, size_t count, size_t size, siz
         (block, count, size, alignment, offset), HT_REALLOCARRAY, block, count, size)
 
 RELEASES(mi_free, (void *block), (block), block, wrap_put_free(t, block))
+RELEASES(mi_free_small, (void *block), (block), block, wrap_put_free(t, block))
+RELEASES(mi_free_small_nonnull, (void *block), (block), block, wrap_put_free(t, block))
+RELEASES(mi_free_small_local, (void *block), (block), block, wrap_put_free(t, block))
+RELEASES(mi_free_small_local_nonnull, (void *block), (block), block, wrap_put_free(t, block))
 RELEASES(mi_cfree, (void *block), (block), block, wrap_put_delete(t, HT_CFREE, block, false, 0, false, 0))
 RELEASES(mi_free_size, (void *block, size_t size), (block, size), block, put_sized(t, block, size, 0))
 RELEASES(mi_free_size_aligned, (void *block, size_t size, size_t alignment), (block, size, alignment), block,
@@ -224,12 +242,64 @@ ALLOCATES(mi_new_aligned, (size_t size, size_t alignment), (size, alignment), fa
           alignment)
 ALLOCATES(mi_new_aligned_nothrow, (size_t size, size_t alignment), (size, alignment), false, HT_NEW_ALIGNED,
           1, size, alignment)
-ALLOCATES(mi_heap_alloc_new, (void *heap, size_t size), (heap, size), false, HT_NEW, 1, size, 0)
-ALLOCATES(mi_heap_alloc_new_n, (void *heap, size_t count, size_t size), (heap, count, size), false, HT_NEW, 1,
-          wrap_product(count, size), 0)
+ALLOCATES_FROM(mi_heap_alloc_new, (size_t size), (size), false, HT_NEW, 1, size, 0)
+ALLOCATES_FROM(mi_heap_alloc_new_n, (size_t count, size_t size), (count, size), false, HT_NEW, 1,
+               wrap_product(count, size), 0)
+ALLOCATES_FROM(mi_theap_alloc_new, (size_t size), (size), false, HT_NEW, 1, size, 0)
+ALLOCATES_FROM(mi_theap_alloc_new_nothrow, (size_t size), (size), false, HT_NEW, 1, size, 0)
+ALLOCATES_FROM(mi_theap_alloc_new_n, (size_t count, size_t size), (count, size), false, HT_NEW, 1,
+               wrap_product(count, size), 0)
 RESIZES(mi_new_realloc, (void *block, size_t size), (block, size), HT_REALLOC, block, 1, size)
 RESIZES(mi_new_reallocn, (void *block, size_t count, size_t size), (block, count, size), HT_REALLOCARRAY,
         block, count, size)
+
+// These tell the size of the block, too.
+static void tell(void *block, size_t *bytes) {
+    if (bytes) *bytes = malloc_usable_size(block);
+}
+
+static void *told(void *block, size_t *bytes) {
+    tell(block, bytes);
+    return block;
+}
+
+#define TELLS(name, parameters, arguments, zeroed, function, count, size, alignment)                         \
+    ALLOCATES_OR(name, (UNWRAPPED parameters, size_t *bytes), (UNWRAPPED arguments, bytes),                  \
+                 told(stand_in(zeroed, wrap_product(count, size), alignment), bytes), function, count, size, \
+                 alignment)
+TELLS(mi_umalloc, (size_t size), (size), false, HT_MALLOC, 1, size, 0)
+TELLS(mi_umalloc_small, (size_t size), (size), false, HT_MALLOC, 1, size, 0)
+TELLS(mi_uzalloc_small, (size_t size), (size), true, HT_CALLOC, 1, size, 0)
+TELLS(mi_ucalloc, (size_t count, size_t size), (count, size), true, HT_CALLOC, count, size, 0)
+TELLS(mi_umalloc_aligned, (size_t size, size_t alignment), (size, alignment), false, HT_ALIGNED_ALLOC, 1,
+      size, alignment)
+TELLS(mi_uzalloc_aligned, (size_t size, size_t alignment), (size, alignment), true, HT_ALIGNED_ALLOC, 1, size,
+      alignment)
+
+EXPORT void *mi_urealloc(void *former, size_t size, size_t *bytes_before, size_t *bytes) {
+    BEHIND(mi_urealloc, void *, (void *, size_t, size_t *, size_t *));
+    if (unlikely(!behind || boot_owns(former))) {
+        tell(former, bytes_before);
+        return told(realloc(former, size), bytes);
+    }
+    struct wrap_call call __attribute__((cleanup(wrap_call_end_resize))) = {enter_record_first(), HT_REALLOC,
+                                                                            1, size, .old = former};
+    wrap_call_begin_resize(&call);
+    return call.block = behind(former, size, bytes_before, bytes);
+}
+
+EXPORT void mi_ufree(void *block, size_t *bytes) {
+    BEHIND(mi_ufree, void, (void *, size_t *));
+    if (unlikely(!behind || boot_owns(block))) {
+        tell(block, bytes);
+        free(block);
+        return;
+    }
+    struct thread_state *t = enter_record_first();
+    if (likely(t)) wrap_put_free(t, block);
+    behind(block, bytes);
+    if (likely(t)) leave(t);
+}
 
 // A heap goes with all its blocks. They are visited first: each is freed by nobody else.
 static bool put_doomed(const void *heap, const void *area, void *block, size_t size, void *context) {
@@ -241,18 +311,19 @@ static bool put_doomed(const void *heap, const void *area, void *block, size_t s
     return true;
 }
 
-// The thread's first heap hands its blocks on, as mi_heap_delete does. The visit is the allocator's;
-// put_doomed() closes the gate to our own work for each record.
+// The first heap keeps its blocks, or hands them on as mi_heap_delete does: the thread's, since 3.2 the process's. The
+// visit is the allocator's; put_doomed() closes the gate to our own work for each record.
 EXPORT void mi_heap_destroy(void *heap) {
-    static void *_Atomic known_visit, *_Atomic known_backing;
+    static void *_Atomic known_visit, *_Atomic known_backing, *_Atomic known_main;
     BEHIND(mi_heap_destroy, void, (void *));
     bool (*visit)(const void *, bool, bool (*)(const void *, const void *, void *, size_t, void *), void *);
-    void *(*backing)(void);
+    void *(*first)(void);
     visit = find(&known_visit, "mi_heap_visit_blocks");
-    backing = find(&known_backing, "mi_heap_get_backing");
+    first = find(&known_backing, "mi_heap_get_backing");
+    if (!first) first = find(&known_main, "mi_heap_main");
     if (unlikely(!behind)) return;
     struct thread_state *t = enter_allocator_first();
-    if (t && heap && visit && backing && heap != backing()) visit(heap, true, put_doomed, t);
+    if (t && heap && visit && first && heap != first()) visit(heap, true, put_doomed, t);
     behind(heap);
     if (t) leave(t);
 }

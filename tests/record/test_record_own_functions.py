@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-from quick_tier import quick
 from safety_checks import recorded_tallies
 from test_record_exact import assert_same_lines
 from test_record_reach import compile_c
@@ -17,13 +17,12 @@ from tool_runner import (Recording, Tools, between_markers, by_birth, read_talli
 
 JEMALLOC = {"mallocx", "rallocx", "xallocx", "dallocx", "sdallocx", "sallocx"}
 # Of mimalloc's functions, those that ask or set something; the rest gives or takes blocks.
-NO_BLOCKS = ("mi_option_", "mi_stats_", "mi_thread_", "mi_process_", "mi_register_", "mi_reserve_",
-             "mi_manage_", "mi_is_", "mi_debug_", "mi_arena_", "mi_heap_get_", "mi_heap_set_",
-             "mi_heap_visit_", "mi_heap_contains_", "mi_heap_guarded_", "mi_subproc_", "mi_abandoned_visit_", "mi_heap_check_", "mi_check_", "mi_collect",
-             "mi_heap_collect", "mi_version", "mi_good_size", "mi_malloc_good_size")
+NO_BLOCKS = re.compile(r"""mi_( option | stats_ | thread_ | process_ | register_ | reserve_ | manage_ | is_ | debug_ | arenas?_
+    | (heap_|theap_)?(get|set|visit|contains|guarded|check|stats|collect|profile) | subproc_ | abandoned_visit_ | any_heap_contains
+    | pprof_ | unsafe_heap_page_is | version | good_size | malloc_good_size | heap_(main|of|theap)$ )""", re.VERBOSE)
 # A heap that comes, passes to another thread, or goes and leaves its blocks; a function of Windows that fails elsewhere.
-LEFT_OUT = {"mi_heap_new", "mi_heap_new_in_arena", "mi_heap_new_ex", "mi_heap_try_new", "mi_heap_unload", "mi_heap_reload",
-            "mi_heap_delete", "mi_wdupenv_s"}
+LEFT_OUT = {"mi_heap_new", "mi_heap_new_in_arena", "mi_heap_new_ex", "mi_heap_new_qsbr", "mi_heap_try_new", "mi_heap_unload",
+            "mi_heap_reload", "mi_heap_delete", "mi_theap_delete", "mi_theap_quiescent_abandon", "mi_wdupenv_s"}
 LIBRARY = """
 #include <stdlib.h>
 void *mallocx(size_t, int);
@@ -101,17 +100,17 @@ def test_which_library_has_the_names(tools: Tools) -> None:
     assert {"malloc", "free", "_Znwm"} <= plain < full
     assert not [name for name in plain if name.startswith("mi_") or name.endswith("allocx")]
     assert JEMALLOC <= full - plain
-    assert all(name.startswith("mi_") for name in full - plain - JEMALLOC)
+    assert all(name.startswith(("mi_", "mallctl", "MallocExtension_")) for name in full - plain - JEMALLOC)
 
 
 def test_no_name_of_mimalloc_is_forgotten(tools: Tools) -> None:
     offered = {n for n in exported(installed("libmimalloc.so")) if n.startswith("mi_")}
-    blocks = {n for n in offered if not n.startswith(NO_BLOCKS)} - LEFT_OUT
+    blocks = {n for n in offered if not NO_BLOCKS.match(n)} - LEFT_OUT
     assert len(blocks) > 60 and not blocks - exported(full_shim(tools))
 
 
 @pytest.mark.parametrize("by_record", [True, False])
-@pytest.mark.parametrize("allocator", quick(["jemalloc"], ["jemalloc", "mimalloc"]))
+@pytest.mark.parametrize("allocator", ["jemalloc", "mimalloc"])
 def test_every_call_is_dumped(tools: Tools, tmp_path: Path, allocator: str,
                               by_record: bool) -> None:
     """Line for line as the standard function that does the same; `record` chooses by itself."""
@@ -124,7 +123,8 @@ def test_every_call_is_dumped(tools: Tools, tmp_path: Path, allocator: str,
                                   env={"LD_PRELOAD": str(full_shim(tools))})
     assert recording.outcome.status == 0, recording.outcome.stderr
     [log] = recording.logs
-    info = tools.convert_clean(log, tmp_path / "t.bin")
+    # When the process ends, mimalloc 3.6 frees two blocks of its own by mi_free, which it made by no public function.
+    info = tools.convert_clean(log, tmp_path / "t.bin", 2 if allocator == "mimalloc" else 0)
     made = printed.read_text().splitlines()
     assert len(made) > 100_000
     dumped = tools.dump(tmp_path / "t.bin")

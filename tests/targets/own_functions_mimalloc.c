@@ -7,6 +7,9 @@
 
 enum { OBJECTS = 512, DOOMED = 1000 };
 
+// The alignment of a block that was resized: mimalloc 3.6 takes a size at its word, so it is freed without one.
+enum { RESIZED = 1 };
+
 static mi_heap_t *heap;
 
 // A block, and with it the line of the call but for the result.
@@ -77,7 +80,7 @@ static void resize(struct object *object) {
     check(object, object->size);
     if (array) writer_print(&out, "reallocarray(#%lu, %zu, %zu)", object->birth, count, one);
     else writer_print(&out, "realloc(#%lu, %zu)", object->birth, size);
-    object->alignment = 0;
+    if (object->alignment || kind == 5 || kind == 6) object->alignment = RESIZED;
     switch (kind) {
     case 0: block = mi_realloc(block, size); break;
     case 1: block = mi_heap_realloc(heap, block, size); break;
@@ -102,27 +105,101 @@ static void expand(struct object *object) {
     size_t size = below(4) ? object->size + below(16) : random_size();
     void *block = mi_expand(object->block, size);
     if (block && block != object->block) target_fail("mi_expand moved a block");
+    if (block) object->alignment = RESIZED;
     expanded(object, "realloc", block != NULL, size);
 }
 
 static void release(struct object *object) {
     check(object, object->size);
     size_t kind = below(6);
+    if (kind == 0 && object->alignment) kind = 5;
+    if ((kind == 1 || kind == 2) && object->alignment <= RESIZED) kind = 5;
     if (kind == 0) writer_print(&out, "free_sized(#%lu, %zu)\n", object->birth, object->size);
-    else if (kind == 1 && object->alignment)
+    else if (kind == 1)
         writer_print(&out, "free_aligned_sized(#%lu, %zu, align %zu)\n", object->birth, object->size,
                      object->alignment);
     else if (kind == 3) writer_print(&out, "cfree(#%lu)\n", object->birth);
     else writer_print(&out, "free(#%lu)\n", object->birth);
-    if (kind == 0) mi_free_size(object->block, object->size);
-    else if (kind == 1 && object->alignment)
-        mi_free_size_aligned(object->block, object->size, object->alignment);
-    else if (kind == 2 && object->alignment) mi_free_aligned(object->block, object->alignment);
-    else if (kind == 3) mi_cfree(object->block);
-    else if (kind == 4) free(object->block);
-    else mi_free(object->block);
+    switch (kind) {
+    case 0: mi_free_size(object->block, object->size); break;
+    case 1: mi_free_size_aligned(object->block, object->size, object->alignment); break;
+    case 2: mi_free_aligned(object->block, object->alignment); break;
+    case 3: mi_cfree(object->block); break;
+    case 4: free(object->block); break;
+    default: mi_free(object->block);
+    }
     object->block = NULL;
 }
+
+#if MI_MALLOC_VERSION >= 30600
+static size_t told_bytes;
+
+static void *told(void *block, size_t size) {
+    if (told_bytes < size) target_fail("a block is smaller than was asked for");
+    return block;
+}
+
+static void allocate_new(struct object *object) {
+    size_t size = random_size(), small = 1 + below(MI_SMALL_SIZE_MAX), count = 1 + below(20);
+    size_t bytes = count * small, a = random_alignment(), *told_to = &told_bytes;
+    mi_theap_t *theap = mi_heap_theap(heap);
+    switch (below(17)) {
+    case 0: MAKE(mi_theap_malloc(theap, size), size, 0, "malloc(%zu)", size); break;
+    case 1: MAKE(mi_theap_malloc_small(theap, small), small, 0, "malloc(%zu)", small); break;
+    case 2: MAKE(mi_theap_zalloc(theap, size), size, 0, "calloc(1, %zu)", size); break;
+    case 3: MAKE(mi_theap_zalloc_small(theap, small), small, 0, "calloc(1, %zu)", small); break;
+    case 4: MAKE(mi_heap_zalloc_small(heap, small), small, 0, "calloc(1, %zu)", small); break;
+    case 5: MAKE(mi_theap_calloc(theap, count, small), bytes, 0, "calloc(%zu, %zu)", count, small); break;
+    case 6: MAKE(mi_theap_malloc_aligned(theap, size, a), size, a, "aligned_alloc(%zu, %zu)", a, size); break;
+    case 7: MAKE(mi_theap_zalloc_aligned(theap, size, a), size, a, "aligned_alloc(%zu, %zu)", a, size); break;
+    case 8: MAKE(mi_theap_alloc_new(theap, size), size, 0, "new(%zu)", size); break;
+    case 9: MAKE(mi_theap_alloc_new_nothrow(theap, size), size, 0, "new(%zu)", size); break;
+    case 10: MAKE(mi_theap_alloc_new_n(theap, count, small), bytes, 0, "new(%zu)", bytes); break;
+    case 11: MAKE(told(mi_umalloc(size, told_to), size), size, 0, "malloc(%zu)", size); break;
+    case 12: MAKE(told(mi_umalloc_small(small, told_to), small), small, 0, "malloc(%zu)", small); break;
+    case 13: MAKE(told(mi_uzalloc_small(small, told_to), small), small, 0, "calloc(1, %zu)", small); break;
+    case 14:
+        MAKE(told(mi_ucalloc(count, small, told_to), bytes), bytes, 0, "calloc(%zu, %zu)", count, small);
+        break;
+    case 15:
+        MAKE(told(mi_umalloc_aligned(size, a, told_to), size), size, a, "aligned_alloc(%zu, %zu)", a, size);
+        break;
+    default: MAKE(told(mi_uzalloc_aligned(size, a, NULL), 0), size, a, "aligned_alloc(%zu, %zu)", a, size);
+    }
+}
+
+static void resize_new(struct object *object) {
+    size_t size = random_size(), before = 0, kind = below(3);
+    void *block = object->block;
+    check(object, object->size);
+    writer_print(&out, "realloc(#%lu, %zu)", object->birth, size);
+    if (kind == 0) block = mi_theap_realloc(mi_heap_theap(heap), block, size);
+    else if (kind == 1) block = mi_theap_rezalloc(mi_heap_theap(heap), block, size);
+    else block = told(mi_urealloc(block, size, &before, &told_bytes), size);
+    if (kind == 2 && before < object->size) target_fail("a block was smaller than was asked for");
+    if (object->alignment) object->alignment = RESIZED;
+    resized(object, block, size);
+}
+
+static void release_new(struct object *object) {
+    size_t kind = object->size <= MI_SMALL_SIZE_MAX && !object->alignment ? below(5) : 4;
+    check(object, object->size);
+    writer_print(&out, "free(#%lu)\n", object->birth);
+    if (kind == 0) mi_free_small(object->block);
+    else if (kind == 1) mi_free_small_nonnull(object->block);
+    else if (kind == 2) mi_free_small_local(object->block);
+    else if (kind == 3) mi_free_small_local_nonnull(object->block);
+    else mi_ufree(object->block, &told_bytes);
+    if (kind == 4) told(object->block, object->size);
+    object->block = NULL;
+}
+
+static void turn_new(struct object *object) {
+    if (!object->block) allocate_new(object);
+    else if (below(3)) release_new(object);
+    else resize_new(object);
+}
+#endif
 
 static void fail(struct object *object) {
     volatile size_t huge = (size_t)1 << 62;  // the compiler would warn of the product
@@ -167,6 +244,12 @@ int main(int argc, char **argv) {
     for (unsigned long i = 0; i < calls; i++) {
         struct object *object = &objects[below(OBJECTS)];
         size_t kind = below(9);
+#if MI_MALLOC_VERSION >= 30600
+        if (below(4) == 0) {
+            turn_new(object);
+            continue;
+        }
+#endif
         if (!object->block && below(3)) allocate_plain(object);
         else if (!object->block) allocate_aligned(object);
         else if (kind < 2) resize(object);
