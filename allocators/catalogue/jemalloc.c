@@ -167,7 +167,8 @@ static const struct ht_knob knobs[] = {
      .standard = "65536",
      .since = "5.3",
      .search = {1024, 16 << 20},
-     .help = "bytes allocated by a thread between two trims of its cache"},
+     .help =
+         "bytes allocated by a thread between two trims of its cache, which since 5.3.1 are 10 ms apart, too"},
     {.name = "metadata_thp",
      .words = "disabled|auto|always",
      .standard = "disabled",
