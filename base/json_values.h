@@ -11,6 +11,9 @@
 
 #include "option_values.h"
 
+// For all that writes reals: jansson writes 17 digits of them before 2.15, then the fewest.
+#define HT_JSON_REALS JSON_REAL_PRECISION(17)
+
 // Above that it is a real: a failed malloc(SIZE_MAX) has such a size.
 static inline json_t *json_number(uint64_t value) {
     return value > INT64_MAX ? json_real((double)value) : json_integer((json_int_t)value);
@@ -55,7 +58,7 @@ static inline json_t *json_parsed(char *text) {
 
 // Prints it and drops it.
 static inline void json_print(json_t *value) {
-    json_dumpf(value, stdout, JSON_INDENT(2));
+    json_dumpf(value, stdout, JSON_INDENT(2) | HT_JSON_REALS);
     putchar('\n');
     json_decref(value);
 }

@@ -20,6 +20,7 @@
 #include "extension.h"
 #include "file_digest.h"
 #include "idle_ends.h"
+#include "json_values.h"
 #include "judged_runs.h"
 #include "limit_runs.h"
 #include "live_guard.h"
@@ -336,7 +337,7 @@ static size_t count_unjudged(struct ht_runner *r) {
     size_t failed;
     json_t *print = ht_count_all(r, &failed);
     if (!print) return failed;
-    json_dumpf(print, stdout, JSON_INDENT(1));
+    json_dumpf(print, stdout, JSON_INDENT(1) | HT_JSON_REALS);
     putchar('\n');
     json_decref(print);
     return failed;

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "cost_model.h"
+#include "json_values.h"
 #include "measure_costs.h"
 #include "output_file.h"
 #include "print.h"
@@ -98,13 +99,14 @@ static int calibrate(char *path, const struct options *options) {
         return complain("this machine", "nothing could be measured");
     }
     json_t *json = ht_calibration_json(&calibration);
-    const char *problem =
-        json_dumpfd(json, file.fd, JSON_INDENT(1)) ? "cannot write" : output_file_finish(&file);
+    const char *problem = json_dumpfd(json, file.fd, JSON_INDENT(1) | HT_JSON_REALS)
+                              ? "cannot write"
+                              : output_file_finish(&file);
     if (problem) {
         complain(path, problem);
         output_file_abandon(&file);
     }
-    if (options->json) json_dumpf(json, stdout, JSON_INDENT(1)), putchar('\n');
+    if (options->json) json_dumpf(json, stdout, JSON_INDENT(1) | HT_JSON_REALS), putchar('\n');
     else if (strcmp(path, "-")) print_table(&calibration);
     json_decref(json);
     return ht_stdout_status("heaptape calibrate", problem ? HT_EXIT_FAILED : HT_EXIT_DONE);

@@ -10,6 +10,7 @@
 
 #include "cost_table.h"
 #include "geometry.h"
+#include "json_values.h"
 #include "output_file.h"
 #include "print.h"
 #include "simulated_counts.h"
@@ -141,7 +142,8 @@ static int write_json(const char *path, const json_t *counts) {
     struct output_file file;
     const char *what = CANNOT_CREATE;
     if (!output_file_open(&file, path)) {
-        what = json_dumpfd(counts, file.fd, JSON_INDENT(1)) ? "cannot write" : output_file_finish(&file);
+        what = json_dumpfd(counts, file.fd, JSON_INDENT(1) | HT_JSON_REALS) ? "cannot write"
+                                                                            : output_file_finish(&file);
         if (what) output_file_abandon(&file);
     }
     return what ? complain(path, what) : 0;

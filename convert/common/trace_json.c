@@ -207,7 +207,7 @@ json_t *trace_json_import_totals(const struct merge_totals *totals, uint64_t ski
 }
 
 static char *dumped(json_t *object) {
-    char *text = json_dumps(object, JSON_COMPACT);
+    char *text = json_dumps(object, JSON_COMPACT | HT_JSON_REALS);
     json_decref(object);
     return text;
 }

@@ -239,7 +239,8 @@ static struct ht_trace_reader *open_planned(struct ht_trace_reader *reader, cons
                                             struct ht_error *error) {
     json_t *totals = totals_of(reader, plan, error);
     if (!totals) return NULL;
-    char *context_text = json_dumps(context, JSON_COMPACT), *totals_text = json_dumps(totals, JSON_COMPACT);
+    char *context_text = json_dumps(context, JSON_COMPACT | HT_JSON_REALS);
+    char *totals_text = json_dumps(totals, JSON_COMPACT | HT_JSON_REALS);
     json_decref(totals);
     struct ht_trace_reader *made = NULL;
     if (context_text && totals_text)

@@ -195,7 +195,7 @@ bool ht_snapshot_index_write(const struct ht_runner *r, const struct ht_snapshot
     if (reading >= 0) close(reading);
     if (!snapshots) return false;
     whole = index_json(r, index, snapshots);
-    text = whole ? json_dumps(whole, JSON_COMPACT) : NULL;
+    text = whole ? json_dumps(whole, JSON_COMPACT | HT_JSON_REALS) : NULL;
     json_decref(whole);
     uint64_t tail[2] = {text ? strlen(text) : 0, HT_SNAPSHOT_MAGIC};
     bool done = text && ht_write_all(fd, text, tail[0]) && ht_write_all(fd, tail, sizeof tail);
