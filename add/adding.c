@@ -64,6 +64,14 @@ static int commit(struct addition *addition) {
     return ht_complain(program, &addition->error);
 }
 
+// The kernel's own files have no size, and some no end. NULL: it may be read.
+static const char *unreadable(const struct stat *status) {
+    if (S_ISDIR(status->st_mode)) return "a folder";
+    if (!S_ISREG(status->st_mode)) return "a pipe, socket or device";
+    if (status->st_size == 0) return "an empty file";
+    return status->st_size > FILE_BYTES_MAX ? "a file of more than 2 GiB" : NULL;
+}
+
 static int open_source(struct addition *addition) {
     struct stat status;
     char again[64];
@@ -75,10 +83,11 @@ static int open_source(struct addition *addition) {
         addition->error.status = HT_EXIT_INPUT;
         return -1;
     }
-    // The kernel's own files have no size, and some no end.
-    if (!S_ISREG(status.st_mode) || status.st_size == 0 || status.st_size > FILE_BYTES_MAX)
+    const char *found = unreadable(&status);
+    if (found)
         return ht_error_input(&addition->error, addition->path, 0,
-                              "expected a package or a library, a file of 1 byte to 2 GiB, found another");
+                              "expected a package (.deb, .rpm, .whl, .tar.*) or a shared library, found %s",
+                              found);
     snprintf(again, sizeof again, "/proc/self/fd/%d", addition->fd);
     if (!ht_file_sha256(again, addition->sha256)) return 0;
     return ht_error_system(&addition->error, addition->path, "cannot read");
