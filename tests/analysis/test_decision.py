@@ -5,17 +5,20 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pandas as pd
 import pytest
+from heaptape.judge.model import Estimate, Interim, Interval
+from heaptape.results.malloc_share import ProgramUse
 from heaptape.results.summary import Summary
-from heaptape.trial.changes import CPU, MEMORY, Change, Changes, _ratio
-from heaptape.trial.decision import KEEP, OPEN, USE, decide, promising
-from heaptape.trial.real_runs import ROUNDS_MAX, Ended, RealRuns, run_once
+from heaptape.trial.changes import CPU, MEMORY, Change, Changes, _ratio, interim_changes
+from heaptape.trial.decision import KEEP, OPEN, USE, decide, may_turn, promising
+from heaptape.trial.real_runs import Ended, RealRuns, run_once, will_run
 from heaptape.trial.recorded import Recorded
 
 WHOLE = {CPU: 1e9, MEMORY: 100e6}
@@ -105,7 +108,7 @@ def test_the_program_s_own_time_has_no_placement_beside_it() -> None:
 
 
 def test_rounds_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many allocators as rounds of them fit; one that ends the program is run under no more, and has no figure."""
+    """As many allocators as rounds of them fit, until it is enough; one that ends the program is run under no more, and has no figure."""
     ran: list[str] = []
 
     def once(command: list[str], variables: list[str], status: int, position: int | None) -> Ended:
@@ -117,11 +120,42 @@ def test_rounds_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(RealRuns, "is_possible", True)
     monkeypatch.setattr(RealRuns, "variables", lambda self, name: [] if name == "glibc" else [name])
     runs = RealRuns(["app"], cast(Recorded, SimpleNamespace(exit_status=0)), cast(Summary, SimpleNamespace(baseline="glibc")), None)
-    runs.measure(["a", "b", "c"], 60.0, lambda names, rounds: ran.append(f"{rounds} of {len(names)}"))
-    assert ran[1] == f"{ROUNDS_MAX} of 3" and ran.count("a") == ran.count("glibc") == ROUNDS_MAX and ran.count("c") == 1
+    told: list[Mapping[str, Change]] = []
+    runs.measure(["a", "b", "c"], 60.0, lambda names, rounds: ran.append(f"{len(names)} allocators"), lambda real: bool(told.append(real)) or len(told) == 2)
+    assert ran[1] == "3 allocators" and ran.count("a") == ran.count("glibc") == 12 and ran.count("c") == 1
+    assert [set(real) for real in told] == [{"a", "b"}] * 2 and told[0]["a"].runs == 8
     found = runs.changes()
-    assert set(found) == {"a", "b"} and found["a"].share == pytest.approx(-0.5) and found["b"].share == pytest.approx(0.2) and found["a"].runs == ROUNDS_MAX
+    assert set(found) == {"a", "b"} and found["a"].share == pytest.approx(-0.5) and found["b"].share == pytest.approx(0.2) and found["a"].runs == 12
     assert runs.refused == {"c": "is ended by SIGSEGV"} and not runs.prove("c", lambda names, rounds: None) and runs.prove("a", lambda names, rounds: None)
+
+
+@pytest.mark.parametrize(("changes", "turning"), [
+    ({"x": both(change(CPU, -0.02, 0.05), 0.0)}, {("x", CPU)}),
+    ({"x": both(change(CPU, -0.02, 0.05), 0.3)}, set()),  # the price is known
+    ({"x": both(change(CPU, 0.0, 0.009), 0.0)}, set()),  # small, whatever its verdict
+    ({"x": both(change(CPU, 0.0, 0.05), 0.0), "y": both(-0.2, 0.0)}, set()),  # at its best it is not as good as another one
+    ({"x": both(change(CPU, -0.18, 0.2), 0.0), "y": both(-0.2, 0.0)}, {("x", CPU)}),
+    ({"x": both(change(CPU, 0.0, 0.05), change(MEMORY, -0.18, 0.2)), "y": both(-0.2, 0.0)}, {("x", CPU), ("x", MEMORY)})])
+def test_which_open_figures_may_change_the_answer(changes: Changes, turning: set[tuple[str, str]]) -> None:
+    assert may_turn(changes) == turning
+
+
+def test_changes_on_the_way_are_shares_of_the_program() -> None:
+    """malloc takes a tenth of the CPU time, and the heap is half of the memory."""
+    ratio, wide = Interval(0.8, 0.79, 0.81, 8), Interval(0.8, 0.7, 0.9, 8)
+    estimate = Estimate(math.nan, math.nan, ratio, wide, "less", math.nan, [])
+    interim = Interim(1e8, {"time": {"x": estimate}, "rss_peak": {"x": estimate}})
+    found = interim_changes(interim, ProgramUse(10 ** 9, 10 ** 8, 5 * 10 ** 7, 10 ** 6))["x"]
+    assert (found[CPU].share, found[CPU].low, found[CPU].high) == pytest.approx((-0.02, -0.03, -0.01)) and found[CPU].least < -0.15
+    assert (found[MEMORY].low, found[MEMORY].high, found[MEMORY].whole) == pytest.approx((-0.15, -0.05, 1e8))
+    assert set(interim_changes(interim, ProgramUse(0, 10 ** 8, 5 * 10 ** 7, 10 ** 6))["x"]) == {MEMORY}
+
+
+@pytest.mark.parametrize(("command", "context", "runs"), [
+    (["app"], {"check": {"alone_cpu_ns": 10 ** 9}}, True), (["app"], {"check": {"alone_cpu_ns": 5 * 10 ** 9}}, False), (["app"], {}, False),
+    ([], {"check": {"alone_cpu_ns": 10 ** 9}}, False), (["app"], {"check": {"alone_cpu_ns": 10 ** 9}, "linked_allocator": "jemalloc"}, False)])
+def test_which_programs_tell_their_own_time(command: list[str], context: dict[str, Any], runs: bool) -> None:
+    assert will_run(command, context, 30.0) == runs
 
 
 def test_what_ends_the_program_is_not_advised() -> None:

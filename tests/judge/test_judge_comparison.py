@@ -4,18 +4,21 @@ tests/analysis/test_two_comparisons.py."""
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import judged_runs
 import pytest
 from heaptape.judge.beside import beside_medians
 from heaptape.judge.comparison import compare, compare_figure, compare_pair, compared_values, is_of_own, of_recorded, recorded
 from heaptape.judge.intervals import CONFIDENCE, INTERIM_CONFIDENCE
-from heaptape.judge.model import LESS, MORE, NONE, PEAK, SAME, TIME, UNRESOLVED, Cell, Choice, Comparison, FunctionFigures, Program
+from heaptape.judge.model import LESS, MORE, NONE, PEAK, SAME, TIME, UNRESOLVED, Cell, Choice, Comparison, FunctionFigures, Interim, Program
 from heaptape.judge.random_numbers import Random
+from heaptape.judge.rounds import Rounds
 from heaptape.judge.standing import lead, standing_of
+from heaptape.judge.talk import Talk
 from judged_runs import blank, cell, context, measurements
 
 NAN = math.nan
@@ -113,6 +116,29 @@ def test_interim_verdicts_are_stricter() -> None:
     shown, strict = (compare_figure(runs, TIME, 1, 0, confidence) for confidence in (CONFIDENCE, INTERIM_CONFIDENCE))
     assert shown.verdict == strict.verdict == LESS and strict.widened.low < shown.widened.low < shown.widened.high < strict.widened.high
     assert compare_figure(runs, PEAK, 1, 0, CONFIDENCE).ratio.count == 0
+
+
+def test_who_asked_says_what_more_rounds_are_for() -> None:
+    """It is told of what is open by the stricter intervals, and of nothing where all is clear."""
+    asked: list[Interim] = []
+    turning: set[str] = {"time"}
+
+    def matters(interim: Interim) -> set[str]:
+        asked.append(interim)
+        return turning
+
+    def interim(rounds: int, *factors: float) -> tuple[bool, bool]:
+        found = _of_times(rounds, *factors)
+        executor = Rounds(found.context, cast(Talk, None), Random(1), [], io.StringIO(), matters=matters)
+        executor.measurements = found.measurements
+        return executor.interim(rounds)
+
+    assert interim(8, 1.0, 0.99, 0.5) == (True, False)
+    [told] = asked
+    assert set(told.estimates["time"]) == {"a1", "a2"} and told.estimates["time"]["a2"].widened.high < 0.6 and told.base_ns == pytest.approx(2.5e6, rel=0.3)
+    turning.clear()
+    assert interim(8, 1.0, 0.99, 0.5) == (False, False) and len(asked) == 2
+    assert interim(8, 1.0, 0.5) == (False, False) and len(asked) == 2
 
 
 def test_pairs_are_compared_by_their_rounds() -> None:

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from ..base.programs import ToolFailed, run_attended
 from .judging import Judging
-from .model import Comparison
+from .model import Comparison, Matters
 from .serve import Err
 from .talk import Ended, Talk
 
@@ -44,9 +44,10 @@ class Replayed:
         return self.compared()
 
 
-def replay(command: Sequence[str], *, curves: bool = False, aloud: bool = False, **more: Any) -> Replayed:
+def replay(command: Sequence[str], *, curves: bool = False, aloud: bool = False, matters: Matters | None = None, **more: Any) -> Replayed:
     """Runs the command, the first word of which is replay, to its end. curves: lines of results come with theirs; aloud: what is said
-    goes to stderr; more: as Popen takes it. Raises HeaptapeError if it cannot be started."""
+    goes to stderr; matters: ends it where it names no figure that is open; more: as Popen takes it. Raises HeaptapeError if it cannot
+    be started."""
     ours, theirs = socket.socketpair()
     with ours, theirs, open(os.memfd_create("heaptape-said"), "w+", buffering=1, encoding="utf-8", errors="replace") as said:
         err: TextIO = Err() if aloud else said
@@ -54,7 +55,7 @@ def replay(command: Sequence[str], *, curves: bool = False, aloud: bool = False,
         def attend(process: subprocess.Popen[bytes]) -> tuple[int, Comparison | None]:
             theirs.close()  # else its end would not show
             try:
-                comparison = _judge(Talk(ours), err, curves)
+                comparison = _judge(Talk(ours), err, curves, matters)
                 return process.wait(), comparison
             finally:  # where a signal ends us, replay is not to wait for a word
                 with contextlib.suppress(OSError):
@@ -67,9 +68,9 @@ def replay(command: Sequence[str], *, curves: bool = False, aloud: bool = False,
         return Replayed(status, said.read(), comparison)
 
 
-def _judge(talk: Talk, err: TextIO, curves: bool) -> Comparison | None:
+def _judge(talk: Talk, err: TextIO, curves: bool, matters: Matters | None) -> Comparison | None:
     try:
-        judging = Judging(talk.meet(), talk, err, curves=curves)
+        judging = Judging(talk.meet(), talk, err, curves=curves, matters=matters)
         judged = judging.run()
         talk.write({"status": judging.finish(judged)})
     except Ended:  # it says why, and its status does

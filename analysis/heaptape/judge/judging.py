@@ -11,7 +11,7 @@ from ..base.errors import EXIT_BAD_INPUT, EXIT_FAILED, HeaptapeError
 from . import conditions
 from .baseline_file import read, write
 from .comparison import compare, of_counts
-from .model import Comparison, Context, Json, Measurements, Warning
+from .model import Comparison, Context, Json, Matters, Measurements, Warning
 from .random_numbers import Random
 from .rounds import Rounds
 from .schedule import End
@@ -42,10 +42,10 @@ class Judged:
 
 
 class Judging:
-    """curves: lines of results come with theirs."""
+    """curves, matters: as Rounds takes them."""
 
-    def __init__(self, context: Context, talk: Talk, err: TextIO, *, curves: bool = False) -> None:
-        self.context, self.plan, self.talk, self.err, self.curves = context, context.plan, talk, err, curves
+    def __init__(self, context: Context, talk: Talk, err: TextIO, *, curves: bool = False, matters: Matters | None = None) -> None:
+        self.context, self.plan, self.talk, self.err, self.curves, self.matters = context, context.plan, talk, err, curves, matters
         self._earlier: Json | None = None
 
     def run(self) -> Judged | None:
@@ -87,7 +87,8 @@ class Judging:
     def _run_rounds(self, go: Json) -> Judged:
         failed_counts, counts, warnings = 0, None, [Warning(**warning) for warning in go["warnings"]]
         said = len(warnings)
-        rounds = Rounds(self.context, self.talk, Random(int(go["random"], 16)), warnings, self.err, curves=self.curves)
+        rounds = Rounds(self.context, self.talk, Random(int(go["random"], 16)), warnings, self.err, curves=self.curves,
+                        matters=self.matters)
         if self.plan.instructions:
             answer = self.talk.ask("instructions")
             failed_counts, counts = answer["failed"], answer["counts"]

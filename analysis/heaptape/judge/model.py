@@ -5,7 +5,7 @@ is NaN here, and null in JSON."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
@@ -337,6 +337,19 @@ class Estimate:
     verdict: str
     more_rounds: float
     outliers: list[int]
+
+
+@dataclass(frozen=True)
+class Interim:
+    """What an analysis on the way shows: base_ns is the baseline's median time, estimates have time and peak RSS, by the names of
+    FIGURES, of each other allocator."""
+
+    base_ns: float
+    estimates: Mapping[str, Mapping[str, Estimate]]
+
+
+Matters = Callable[[Interim], Collection[str]]
+"""Of which figures more rounds may matter to whoever asked for the replay."""
 
 
 @dataclass(frozen=True)

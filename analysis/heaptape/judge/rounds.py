@@ -7,9 +7,9 @@ import math
 import time
 from typing import TextIO
 
-from .comparison import compare_figure
+from .comparison import compare_figure, compared_values
 from .conditions import is_open as condition_is_open
-from .intervals import INTERIM_CONFIDENCE
+from .intervals import INTERIM_CONFIDENCE, median
 from .model import (
     CHOICE_NULL,
     FIGURES,
@@ -18,9 +18,12 @@ from .model import (
     UNRESOLVED,
     Cell,
     Context,
+    Estimate,
     Failing,
     FigureWords,
+    Interim,
     Json,
+    Matters,
     Measurements,
     Warning,
 )
@@ -67,12 +70,13 @@ def note(failing: Failing, number: int, problem: str | None) -> bool:
 
 
 class Rounds:
-    """The schedule's executor. curves: lines of results come with theirs. end, spent_s: how it ended, and how long warm-up and rounds
-    took."""
+    """The schedule's executor. curves: lines of results come with theirs; matters: asked before more rounds for what is open. end,
+    spent_s: how it ended, and how long warm-up and rounds took."""
 
-    def __init__(self, context: Context, talk: Talk, random: Random, warnings: list[Warning], err: TextIO, *, curves: bool = False) -> None:
+    def __init__(self, context: Context, talk: Talk, random: Random, warnings: list[Warning], err: TextIO, *, curves: bool = False,
+                 matters: Matters | None = None) -> None:
         self.context, self.plan, self.talk, self.warnings = context, context.plan, talk, warnings
-        self.err, self._curves = err, curves
+        self.err, self._curves, self._matters = err, curves, matters
         self.measurements = Measurements(failing=[Failing() for _ in context.choices])
         self.random = random
         self.end, self.spent_s = End.EARLY, 0.0
@@ -139,7 +143,19 @@ class Rounds:
         # A gate that leaves time alone reports it, but does not wait for it.
         conditions = self.context.conditions
         waits = not conditions or any(condition.figure == TIME.name for condition in conditions)
-        return waits and self._is_open(TIME), any(self._is_open(words) for words in FIGURES[1:])
+        time_open, memory_open = waits and self._is_open(TIME), any(self._is_open(words) for words in FIGURES[1:])
+        if self._matters and (time_open or memory_open):
+            still = self._matters(self._shown())
+            return time_open and TIME.name in still, memory_open and PEAK.name in still
+        return time_open, memory_open
+
+    def _shown(self) -> Interim:
+        others = [choice for choice in range(len(self.context.choices)) if choice != self.context.baseline]
+        return Interim(median(compared_values(self.measurements, TIME, self.context.baseline)), {
+            words.name: {self.context.choices[choice].name: self._estimate(words, choice) for choice in others} for words in (TIME, PEAK)})
+
+    def _estimate(self, words: FigureWords, choice: int) -> Estimate:
+        return compare_figure(self.measurements, words, choice, self.context.baseline, INTERIM_CONFIDENCE)
 
     def _is_open(self, words: FigureWords) -> bool:
         """A figure is open while neither the verdict nor any of the conditions of --fail-if is settled by the stricter interval. Several
@@ -147,7 +163,7 @@ class Rounds:
         for choice in range(len(self.context.choices)):
             if choice == self.context.baseline:
                 continue
-            estimate = compare_figure(self.measurements, words, choice, self.context.baseline, INTERIM_CONFIDENCE)
+            estimate = self._estimate(words, choice)
             # What was never measured, because it failed or the harness hides it, will not be by more rounds.
             if estimate.ratio.count == 0 or estimate.ratio.hidden > 0.5:
                 continue

@@ -6,12 +6,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from ..base.units import byte_count, nanoseconds, percent
-from ..trace.reader import Trace
+from ..trace.reader import Trace, read_trace
 from .comparison import MEASURES, SEED, Measure, allocator_order, compare, round_table
 from .standing import Standing, lead_over, standing_of
 
@@ -109,6 +110,22 @@ def malloc_share(
     return MallocShare(cpu_ns, reference, stands_in, recorded, rows, _leads(runs, standing, reference, share, seed), alone)
 
 
+@dataclass(frozen=True)
+class ProgramUse:
+    """What the recorded program uses; 0: not known. heap_bytes are the part of whole_bytes, live_bytes the most that was live."""
+
+    cpu_ns: int
+    whole_bytes: int
+    heap_bytes: int
+    live_bytes: int
+
+
+def program_use(path: Path) -> ProgramUse:
+    """By its trace. Raises TraceError."""
+    with read_trace(path) as trace:
+        return ProgramUse(program_cpu_ns(trace.context, trace.totals)[0], *(heap_at_peak(trace) or (0, 0)), int((trace.totals or {}).get("peak_live_bytes") or 0))
+
+
 def program_cpu_ns(context: Mapping[str, Any], totals: Mapping[str, Any] | None) -> tuple[int, bool]:
     """The recorded process's CPU time, 0 where it is not known, and whether it is without the recorder's: as `record --check` saw both."""
     cpu_ns = int((totals or {}).get("recorded_cpu_ns") or 0)
@@ -151,19 +168,28 @@ class MemoryShare:
         return f"{text} {self.saving.sentence()}"
 
 
+def heap_at_peak(trace: Trace) -> tuple[int, int] | None:
+    """All bytes and malloc's when the program held most anonymous memory; None where that is not known."""
+    samples = trace.samples
+    if samples.empty or not trace.heap_is_known:
+        return None
+    at_peak = samples.iloc[int(samples["rss_anon_bytes"].to_numpy().argmax())]
+    whole = int(at_peak["rss_anon_bytes"])
+    return (whole, int(at_peak["heap_rss_bytes"])) if whole > 0 else None
+
+
 def memory_share(runs: pd.DataFrame, trace: Trace, comparison: pd.DataFrame, seed: int = SEED) -> MemoryShare | None:
     """None where the recording has no samples of the program's memory, or its heap is unknown, or the memory pass was not run. Savings are the
     ratios that replay shows, of what malloc held in the recording."""
-    samples, measure, baseline = trace.samples, MEASURES["rss_peak"], str(comparison["baseline"].iloc[0])
+    at_peak, measure, baseline = heap_at_peak(trace), MEASURES["rss_peak"], str(comparison["baseline"].iloc[0])
     live = int((trace.totals or {}).get("peak_live_bytes") or 0)
     medians = round_table(runs, measure).median().dropna()
-    if samples.empty or live <= 0 or medians.empty or not trace.heap_is_known:
+    if at_peak is None or live <= 0 or medians.empty:
         return None
-    at_peak = samples.iloc[int(samples["rss_anon_bytes"].to_numpy().argmax())]
-    whole, heap = int(at_peak["rss_anon_bytes"]), int(at_peak["heap_rss_bytes"])
+    whole, heap = at_peak
     recorded = str(trace.context.get("allocator_name") or "")
     reference = recorded if recorded in medians.index else baseline
-    if whole <= 0 or reference not in medians.index:
+    if reference not in medians.index:
         return None
     names = [name for name in allocator_order(runs, baseline) if name in medians.index]
     saving = _savings(runs, comparison, measure, reference, seed).reindex(names).to_numpy() * heap / whole

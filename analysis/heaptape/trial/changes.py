@@ -15,6 +15,8 @@ import pandas as pd
 
 from ..base.units import known
 from ..judge.intervals import student_interval
+from ..judge.model import Interim
+from ..results.malloc_share import ProgramUse
 from ..results.program_time import MODEL_RESIDUAL
 from ..results.reader import NULL_ALLOCATOR
 from ..results.summary import Summary
@@ -101,6 +103,19 @@ def changes_of(summaries: Sequence[Summary], contexts: Sequence[Mapping[str, Any
             change = _change(what, name, summaries, [part for part in parts if part], error)
             if change:
                 found[name][what] = change
+    return found
+
+
+def interim_changes(interim: Interim, use: ProgramUse) -> Changes:
+    """Of one recording while its replay goes on, by the judge's stricter intervals."""
+    parts = {CPU: _Part(use.cpu_ns, interim.base_ns / use.cpu_ns) if use.cpu_ns else None,
+             MEMORY: _Part(use.whole_bytes, use.heap_bytes / use.whole_bytes) if use.whole_bytes else None}
+    found: Changes = {}
+    for what, part in parts.items():
+        for name, estimate in interim.estimates[MEASURED_BY[what]].items():
+            ratio = estimate.ratio.estimate, estimate.widened.low, estimate.widened.high
+            change = _of_ratio(what, part, ratio, 0.0, what == CPU and use.live_bytes > IN_CACHE_BYTES) if part else None
+            found.setdefault(name, {}).update({what: change} if change else {})
     return found
 
 

@@ -80,6 +80,14 @@ def promising(changes: Changes) -> list[str]:
     return sorted((name for name, share in hoped.items() if share < 0), key=lambda name: sum(change.share for change in changes[name].values()))
 
 
+def may_turn(changes: Changes) -> set[tuple[str, str]]:
+    """Allocators and figures of theirs that are open, and may change which is best: it may save more than the best is sure to save,
+    or, where none is worth using, may be so."""
+    sure = max((-sum(change.high for change in figures.values()) for figures in changes.values() if _is_worth_it(figures)), default=None)
+    return {(name, change.what) for name, figures in changes.items() for change in figures.values() if change.is_open
+            and (_may_save(change, figures) if sure is None else -sum(other.low for other in figures.values()) > sure)}
+
+
 def _value(figures: Mapping[str, Change]) -> float:
     """What it saves, less what it costs, or may cost."""
     return sum(-change.share if change.saves else change.share * -1 if change.costs else -max(change.high, 0.0) if change.is_open else 0.0

@@ -36,12 +36,12 @@ def parser() -> VerbParser:
     for name, words in (("--alloc", "Compare these, as heaptape replay --alloc does (default: the newest glibc, jemalloc, tcmalloc and "
                                     "mimalloc that are here, and up to three settings of the program's own)"), ("--allocs", "The same as --alloc")):
         trial.add_argument(name, dest="alloc", metavar="ALLOCATOR,...", help=words)
-    trial.add_argument("--budget", type=duration, metavar="TIME", help="Replay for TIME, such as 5m (default: 1m)")
+    trial.add_argument("--budget", type=duration, metavar="TIME", help="Replay for at most TIME, such as 5m: it ends where the answer is clear (default: 1m)")
     trial.add_argument("--cpus", type=processors, metavar="N", help="Show the allocators a machine with N processors, as heaptape replay --cpus (default: the machine as it is)")
     trial.add_argument("--seconds", type=duration, metavar="TIME",
                        help="End the program by SIGTERM after TIME, for servers (default: it ends by itself, or by Ctrl-C)")
     trial.add_argument("--no-check", action="store_true",
-                       help="Do not run COMMAND again: without the recorder, and for half of --budget under those that may be worth using (default: it is, if it ended within 10 s and its input can be read twice)")
+                       help="Do not run COMMAND again: without the recorder, and for at most half of --budget under those that may be worth using (default: it is, if it ended within 10 s and its input can be read twice)")
     trial.add_argument("--recordings", type=recordings, metavar="N", default=1,
                        help="Record COMMAND N times: intervals are then over the program's own runs (default: once)")
     trial.add_argument("--process", metavar="PID|NAME",

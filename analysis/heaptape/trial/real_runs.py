@@ -15,9 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ..base.programs import environment_of, run_attended
-from ..judge.intervals import median, paired_ratios, ratio_interval
+from ..judge.intervals import CONFIDENCE, INTERIM_CONFIDENCE, median, paired_ratios, ratio_interval
+from ..judge.schedule import next_interim_after
 from ..results.summary import Summary
 from ..results.use import use_variables
 from .answer import used_as
@@ -27,8 +29,8 @@ from .recorded import Recorded
 LIMIT_S = 30.0
 """Of a program that ended within CHECKED_WITHIN."""
 
-ROUNDS_MIN, ROUNDS_MAX = 6, 20
-"""Below the first no interval is drawn from ratios without an assumption (judge/intervals.py)."""
+ROUNDS_MIN = 6
+"""Of fewer no interval is drawn from ratios without an assumption (judge/intervals.py)."""
 
 
 def input_position() -> int | None:
@@ -71,6 +73,16 @@ def run_once(command: Sequence[str], variables: Sequence[str], status: int, posi
     return Ended(cpu_s, f"is ended by {signal.Signals(-ended).name}" if ended < 0 else f"ends with status {ended} in place of {status}")
 
 
+def can_run(command: Sequence[str], context: Mapping[str, Any]) -> bool:
+    """Whether the program was run again, so that it can be, and reaches a malloc that is preloaded."""
+    return bool(command and context.get("check") and not context.get("linked_allocator"))
+
+
+def will_run(command: Sequence[str], context: Mapping[str, Any], limit_s: float) -> bool:
+    """Whether it will be run under others for at most limit_s, as far as can be told by its CPU time."""
+    return can_run(command, context) and 2 * ROUNDS_MIN * context["check"].get("alone_cpu_ns", 0) / 1e9 < limit_s
+
+
 @dataclass
 class RealRuns:
     """Rounds of the program under the baseline and each of the others. command: [] where it is not to be run. position: of its input.
@@ -85,18 +97,16 @@ class RealRuns:
 
     @property
     def is_possible(self) -> bool:
-        """Whether the program was run again, so that it can be, and reaches a malloc that is preloaded."""
-        context = self.recorded.context
-        return bool(self.command and context.get("check") and not self.summary.own and not context.get("linked_allocator"))
+        return can_run(self.command, self.recorded.context) and not self.summary.own
 
     def variables(self, name: str) -> list[str]:
         """Of an allocator, as NAME=VALUE."""
         kind, path, _, variables = used_as(self.summary, name)
         return use_variables(kind, path, variables, str(self.recorded.context.get("allocator_name") or ""))
 
-    def measure(self, names: Sequence[str], limit_s: float, say: Callable[[list[str], int], None]) -> None:
+    def measure(self, names: Sequence[str], limit_s: float, say: Callable[[list[str], int], None], is_enough: Callable[[Mapping[str, Change]], bool]) -> None:
         """Of these, the most promising first, as many as ROUNDS_MIN rounds fit into limit_s for. say: told who, and how many rounds at
-        most."""
+        most; is_enough: of the changes by the stricter intervals."""
         able = [name for name in names if self.variables(name)] if self.is_possible else []
         begun = time.monotonic()
         first_s = self._once(self.summary.baseline) if able else 0.0
@@ -107,11 +117,15 @@ class RealRuns:
         count = min(int(limit_s / each_s / ROUNDS_MIN) - 1, len(able))
         if count < 1:
             return
-        rounds = min(int(limit_s / each_s / (count + 1)), ROUNDS_MAX)
+        rounds, next_interim = int(limit_s / each_s / (count + 1)), next_interim_after(0)
         say(able[:count], rounds)
         for number in range(rounds):
             if number >= ROUNDS_MIN and time.monotonic() - begun > limit_s:
                 break
+            if number == next_interim:
+                if is_enough(self.changes(INTERIM_CONFIDENCE)):
+                    break
+                next_interim = next_interim_after(number)
             base_s = self._once(self.summary.baseline) if number else first_s
             times = {name: self._once(name) for name in able[:count] if name not in self.refused}
             for name, cpu_s in (times | {self.summary.baseline: base_s}).items():
@@ -131,14 +145,14 @@ class RealRuns:
             self.refused[name] = ended.why
         return ended.cpu_s
 
-    def changes(self) -> dict[str, Change]:
+    def changes(self, confidence: float = CONFIDENCE) -> dict[str, Change]:
         """By allocator, of the program's CPU time; none of those with fewer than ROUNDS_MIN rounds, nor where the baseline was not run as often."""
         base = self.cpu_s.get(self.summary.baseline, [])
         found = {}
         for name, times in self.cpu_s.items():
             if name == self.summary.baseline or name in self.refused or len(times) != len(base) or len(times) < ROUNDS_MIN:
                 continue
-            interval = ratio_interval(paired_ratios(times, base))
+            interval = ratio_interval(paired_ratios(times, base), confidence)
             ends = interval.low - 1, interval.high - 1
             found[name] = Change(CPU, median(base) * 1e9, interval.estimate - 1, *ends, *ends, runs=len(times))
         return found

@@ -22,16 +22,18 @@ from ..base.programs import find_heaptape, find_replay
 from ..base.recorded_trace import RecordedProcess
 from ..base.units import counted, listing
 from ..judge import attached
+from ..judge.model import Interim
 from ..report.html import Decided, write_report
 from ..results.comparison import experiments
+from ..results.malloc_share import program_use
 from ..results.reader import ResultsWarning, read_results
 from ..results.summary import Summary, summarise
 from .allocators import choose, countable, settings
 from .answer import Trial, answer, decision_lines, readable_names, short, versions_of
 from .answer_json import answer_object
-from .changes import CPU, MEMORY, Changes, changes_of
-from .decision import decide, promising
-from .real_runs import RealRuns, input_position, with_real
+from .changes import CPU, MEASURED_BY, MEMORY, Change, Changes, changes_of, interim_changes
+from .decision import decide, may_turn, promising
+from .real_runs import RealRuns, input_position, will_run, with_real
 from .recorded import CHECKED_WITHIN, Recorded, folder_of_logs, from_logs, input_comes_twice, record
 
 BUDGET_S = 60.0
@@ -71,14 +73,23 @@ def _folder(options: argparse.Namespace) -> Path:
     raise HeaptapeError(f"{name} to {name}-9999 exist: name a folder with -o")
 
 
-def _replay(replay: str, alloc: str, baseline: str, trace: Path, results: Path, options: argparse.Namespace, recordings: int) -> str:
+def _replay(replay: str, alloc: str, baseline: str, recorded: Recorded, results: Path, options: argparse.Namespace, recordings: int) -> str:
     """Its progress is that of replay itself. recordings share the budget. What went wrong without ending all, or ""."""
+    trace, use = recorded.trace, program_use(recorded.trace)
+    # The CPU time of a program that is run is its own.
+    told_by_runs = {CPU} if will_run(options.command, recorded.context, (options.budget or BUDGET_S) * RUN_SHARE) else set()
+
+    def matters(interim: Interim) -> set[str]:
+        known = {CPU: use.cpu_ns, MEMORY: use.whole_bytes}
+        turning = {what for _, what in may_turn(interim_changes(interim, use))} | {what for what, amount in known.items() if not amount}
+        return {MEASURED_BY[what] for what in turning - told_by_runs}
+
     command = [replay, "--alloc", alloc, "--baseline", baseline, "-o", str(results)]
     budget_s = (options.budget or BUDGET_S) / recordings
     command += ["--budget", f"{max(round(budget_s), 1)}s"] if options.budget or recordings > 1 else []
     command += ["--cpus", str(options.cpus)] if options.cpus else []
     command += ["-q"] if options.quiet else []
-    status = attached.replay([*command, "--", str(trace)], aloud=True).status
+    status = attached.replay([*command, "--", str(trace)], aloud=True, matters=matters).status
     if not results.exists() or not results.stat().st_size:
         raise HeaptapeError(f"the replay failed with status {status}")
     return f"the replay ended with status {status}: not all runs succeeded" if status else ""
@@ -192,13 +203,13 @@ def run_try(options: argparse.Namespace) -> int:
     alloc, baseline, why_baseline = _alloc(replay, options, recorded[0])
     _say(options, f"replaying {counted(sum(one.info['events'] for one in recorded), 'call')} under {alloc.replace(',', ', ')}")
     results = folder / "results.jsonl"
-    problems = [_replay(replay, alloc, baseline, one.trace, results, options, len(recorded)) for one in recorded]
+    problems = [_replay(replay, alloc, baseline, one, results, options, len(recorded)) for one in recorded]
     summaries = _summaries(recorded, baseline, results)
     changes, more, shown = _changes(summaries, recorded), "", readable_names(summaries[0].experiment.runs)
     runs, say_runs = RealRuns(options.command, recorded[0], summaries[0], position), _runs_saying(options, shown)
-    runs.measure(promising(changes), (options.budget or BUDGET_S) * RUN_SHARE, say_runs)
+    runs.measure(promising(changes), (options.budget or BUDGET_S) * RUN_SHARE, say_runs, _enough(changes))
     changes = with_real(changes, runs.changes())
-    unresolved = {name for name, figures in changes.items() if CPU in figures and figures[CPU].is_open and not figures[CPU].runs}
+    unresolved = {name for name, what in may_turn(changes) if what == CPU and not changes[name][what].runs}
     if unresolved:
         more = _count(replay, alloc, baseline, unresolved, recorded[0], results, options)
         summaries = _summaries(recorded, baseline, results)
@@ -219,9 +230,14 @@ def run_try(options: argparse.Namespace) -> int:
     return EXIT_FAILED if any(problems) else 0
 
 
+def _enough(changes: Changes) -> Callable[[Mapping[str, Change]], bool]:
+    """Whether runs of the program have shown enough: of no allocator that was run its CPU time is open, and may matter."""
+    return lambda real: not {(name, CPU) for name in real} & may_turn(with_real(changes, real))
+
+
 def _runs_saying(options: argparse.Namespace, shown: Mapping[str, str]) -> Callable[[list[str], int], None]:
     def say(names: list[str], rounds: int) -> None:
-        _say(options, f"running the program {'once' if rounds == 1 else f'{rounds} times'} under {listing([shown[name] for name in names])}")
+        _say(options, f"running the program {'once' if rounds == 1 else f'up to {rounds} times'} under {listing([shown[name] for name in names])}")
 
     return say
 
