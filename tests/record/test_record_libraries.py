@@ -15,7 +15,7 @@ from safety_checks import compare, recorded_tallies
 from test_record_reach import compile_c
 from tool_runner import Argument, Tools, outcome_of, read_tallies, run
 
-ALLOCATORS = ["libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2"]
+ALLOCATORS = ["libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so"]
 
 
 def with_counts(tools: Tools, name: str, *more: Argument) -> Callable[[Path], list[Argument]]:

@@ -152,7 +152,7 @@ static struct tally try_file(const char *path) {
 static void test_real_functions(void **state) {
     (void)state;
     static const char *const libraries[] = {
-        "libc.so.6",      "libm.so.6",     "libjemalloc.so.2", "libmimalloc.so.2", "libtcmalloc_minimal.so.4",
+        "libc.so.6",      "libm.so.6",     "libjemalloc.so.2", "libmimalloc.so", "libtcmalloc_minimal.so.4",
         "libstdc++.so.6", "libcrypto.so.3"};
     unsigned moved = 0, refused = 0, too_short = 0;
     Dl_info libc;
