@@ -109,6 +109,10 @@ done
 mkdir "$root/heaptape"
 git ls-files -co --exclude-standard | while read -r file; do [ ! -f "$file" ] || echo "$file"; done |
     tar --files-from=- -cf - | tar -xf - -C "$root/heaptape" --no-same-owner
+# Before what takes minutes: a mirror need not have them.
+if [ -n "$sources" ]; then
+    inside sh /heaptape/packaging/sources_inside.sh >"$work/sources.log" 2>&1 || stop 1 "--sources: $(tail -n 1 "$work/sources.log")"
+fi
 echo "wheel.sh: building, which takes minutes"
 log build inside sh /heaptape/packaging/build_inside.sh
 log pure "$cache/tools/bin/pip" wheel -q --no-deps --no-build-isolation -w "$work" "$root/heaptape/analysis"
@@ -124,7 +128,6 @@ mv "$root/made/recorder" "$root/made/heaptape-recorder-$version"
 tar -C "$root/made" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -cf - "heaptape-recorder-$version" |
     gzip -9n >"$to/heaptape-recorder-$version.tar.gz"
 if [ -n "$sources" ]; then
-    log sources inside sh /heaptape/packaging/sources_inside.sh
     tar -C "$root/sources" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
         -cf "$to/heaptape-$version-linked-sources.tar" .
 fi
