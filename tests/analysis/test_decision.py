@@ -20,6 +20,7 @@ from heaptape.trial.changes import CPU, MEMORY, Change, Changes, _ratio, interim
 from heaptape.trial.decision import KEEP, OPEN, USE, decide, may_turn, promising
 from heaptape.trial.real_runs import Ended, RealRuns, run_once, will_run
 from heaptape.trial.recorded import Recorded
+from heaptape.trial.verb import _notes_of_runs
 
 WHOLE = {CPU: 1e9, MEMORY: 100e6}
 MORE = {CPU: "More of CPU.", MEMORY: "More of memory."}
@@ -108,7 +109,7 @@ def test_the_program_s_own_time_has_no_placement_beside_it() -> None:
 
 
 def test_rounds_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many allocators as rounds of them fit, until it is enough; one that ends the program is run under no more, and has no figure."""
+    """As many allocators as rounds of them fit, each until it is enough; one that ends the program is run under no more, and has no figure."""
     ran: list[str] = []
 
     def once(command: list[str], variables: list[str], status: int, position: int | None) -> Ended:
@@ -121,8 +122,13 @@ def test_rounds_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(RealRuns, "variables", lambda self, name: [] if name == "glibc" else [name])
     runs = RealRuns(["app"], cast(Recorded, SimpleNamespace(exit_status=0)), cast(Summary, SimpleNamespace(baseline="glibc")), None)
     told: list[Mapping[str, Change]] = []
-    runs.measure(["a", "b", "c"], 60.0, lambda names, rounds: ran.append(f"{len(names)} allocators"), lambda real: bool(told.append(real)) or len(told) == 2)
-    assert ran[1] == "3 allocators" and ran.count("a") == ran.count("glibc") == 12 and ran.count("c") == 1
+
+    def still(real: Mapping[str, Change]) -> set[str]:
+        told.append(real)
+        return {"a"} if len(told) == 1 else set()
+
+    runs.measure(["a", "b", "c"], 60.0, lambda names, rounds: ran.append(f"{len(names)} allocators"), still)
+    assert ran[1] == "3 allocators" and (ran.count("a"), ran.count("b"), ran.count("glibc"), ran.count("c")) == (12, 8, 12, 1)
     assert [set(real) for real in told] == [{"a", "b"}] * 2 and told[0]["a"].runs == 8
     found = runs.changes()
     assert set(found) == {"a", "b"} and found["a"].share == pytest.approx(-0.5) and found["b"].share == pytest.approx(0.2) and found["a"].runs == 12
@@ -149,6 +155,13 @@ def test_changes_on_the_way_are_shares_of_the_program() -> None:
     assert (found[CPU].share, found[CPU].low, found[CPU].high) == pytest.approx((-0.02, -0.03, -0.01)) and found[CPU].least < -0.15
     assert (found[MEMORY].low, found[MEMORY].high, found[MEMORY].whole) == pytest.approx((-0.15, -0.05, 1e8))
     assert set(interim_changes(interim, ProgramUse(0, 10 ** 8, 5 * 10 ** 7, 10 ** 6))["x"]) == {MEMORY}
+
+
+def test_how_often_the_program_ran() -> None:
+    changes = {name: {CPU: replace(change(CPU, 0.1), runs=runs)} for name, runs in (("x", 8), ("y", 12), ("z", 0))}
+    assert _notes_of_runs(changes, {"x": "X", "y": "Y"}) == ["CPU under X and Y is that of 8 to 12 runs of the program itself."]
+    assert _notes_of_runs({"x": changes["x"]}, {"x": "X"}) == ["CPU under X is that of 8 runs of the program itself."]
+    assert _notes_of_runs({"z": changes["z"]}, {}) == []
 
 
 @pytest.mark.parametrize(("command", "context", "runs"), [

@@ -41,7 +41,7 @@ def parser() -> VerbParser:
     trial.add_argument("--seconds", type=duration, metavar="TIME",
                        help="End the program by SIGTERM after TIME, for servers (default: it ends by itself, or by Ctrl-C)")
     trial.add_argument("--no-check", action="store_true",
-                       help="Do not run COMMAND again: without the recorder, and for at most half of --budget under those that may be worth using (default: it is, if it ended within 10 s and its input can be read twice)")
+                       help="Do not run COMMAND again: without the recorder, and for at most a quarter of --budget under those that may be worth using (default: it is, if it ended within 10 s and its input can be read twice)")
     trial.add_argument("--recordings", type=recordings, metavar="N", default=1,
                        help="Record COMMAND N times: intervals are then over the program's own runs (default: once)")
     trial.add_argument("--process", metavar="PID|NAME",

@@ -104,9 +104,9 @@ class RealRuns:
         kind, path, _, variables = used_as(self.summary, name)
         return use_variables(kind, path, variables, str(self.recorded.context.get("allocator_name") or ""))
 
-    def measure(self, names: Sequence[str], limit_s: float, say: Callable[[list[str], int], None], is_enough: Callable[[Mapping[str, Change]], bool]) -> None:
+    def measure(self, names: Sequence[str], limit_s: float, say: Callable[[list[str], int], None], still: Callable[[Mapping[str, Change]], set[str]]) -> None:
         """Of these, the most promising first, as many as ROUNDS_MIN rounds fit into limit_s for. say: told who, and how many rounds at
-        most; is_enough: of the changes by the stricter intervals."""
+        most; still: by the changes with the stricter intervals, those of which more rounds may matter."""
         able = [name for name in names if self.variables(name)] if self.is_possible else []
         begun = time.monotonic()
         first_s = self._once(self.summary.baseline) if able else 0.0
@@ -123,9 +123,10 @@ class RealRuns:
             if number >= ROUNDS_MIN and time.monotonic() - begun > limit_s:
                 break
             if number == next_interim:
-                if is_enough(self.changes(INTERIM_CONFIDENCE)):
+                wanted = still(self.changes(INTERIM_CONFIDENCE))
+                able, next_interim = [name for name in able[:count] if name in wanted], next_interim_after(number)
+                if not able:
                     break
-                next_interim = next_interim_after(number)
             base_s = self._once(self.summary.baseline) if number else first_s
             times = {name: self._once(name) for name in able[:count] if name not in self.refused}
             for name, cpu_s in (times | {self.summary.baseline: base_s}).items():
@@ -146,13 +147,14 @@ class RealRuns:
         return ended.cpu_s
 
     def changes(self, confidence: float = CONFIDENCE) -> dict[str, Change]:
-        """By allocator, of the program's CPU time; none of those with fewer than ROUNDS_MIN rounds, nor where the baseline was not run as often."""
+        """By allocator, of the program's CPU time; none of those with fewer than ROUNDS_MIN rounds. Those that it was run under less
+        often were in the first rounds."""
         base = self.cpu_s.get(self.summary.baseline, [])
         found = {}
         for name, times in self.cpu_s.items():
-            if name == self.summary.baseline or name in self.refused or len(times) != len(base) or len(times) < ROUNDS_MIN:
+            if name == self.summary.baseline or name in self.refused or not ROUNDS_MIN <= len(times) <= len(base):
                 continue
-            interval = ratio_interval(paired_ratios(times, base), confidence)
+            interval = ratio_interval(paired_ratios(times, base[:len(times)]), confidence)
             ends = interval.low - 1, interval.high - 1
             found[name] = Change(CPU, median(base) * 1e9, interval.estimate - 1, *ends, *ends, runs=len(times))
         return found

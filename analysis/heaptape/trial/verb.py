@@ -39,7 +39,7 @@ from .recorded import CHECKED_WITHIN, Recorded, folder_of_logs, from_logs, input
 BUDGET_S = 60.0
 """What replay takes where nobody says."""
 
-RUN_SHARE = 0.5
+RUN_SHARE = 0.25
 """Of the budget, besides: what runs of the program itself take."""
 
 COUNTED_CALL_S = 2.5e-6
@@ -179,9 +179,9 @@ def _of_recordings(recorded: list[Recorded]) -> list[str]:
 
 def _notes_of_runs(changes: Changes, shown: Mapping[str, str]) -> list[str]:
     """Whose figures are no replay's."""
-    names = [shown[name] for name, figures in changes.items() if CPU in figures and figures[CPU].runs]
-    rounds = max((figures[CPU].runs for figures in changes.values() if CPU in figures), default=0)
-    return [f"CPU under {listing(names)} is that of {rounds} runs of the program itself."] if names else []
+    runs = {shown[name]: figures[CPU].runs for name, figures in changes.items() if CPU in figures and figures[CPU].runs}
+    words = " to ".join(str(number) for number in sorted({min(runs.values()), max(runs.values())})) if runs else ""
+    return [f"CPU under {listing(list(runs))} is that of {words} runs of the program itself."] if runs else []
 
 
 def run_try(options: argparse.Namespace) -> int:
@@ -207,7 +207,7 @@ def run_try(options: argparse.Namespace) -> int:
     summaries = _summaries(recorded, baseline, results)
     changes, more, shown = _changes(summaries, recorded), "", readable_names(summaries[0].experiment.runs)
     runs, say_runs = RealRuns(options.command, recorded[0], summaries[0], position), _runs_saying(options, shown)
-    runs.measure(promising(changes), (options.budget or BUDGET_S) * RUN_SHARE, say_runs, _enough(changes))
+    runs.measure(promising(changes), (options.budget or BUDGET_S) * RUN_SHARE, say_runs, _still(changes))
     changes = with_real(changes, runs.changes())
     unresolved = {name for name, what in may_turn(changes) if what == CPU and not changes[name][what].runs}
     if unresolved:
@@ -230,9 +230,9 @@ def run_try(options: argparse.Namespace) -> int:
     return EXIT_FAILED if any(problems) else 0
 
 
-def _enough(changes: Changes) -> Callable[[Mapping[str, Change]], bool]:
-    """Whether runs of the program have shown enough: of no allocator that was run its CPU time is open, and may matter."""
-    return lambda real: not {(name, CPU) for name in real} & may_turn(with_real(changes, real))
+def _still(changes: Changes) -> Callable[[Mapping[str, Change]], set[str]]:
+    """Under whom more runs of the program may change the answer."""
+    return lambda real: {name for name, what in may_turn(with_real(changes, real)) if what == CPU}
 
 
 def _runs_saying(options: argparse.Namespace, shown: Mapping[str, str]) -> Callable[[list[str], int], None]:
