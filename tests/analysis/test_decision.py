@@ -20,7 +20,7 @@ from heaptape.trial.changes import CPU, MEMORY, Change, Changes, _ratio, interim
 from heaptape.trial.decision import KEEP, OPEN, USE, decide, may_turn, promising
 from heaptape.trial.real_runs import Ended, RealRuns, run_once, will_run
 from heaptape.trial.recorded import Recorded
-from heaptape.trial.verb import _notes_of_runs
+from heaptape.trial.verb import _notes_of_runs, _still
 
 WHOLE = {CPU: 1e9, MEMORY: 100e6}
 MORE = {CPU: "More of CPU.", MEMORY: "More of memory."}
@@ -127,12 +127,12 @@ def test_rounds_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         told.append(real)
         return {"a"} if len(told) == 1 else set()
 
-    runs.measure(["a", "b", "c"], 60.0, lambda names, rounds: ran.append(f"{len(names)} allocators"), still)
-    assert ran[1] == "3 allocators" and (ran.count("a"), ran.count("b"), ran.count("glibc"), ran.count("c")) == (12, 8, 12, 1)
+    runs.measure(["a", "b", "c"], 60.0, lambda names, how_long: ran.append(f"{len(names)} {how_long}"), still)
+    assert ran[1] == "3 for up to 60 s" and (ran.count("a"), ran.count("b"), ran.count("glibc"), ran.count("c")) == (12, 8, 12, 1)
     assert [set(real) for real in told] == [{"a", "b"}] * 2 and told[0]["a"].runs == 8
     found = runs.changes()
     assert set(found) == {"a", "b"} and found["a"].share == pytest.approx(-0.5) and found["b"].share == pytest.approx(0.2) and found["a"].runs == 12
-    assert runs.refused == {"c": "is ended by SIGSEGV"} and not runs.prove("c", lambda names, rounds: None) and runs.prove("a", lambda names, rounds: None)
+    assert runs.refused == {"c": "is ended by SIGSEGV"} and not runs.prove("c", lambda names, how_long: None) and runs.prove("a", lambda names, how_long: None)
 
 
 @pytest.mark.parametrize(("changes", "turning"), [
@@ -144,6 +144,12 @@ def test_rounds_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ({"x": both(change(CPU, 0.0, 0.05), change(MEMORY, -0.18, 0.2)), "y": both(-0.2, 0.0)}, {("x", CPU), ("x", MEMORY)})])
 def test_which_open_figures_may_change_the_answer(changes: Changes, turning: set[tuple[str, str]]) -> None:
     assert may_turn(changes) == turning
+
+
+def test_what_ends_the_program_outweighs_nobody() -> None:
+    changes = {"x": both(change(CPU, -0.02, 0.05), 0.0), "y": both(-0.3, -0.3)}
+    assert _still(changes, {})({}) == set() and _still(changes, {"y": "is ended by SIGSEGV"})({}) == {"x"}
+    assert _still(changes, {"y": "is ended by SIGSEGV"})({"x": replace(change(CPU, -0.02), runs=8)}) == set()
 
 
 def test_changes_on_the_way_are_shares_of_the_program() -> None:

@@ -83,6 +83,10 @@ def will_run(command: Sequence[str], context: Mapping[str, Any], limit_s: float)
     return can_run(command, context) and 2 * ROUNDS_MIN * context["check"].get("alone_cpu_ns", 0) / 1e9 < limit_s
 
 
+Say = Callable[[list[str], str], None]
+"""Told under whom the program runs, and for how long or how often."""
+
+
 @dataclass
 class RealRuns:
     """Rounds of the program under the baseline and each of the others. command: [] where it is not to be run. position: of its input.
@@ -104,9 +108,9 @@ class RealRuns:
         kind, path, _, variables = used_as(self.summary, name)
         return use_variables(kind, path, variables, str(self.recorded.context.get("allocator_name") or ""))
 
-    def measure(self, names: Sequence[str], limit_s: float, say: Callable[[list[str], int], None], still: Callable[[Mapping[str, Change]], set[str]]) -> None:
-        """Of these, the most promising first, as many as ROUNDS_MIN rounds fit into limit_s for. say: told who, and how many rounds at
-        most; still: by the changes with the stricter intervals, those of which more rounds may matter."""
+    def measure(self, names: Sequence[str], limit_s: float, say: Say, still: Callable[[Mapping[str, Change]], set[str]]) -> None:
+        """Of these, the most promising first, as many as ROUNDS_MIN rounds fit into limit_s for. still: by the changes with the stricter
+        intervals, those of which more rounds may matter."""
         able = [name for name in names if self.variables(name)] if self.is_possible else []
         begun = time.monotonic()
         first_s = self._once(self.summary.baseline) if able else 0.0
@@ -114,29 +118,25 @@ class RealRuns:
             self.refused.clear()
             return
         each_s = max(time.monotonic() - begun, 1e-3)
-        count = min(int(limit_s / each_s / ROUNDS_MIN) - 1, len(able))
-        if count < 1:
-            return
-        rounds, next_interim = int(limit_s / each_s / (count + 1)), next_interim_after(0)
-        say(able[:count], rounds)
-        for number in range(rounds):
-            if number >= ROUNDS_MIN and time.monotonic() - begun > limit_s:
-                break
-            if number == next_interim:
-                wanted = still(self.changes(INTERIM_CONFIDENCE))
-                able, next_interim = [name for name in able[:count] if name in wanted], next_interim_after(number)
-                if not able:
-                    break
-            base_s = self._once(self.summary.baseline) if number else first_s
-            times = {name: self._once(name) for name in able[:count] if name not in self.refused}
+        able = able[:max(int(limit_s / each_s / ROUNDS_MIN) - 1, 0)]
+        if able:
+            say(able, f"for up to {limit_s:.0f} s")
+        rounds, next_interim = 0, next_interim_after(0)
+        while able and (rounds < ROUNDS_MIN or time.monotonic() - begun + each_s * (1 + len(able)) <= limit_s):
+            base_s = self._once(self.summary.baseline) if rounds else first_s
+            times = {name: self._once(name) for name in able if name not in self.refused}
             for name, cpu_s in (times | {self.summary.baseline: base_s}).items():
                 self.cpu_s.setdefault(name, []).append(cpu_s)
+            rounds += 1
+            if rounds == next_interim:
+                wanted = still(self.changes(INTERIM_CONFIDENCE))
+                able, next_interim = [name for name in able if name in wanted], next_interim_after(rounds)
         self.refused.pop(self.summary.baseline, None)
 
-    def prove(self, name: str, say: Callable[[list[str], int], None]) -> bool:
+    def prove(self, name: str, say: Say) -> bool:
         """Whether the program ends as it did under that, by one run where there was none. True where it cannot be run."""
         if self.is_possible and self.variables(name) and name not in self.cpu_s:
-            say([name], 1)
+            say([name], "once")
             self._once(name)
         return name not in self.refused
 

@@ -33,7 +33,7 @@ from .answer import Trial, answer, decision_lines, readable_names, short, versio
 from .answer_json import answer_object
 from .changes import CPU, MEASURED_BY, MEMORY, Change, Changes, changes_of, interim_changes
 from .decision import decide, may_turn, promising
-from .real_runs import RealRuns, input_position, will_run, with_real
+from .real_runs import RealRuns, Say, input_position, will_run, with_real
 from .recorded import CHECKED_WITHIN, Recorded, folder_of_logs, from_logs, input_comes_twice, record
 
 BUDGET_S = 60.0
@@ -207,9 +207,9 @@ def run_try(options: argparse.Namespace) -> int:
     summaries = _summaries(recorded, baseline, results)
     changes, more, shown = _changes(summaries, recorded), "", readable_names(summaries[0].experiment.runs)
     runs, say_runs = RealRuns(options.command, recorded[0], summaries[0], position), _runs_saying(options, shown)
-    runs.measure(promising(changes), (options.budget or BUDGET_S) * RUN_SHARE, say_runs, _still(changes))
+    runs.measure(promising(changes), (options.budget or BUDGET_S) * RUN_SHARE, say_runs, _still(changes, runs.refused))
     changes = with_real(changes, runs.changes())
-    unresolved = {name for name, what in may_turn(changes) if what == CPU and not changes[name][what].runs}
+    unresolved = {name for name in _still(changes, runs.refused)({}) if not changes[name][CPU].runs}
     if unresolved:
         more = _count(replay, alloc, baseline, unresolved, recorded[0], results, options)
         summaries = _summaries(recorded, baseline, results)
@@ -230,14 +230,14 @@ def run_try(options: argparse.Namespace) -> int:
     return EXIT_FAILED if any(problems) else 0
 
 
-def _still(changes: Changes) -> Callable[[Mapping[str, Change]], set[str]]:
-    """Under whom more runs of the program may change the answer."""
-    return lambda real: {name for name, what in may_turn(with_real(changes, real)) if what == CPU}
+def _still(changes: Changes, refused: Mapping[str, str]) -> Callable[[Mapping[str, Change]], set[str]]:
+    """Of which allocators more of the CPU time may change the answer, by what runs of the program show; of those that end it none."""
+    return lambda real: {name for name, what in may_turn({name: figures for name, figures in with_real(changes, real).items() if name not in refused}) if what == CPU}
 
 
-def _runs_saying(options: argparse.Namespace, shown: Mapping[str, str]) -> Callable[[list[str], int], None]:
-    def say(names: list[str], rounds: int) -> None:
-        _say(options, f"running the program {'once' if rounds == 1 else f'up to {rounds} times'} under {listing([shown[name] for name in names])}")
+def _runs_saying(options: argparse.Namespace, shown: Mapping[str, str]) -> Say:
+    def say(names: list[str], how_long: str) -> None:
+        _say(options, f"running the program {how_long} under {listing([shown[name] for name in names])}")
 
     return say
 
