@@ -31,9 +31,10 @@ from heaptape.explain.cures import Candidate, Cure, ProgramCures, _cure, _of_two
 from heaptape.explain.heap_map import FREE, LIVE, NOT_RESIDENT, SHADES, TABLES, map_of
 from heaptape.explain.holders import Holder, find_holders, size_class
 from heaptape.explain.shared_lines import SharedLines
-from heaptape.explain.snapshots import ACCOUNTS, Snapshot, SnapshotFile, Spacing, Timed
+from heaptape.explain.snapshots import Snapshot, SnapshotFile, Spacing, Timed
 from heaptape.explain.stretches import _Cost, accounts_along, break_of, mean_of
-from heaptape.explain.verdict import VERDICTS, trend_of, verdict_of
+from heaptape.explain.sums import ACCOUNTS, VERDICTS, verdict_of
+from heaptape.explain.verdict import trend_of
 from heaptape.judge.attached import Replayed
 from heaptape.judge.comparison import compare
 from heaptape.judge.model import END, PEAK
