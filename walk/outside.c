@@ -7,22 +7,39 @@ struct cut {
     uint64_t start, end;
 };
 
-// The next stretch of malloc's that ends behind the address, of heaps and mapped chunks, both by address.
-static struct cut next_of_malloc(const struct glibc *glibc, uint64_t address, size_t *heap, size_t *mapped) {
-    struct cut none = {UINT64_MAX, UINT64_MAX};
-    if (!glibc) return none;
-    while (*heap < glibc->heap_count && glibc->heaps[*heap].end <= address) ++*heap;
-    while (*mapped < glibc->mapped_count && glibc->mapped[*mapped].end <= address) ++*mapped;
-    struct cut one = *heap < glibc->heap_count
-                         ? (struct cut){glibc->heaps[*heap].mapped_start, glibc->heaps[*heap].end}
-                         : none;
-    struct cut other = *mapped < glibc->mapped_count
-                           ? (struct cut){glibc->mapped[*mapped].start, glibc->mapped[*mapped].end}
-                           : none;
-    struct cut first = one.start < other.start ? one : other;
-    first.start &= ~(SPACE_PAGE_BYTES - 1);
-    first.end = (first.end + SPACE_PAGE_BYTES - 1) & ~(SPACE_PAGE_BYTES - 1);
-    return first;
+// What is malloc's, by address, and how far it was looked at.
+struct mine {
+    const struct glibc *glibc;
+    const struct other *other;
+    size_t heap, mapped, span;
+};
+
+static struct cut earlier(struct cut one, struct cut other) { return one.start < other.start ? one : other; }
+
+// The next stretch of malloc's that ends behind the address.
+static struct cut next_of_malloc(struct mine *mine, uint64_t address) {
+    struct cut first = {UINT64_MAX, UINT64_MAX};
+    const struct glibc *glibc = mine->glibc;
+    const struct other *other = mine->other;
+    if (glibc) {
+        while (mine->heap < glibc->heap_count && glibc->heaps[mine->heap].end <= address) mine->heap++;
+        while (mine->mapped < glibc->mapped_count && glibc->mapped[mine->mapped].end <= address)
+            mine->mapped++;
+        if (mine->heap < glibc->heap_count)
+            first = (struct cut){glibc->heaps[mine->heap].mapped_start, glibc->heaps[mine->heap].end};
+        if (mine->mapped < glibc->mapped_count)
+            first = earlier(first,
+                            (struct cut){glibc->mapped[mine->mapped].start, glibc->mapped[mine->mapped].end});
+    }
+    if (other) {
+        while (mine->span < other->span_count && other->spans[mine->span].end <= address) mine->span++;
+        if (mine->span < other->span_count)
+            first =
+                earlier(first, (struct cut){other->spans[mine->span].start, other->spans[mine->span].end});
+    }
+    if (first.start == UINT64_MAX) return first;
+    return (struct cut){first.start & ~(SPACE_PAGE_BYTES - 1),
+                        (first.end + SPACE_PAGE_BYTES - 1) & ~(SPACE_PAGE_BYTES - 1)};
 }
 
 // A thread's stack lies behind a page that nobody may touch.
@@ -47,15 +64,15 @@ static void add(struct outside *outside, const struct space *space, size_t numbe
 }
 
 int outside_take(struct outside *outside, struct space *space, const struct glibc *glibc,
-                 struct ht_error *error) {
-    size_t heap = 0, mapped = 0;
+                 const struct other *other, struct ht_error *error) {
+    struct mine mine = {.glibc = glibc, .other = other};
     *outside = (struct outside){0};
     for (size_t i = 0; i < space->mapping_count; i++) {
         const struct space_mapping *mapping = &space->mappings[i];
         struct space_runs runs = {0};
         if (mapping->shared || !strncmp(mapping->name, "[v", 2)) continue;
         for (uint64_t at = mapping->start; at < mapping->end;) {
-            struct cut cut = next_of_malloc(glibc, at, &heap, &mapped);
+            struct cut cut = next_of_malloc(&mine, at);
             uint64_t end = cut.start < mapping->end ? cut.start : mapping->end;
             if (at < end && space_runs_add(space, at, end, &runs, error)) return -1;
             at = cut.end > end && end == cut.start ? cut.end : end;

@@ -4,6 +4,7 @@
 #define HEAPTAPE_OUTSIDE_H
 
 #include "glibc.h"
+#include "other.h"
 
 struct outside {
     uint64_t stacks_bytes, files_bytes,
@@ -13,8 +14,8 @@ struct outside {
     uint64_t swapped_bytes;
 };
 
-// glibc: whose heaps and mapped chunks are left out; NULL: none. 0 or -1 with error.
+// glibc, other: whose heaps are left out, of one of them; NULL: none. 0 or -1 with error.
 int outside_take(struct outside *outside, struct space *space, const struct glibc *glibc,
-                 struct ht_error *error);
+                 const struct other *other, struct ht_error *error);
 
 #endif

@@ -157,15 +157,123 @@ static void set_process(json_t *object, const struct process *process, const str
     json_set_number(object, "swapped_bytes", memory->swapped_bytes);
 }
 
+// ---- another allocator's heap: counts, and no single blocks ----
+
+// Its free blocks, under the names of glibc's lists.
+static json_t *free_object(uint64_t blocks_bytes, uint64_t cached_bytes, uint64_t pages_bytes) {
+    uint64_t bytes[FREE_LISTS] = {
+        [FREE_BINS] = blocks_bytes, [FREE_CACHES] = cached_bytes, [FREE_OTHER] = pages_bytes};
+    return lists_object(bytes);
+}
+
+static json_t *size_object(const struct other_size *size) {
+    json_t *object = json_object();
+    json_set_number(object, "size_class", size->block_bytes);
+    json_set_number(object, "usable_low_bytes", size->block_bytes);
+    json_set_number(object, "usable_high_bytes", size->block_bytes);
+    json_object_set_new(object, "arena", json_null());
+    json_set_number(object, "blocks", size->blocks);
+    json_set_number(object, "bytes", size->blocks * size->block_bytes);
+    json_set_number(object, "holes_bytes", (size->free_blocks + size->cached_blocks) * size->block_bytes);
+    json_set_known_text(object, "begins_with", NULL);
+    json_set_figure(object, "begins_share", NAN);
+    return object;
+}
+
+static int by_bytes_of_size(const void *a, const void *b) {
+    const struct other_size *one = *(const struct other_size *const *)a,
+                            *other = *(const struct other_size *const *)b;
+    uint64_t mine = (one->blocks + one->free_blocks + one->cached_blocks) * one->block_bytes,
+             others = (other->blocks + other->free_blocks + other->cached_blocks) * other->block_bytes;
+    return (mine < others) - (mine > others);
+}
+
+static json_t *sizes_list(const struct other *other) {
+    json_t *list = json_array();
+    const struct other_size **sizes = calloc(other->size_count + 1, sizeof *sizes);
+    for (size_t i = 0; sizes && i < other->size_count; i++) sizes[i] = &other->sizes[i];
+    if (sizes) qsort(sizes, other->size_count, sizeof *sizes, by_bytes_of_size);
+    for (size_t i = 0; sizes && i < other->size_count && i < HOLDERS_MAX; i++)
+        json_array_append_new(list, size_object(sizes[i]));
+    free(sizes);
+    return list;
+}
+
+static json_t *other_checks_object(const struct walk_result *result) {
+    static const char *const unknown[] = {"heap_bytes_said", "mapped_blocks", "mapped_blocks_said",
+                                          "mapped_bytes", "mapped_bytes_said"};
+    const struct other *other = result->other;
+    const struct outside *outside = result->outside;
+    uint64_t bytes = 0;
+    json_t *object = json_object();
+    for (size_t i = 0; i < other->span_count; i++) bytes += other->spans[i].end - other->spans[i].start;
+    json_set_number(object, "heap_bytes", bytes);
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+        json_object_set_new(object, unknown[i], json_null());
+    json_set_number(object, "records", other->records);
+    json_set_number(object, "lost_records", other->lost);
+    json_set_number(object, "aligned_bytes", other->shifted_bytes);
+    json_set_number(object, "lost_bytes", 0);
+    json_set_number(object, "read_again", 0);
+    json_set_number(object, "torn_lists", 0);
+    json_set_number(object, "locked_arenas", 0);
+    json_set_number(object, "anonymous_bytes",
+                    other->live_resident_bytes + other->holes_resident_bytes + other->free_resident_bytes +
+                        outside->stacks_bytes + outside->files_bytes + outside->other_bytes);
+    json_set_count(object, "anonymous_bytes_said",
+                   result->process ? result->memory.anonymous_bytes : UINT64_MAX);
+    return object;
+}
+
+static void set_other(json_t *object, const struct walk_result *result) {
+    const struct other *other = result->other;
+    json_t *accounts = json_object();
+    uint64_t spans_live = other->usable_bytes, cached = other->cached_bytes,
+             holes = other->holes_resident_bytes;
+    if (cached > holes) cached = holes;
+    json_set_number(accounts, "live", other->live_resident_bytes);
+    json_set_number(accounts, "headers", 0);
+    json_set_number(accounts, "holes", holes);
+    json_set_number(accounts, "free_pages", other->free_resident_bytes);
+    json_object_set_new(accounts, "tables", json_null());  // among what lies outside
+    json_set_number(accounts, "unknown", 0);
+    json_object_set_new(object, "accounts_bytes", accounts);
+    json_object_set_new(object, "holes_bytes", free_object(holes - cached, cached, 0));
+    json_object_set_new(object, "free_pages_bytes", free_object(0, 0, other->free_resident_bytes));
+    json_set_number(object, "blocks", other->blocks);
+    json_set_number(object, "usable_bytes", other->usable_bytes);
+    json_set_count(object, "cached_bytes", other->caches_known ? other->cached_bytes : UINT64_MAX);
+    json_set_number(object, "not_resident_bytes",
+                    spans_live > other->live_resident_bytes ? spans_live - other->live_resident_bytes : 0);
+    json_set_number(object, "heap_swapped_bytes", 0);
+    json_set_number(object, "huge_bytes", 0);
+    json_object_set_new(object, "trim_bytes", json_null());
+    json_object_set_new(object, "thread_caches", json_null());
+    json_object_set_new(object, "arenas", json_array());
+    json_object_set_new(object, "holders", sizes_list(other));
+    json_object_set_new(object, "checks", other_checks_object(result));
+}
+
+static void set_allocator(json_t *object, const struct walk_result *result) {
+    const struct allocator *allocator = result->allocator;
+    json_t *about = json_object();
+    char ask[512];
+    allocator_ask(allocator, result->modules, result->process ? result->process->pid : 0, ask, sizeof ask);
+    json_set_text(about, "name", allocator->name);
+    json_set_known_text(about, "version", *allocator->version ? allocator->version : NULL);
+    json_set_known_text(about, "module", allocator->module ? allocator->module->name : NULL);
+    json_object_set_new(about, "in_program", json_boolean(allocator->within == allocator->name));
+    json_set_known_text(about, "within", allocator->within);
+    json_set_known_text(about, "layout", result->other ? result->other->build : NULL);
+    json_set_known_text(about, "ask", result->process && *ask ? ask : NULL);
+    json_object_set_new(object, "allocator", about);
+}
+
 json_t *walk_json(const struct walk_result *result) {
-    json_t *object = json_object(), *allocator = json_object(), *outside = json_object();
+    json_t *object = json_object(), *outside = json_object();
     if (result->process) set_process(object, result->process, &result->memory);
     else json_set_text(object, "core", result->core);
-    json_set_text(allocator, "name", result->allocator->name);
-    json_set_known_text(allocator, "version", result->allocator->version);
-    json_set_known_text(allocator, "module",
-                        result->allocator->module ? result->allocator->module->name : NULL);
-    json_object_set_new(object, "allocator", allocator);
+    set_allocator(object, result);
     json_set_known_text(object, "why_not", result->why_not);
     json_object_set_new(object, "stopped", json_boolean(result->stopped));
     json_set_figure(object, "seconds", result->seconds);
@@ -176,5 +284,6 @@ json_t *walk_json(const struct walk_result *result) {
     json_set_number(outside, "largest_other_mapping", result->outside->largest_bytes);
     json_object_set_new(object, "outside_bytes", outside);
     if (result->glibc) set_heap(object, result);
+    if (result->other) set_other(object, result);
     return object;
 }

@@ -17,6 +17,7 @@ struct walk_result {
     const struct allocator *allocator;
     const struct glibc *glibc;        // NULL: not walked
     const struct accounts *accounts;  // of it
+    const struct other *other;        // another allocator's heap; NULL: not walked
     const struct outside *outside;
     struct process_memory memory;
     bool stopped;

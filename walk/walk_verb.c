@@ -20,6 +20,8 @@ struct options {
 };
 
 enum { OPTION_STOP = 256, OPTION_BLOCKS, OPTION_CORE, PID_MAX = 1 << 22 };
+// An allocator within the program is what is told of where it has so much of the memory: one half.
+enum { WITHIN_PART_OF = 2 };
 
 static const struct argp_option option_table[] = {
     {"pid", 'p', "N", 0, "The process, by its number here", 0},
@@ -27,7 +29,8 @@ static const struct argp_option option_table[] = {
     {"stop", OPTION_STOP, NULL, 0,
      "Stop the process meanwhile: its calls of epoll_wait and some others end with EINTR (default: read while it goes on)",
      0},
-    {"blocks", OPTION_BLOCKS, "FILE", 0, "Write all chunks of the heap to FILE as CSV (default: none)", 0},
+    {"blocks", OPTION_BLOCKS, "FILE", 0,
+     "Write all chunks of a heap of glibc's to FILE as CSV (default: none)", 0},
     {0}};
 
 static error_t parse_option(int key, char *value, struct argp_state *state) {
@@ -54,7 +57,9 @@ static const struct argp parser = {
     .args_doc = "--pid N\n--core FILE",
     .doc =
         "Print as JSON what the heap of a running process consists of, which was not recorded and is not changed: "
-        "live blocks, holes among them, free pages. heaptape explain --pid prints it for people."
+        "live blocks, holes among them, free pages. heaptape explain --pid prints it for people. Heaps of glibc 2.26 to "
+        "2.43 are walked block by block; of jemalloc 5, gperftools' tcmalloc 2, mimalloc 2 and 3 the counts are found that "
+        "they keep by size class. Of others the name is told."
         "\vThe process is read through /proc, by its own user or with CAP_SYS_PTRACE. Before its memory is looked at, "
         "all other rights are dropped."};
 
@@ -77,6 +82,8 @@ struct walked {
     struct allocator allocator;
     struct glibc glibc;
     struct accounts accounts;
+    struct other other;
+    bool other_found;
     struct outside outside;
     char why_not[256];
 };
@@ -84,29 +91,54 @@ struct walked {
 // Whether there is a heap of glibc's to walk; if not, why.
 static bool find_heap(struct walked *walked, struct space *space) {
     const struct allocator *allocator = &walked->allocator;
-    if (!allocator->libc)
-        snprintf(walked->why_not, sizeof walked->why_not,
-                 "no glibc is in the process: it is linked statically, or has another C library");
-    else if (allocator->glibc_minor < GLIBC_OLDEST || allocator->glibc_minor > GLIBC_NEWEST)
-        snprintf(walked->why_not, sizeof walked->why_not,
-                 "the layout of this glibc's heap is not known: expected 2.%d to 2.%d", GLIBC_OLDEST,
-                 GLIBC_NEWEST);
-    else if (!glibc_find(&walked->glibc, space, allocator->glibc_minor, allocator->libc->name))
-        snprintf(walked->why_not, sizeof walked->why_not,
-                 "glibc's main arena was not found: nothing was allocated, or this build has another layout");
+    char *why = walked->why_not;
+    size_t room = sizeof walked->why_not;
+    if (!allocator->module)
+        snprintf(why, room,
+                 "no malloc was found: the program is linked statically, or allocates by other means");
+    else if (!strcmp(allocator->name, "unknown"))
+        snprintf(why, room, "the program's malloc is none that is known");
     else if (strcmp(allocator->name, "glibc"))
-        snprintf(walked->why_not, sizeof walked->why_not,
-                 "the program's malloc is %s: only the heap of glibc's is walked", allocator->name);
-    return !*walked->why_not;
+        snprintf(why, room,
+                 other_walks(allocator->name)
+                     ? "the records of this %s were not found, or contradict each other: its "
+                       "layout is none that is known, or nothing was allocated"
+                     : "the program's allocator is %s, the heap of which is not known",
+                 allocator->name);
+    else if (allocator->glibc_minor < GLIBC_OLDEST || allocator->glibc_minor > GLIBC_NEWEST)
+        snprintf(why, room, "the layout of this glibc's heap is not known: expected 2.%d to 2.%d",
+                 GLIBC_OLDEST, GLIBC_NEWEST);
+    else if (!glibc_find(&walked->glibc, space, allocator->glibc_minor, allocator->libc->name))
+        snprintf(why, room,
+                 "glibc's main arena was not found: nothing was allocated, or this build has another layout");
+    return !*why;
+}
+
+// Whether another allocator's heap was walked, which is the process's or lies within the program; -1 with error.
+static int walk_other(struct walked *walked, struct space *space, struct ht_error *error) {
+    struct allocator *allocator = &walked->allocator;
+    const struct other *other = &walked->other;
+    const char *name = allocator->within ? allocator->within : allocator->name;
+    const struct module *module = allocator->within ? &walked->modules.module[0] : allocator->module;
+    if (!module) return 0;
+    if (other_walk(&walked->other, space, name, module, &walked->other_found, error)) return -1;
+    if (!walked->other_found) return 0;
+    uint64_t resident = other->live_resident_bytes + other->holes_resident_bytes + other->free_resident_bytes;
+    if (!allocator->within || allocator->within == allocator->name) return 1;
+    walked->other_found = resident >= other->runs.bytes / WITHIN_PART_OF;
+    if (walked->other_found) allocator_take_within(allocator, &walked->modules);
+    return walked->other_found;
 }
 
 static int walk_space(struct walked *walked, struct space *space, FILE *blocks, struct ht_error *error) {
     if (modules_read(&walked->modules, space, error)) return -1;
     allocator_find(&walked->allocator, &walked->modules);
-    if (!find_heap(walked, space)) return outside_take(&walked->outside, space, NULL, error);
+    int other = walk_other(walked, space, error);
+    if (other) return other < 0 ? -1 : outside_take(&walked->outside, space, NULL, &walked->other, error);
+    if (!find_heap(walked, space)) return outside_take(&walked->outside, space, NULL, NULL, error);
     return glibc_walk(&walked->glibc, error) ||
                    accounts_take(&walked->accounts, &walked->glibc, blocks, error) ||
-                   outside_take(&walked->outside, space, &walked->glibc, error)
+                   outside_take(&walked->outside, space, &walked->glibc, NULL, error)
                ? -1
                : 0;
 }
@@ -118,13 +150,14 @@ static double seconds_now(void) {
 }
 
 static void print(struct walked *walked, struct walk_result result) {
-    bool found = !*walked->why_not;
+    bool found = !*walked->why_not && !walked->other_found;
     result.modules = &walked->modules;
     result.allocator = &walked->allocator;
     result.glibc = found ? &walked->glibc : NULL;
     result.accounts = &walked->accounts;
+    result.other = walked->other_found ? &walked->other : NULL;
     result.outside = &walked->outside;
-    result.why_not = found ? NULL : walked->why_not;
+    result.why_not = *walked->why_not ? walked->why_not : NULL;
     json_print(walk_json(&result));
 }
 
@@ -167,6 +200,7 @@ static int walk_core(struct walked *walked, const struct options *options, FILE 
 static void free_walked(struct walked *walked) {
     accounts_free(&walked->accounts);
     glibc_free(&walked->glibc);
+    other_free(&walked->other);
     modules_free(&walked->modules);
     process_close(&walked->process);
     space_free(&walked->core.space);

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -37,9 +37,9 @@ TUNABLES = "glibc.malloc.tcache_count=100:glibc.malloc.tcache_max=256:glibc.mall
 
 
 @contextmanager
-def running(command: list[str | Path], **environment: str) -> Iterator[tuple[int, list[bytes]]]:
+def running(command: list[str | Path], stderr: IO[bytes] | None = None, **environment: str) -> Iterator[tuple[int, list[bytes]]]:
     """The process's number, and what it said when it was ready."""
-    with subprocess.Popen(command, env=clean_environment(environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(command, env=clean_environment(environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr) as process:
         try:
             yield process.pid, read_line(process.stdout).split()
         finally:

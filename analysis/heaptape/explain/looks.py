@@ -26,6 +26,9 @@ _TORN_SHARE, _TORN_LOOKS = 0.002, 3
 _OFF_SHARE, _OFF_BYTES = 0.01, 1 << 20
 """A figure of a check may differ by this share and by these bytes: the process goes on while it is read."""
 
+_PADDED_SHARE = 0.03
+"""Of live bytes."""
+
 _RISES_Z = 1.96
 """Of the statistic of Mann (1945) with the variance of Kendall (1975): live bytes that rise so clearly do so by chance in 2.5 % of cases."""
 
@@ -49,9 +52,14 @@ class Look:
     def sums(self) -> Sums:
         """Of malloc's memory. What a walk cannot tell from the rest is 0 here: rounding and untouched bytes are among the live ones."""
         accounts = self.found["accounts_bytes"]
-        known = {name: int(accounts.get(name, 0)) for name in ACCOUNTS}
+        known = {name: int(accounts.get(name) or 0) for name in ACCOUNTS}
         known["tables"] += int(accounts["unknown"])
         return Sums(known, sum(known.values()), int(self.found["not_resident_bytes"]))
+
+    @property
+    def by_counts(self) -> bool:
+        """Whether the allocator's own counts were found, as of those other than glibc, and no single blocks."""
+        return self.found["allocator"].get("layout") is not None
 
     @property
     def free_bytes(self) -> dict[str, int]:
@@ -74,7 +82,7 @@ class Look:
     def doubts(self) -> list[str]:
         """Why it is not to be relied on: checks that do not hold, each as a clause."""
         checks, doubts = self.found["checks"], []
-        if _off(checks["heap_bytes"], checks["heap_bytes_said"]):
+        if checks["heap_bytes_said"] is not None and _off(checks["heap_bytes"], checks["heap_bytes_said"]):
             doubts.append(f"heaps of {byte_count(checks['heap_bytes'])} were walked, malloc says {byte_count(checks['heap_bytes_said'])}")
         if checks["mapped_bytes_said"] is not None and _off(checks["mapped_bytes"], checks["mapped_bytes_said"]):
             doubts.append(f"{counted(checks['mapped_blocks'], 'mapped block')} of {byte_count(checks['mapped_bytes'])} were found, malloc says "
@@ -83,6 +91,8 @@ class Look:
             doubts.append(f"{byte_count(checks['lost_bytes'])} of heaps could not be followed")
         if checks["anonymous_bytes_said"] is not None and _off(checks["anonymous_bytes"], checks["anonymous_bytes_said"]):
             doubts.append(f"pages of {byte_count(checks['anonymous_bytes'])} were named, the kernel says {byte_count(checks['anonymous_bytes_said'])}")
+        if checks.get("aligned_bytes", 0) > _PADDED_SHARE * self.found["usable_bytes"]:
+            doubts.append(f"{byte_count(checks['aligned_bytes'])} of live bytes are of aligned blocks, and may be mostly what lies before them")
         if self.found["heap_swapped_bytes"]:
             doubts.append(f"{byte_count(self.found['heap_swapped_bytes'])} of malloc's memory are in swap and were not read")
         return doubts

@@ -33,6 +33,9 @@ _FEW_ARENAS = 2
 
 _ROWS = 6
 _NOT_OF_A_TRACE = ("alloc", "extend", "budget", "snapshots", "html")
+_COUNTED = {"bins": "free blocks beside live ones", "tcache": "free blocks in threads' and other caches", "other": "free pages"}
+"""Of allocators other than glibc."""
+
 _LISTS = {"bins": "free chunks in bins", "tcache": "free chunks in threads' caches", "fastbins": "free chunks in fastbins",
           "top": "top chunks of arenas", "other": "between chunks"}
 
@@ -93,7 +96,8 @@ def _memory_sentence(look: Look) -> str:
     names = {"other": "that the program maps itself", "files": "of the program and its libraries", "shared": "shared", "stacks": "of stacks"}
     parts = [(size, names[part]) for part, size in _outside(found).items()] + [(look.sums.rss_bytes if look.walked else 0, "of malloc")]
     said = ", ".join(f"{byte_count(size)} {what}" for size, what in sorted(parts, key=lambda part: -part[0]) if size)
-    under = "allocator unknown" if allocator["name"] == "unknown" else " ".join(filter(None, [allocator["name"], allocator["version"]]))
+    words = [allocator["name"], allocator["version"], "in the program" if allocator.get("in_program") else ""]
+    under = "allocator unknown" if allocator["name"] == "unknown" else " ".join(filter(None, words))
     if "pid" not in found:
         return f"The core ({under}) does not say what of it was in RAM. It has {said}."
     return f"Process {found['pid']} ({under}, up {_age(found['up_s'])}) has in RAM: {said}."
@@ -137,6 +141,10 @@ def _verdict_sentence(look: Look, verdict: str, rise: Rise | None) -> str:
 def _live_sentence(look: Look) -> str:
     found = look.found
     aside = f" Another {byte_count(found['not_resident_bytes'])} of live blocks are not in RAM." if found["not_resident_bytes"] else ""
+    if look.by_counts:
+        caches = "" if found["cached_bytes"] is not None else ", those that threads' caches hold among them"
+        return (f"Live blocks, which the program has not freed: {found['blocks']:,} with {byte_count(look.sums.bytes['live'])}{caches}. Some of that "
+                f"is rounding to size classes: how much was asked for is unknown.{aside}")
     return (f"Live blocks, which the program has not freed: {found['blocks']:,} with {byte_count(look.sums.bytes['live'])}. Up to "
             f"{byte_count(_ROUNDING_MAX * found['blocks'])} of that may be rounding: how much was asked for is unknown.{aside}")
 
@@ -155,6 +163,8 @@ def _rise_sentence(rise: Rise | None, taken: list[Look]) -> str:
 
 def _cure_sentence(look: Look, verdict: str) -> str:
     size, whole = look.found["trim_bytes"], look.sums.rss_bytes
+    if size is None:
+        return ""
     would = "would give back" if "pid" in look.found else "would have given back"
     share = "next to nothing" if size < _TRIM_SHARE * whole or not size else f"{percent(size / whole)} of malloc's memory"
     arenas = len(look.found["arenas"])
@@ -188,7 +198,7 @@ def _holder_lines(look: Look) -> list[str]:
     key = "holes_bytes" if holes > look.sums.bytes["live"] else "bytes"
     chosen = [holder for holder in sorted(look.found["holders"], key=lambda holder: -holder[key]) if holder[key]][:_ROWS]
     rows = [["usable size", "where", "blocks", "bytes", "holes they hold", "most begin with"]]
-    rows += [[_size(holder), _place(holder), f"{holder['blocks']:,}", byte_count(holder["bytes"]), byte_count(holder["holes_bytes"]), _begins(holder)]
+    rows += [[_size(holder), "size class" if look.by_counts else _place(holder), f"{holder['blocks']:,}", byte_count(holder["bytes"]), byte_count(holder["holes_bytes"]), _begins(holder)]
              for holder in chosen]
     blocks, size, held = (total - sum(holder[name] for holder in chosen)
                           for name, total in (("blocks", look.found["blocks"]), ("bytes", look.found["usable_bytes"]), ("holes_bytes", holes)))
@@ -202,7 +212,8 @@ def _account_lines(look: Look) -> list[str]:
     meaning = MEANING | {"live": "usable bytes of live blocks", "tables": "the allocator's own data, and what could not be followed"}
     rows = [["account", "bytes", "of malloc's", "what it is"]]
     rows += [[name, byte_count(size), percent(size / sums.rss_bytes), meaning[name]] for name, size in sums.bytes.items() if size]
-    rows += [["  free:", byte_count(size), percent(size / sums.rss_bytes), _LISTS[name]] for name, size in free.items() if size]
+    lists = _COUNTED if look.by_counts else _LISTS
+    rows += [["  free:", byte_count(size), percent(size / sums.rss_bytes), lists[name]] for name, size in free.items() if size]
     return table_lines(rows, right=(1, 2))
 
 
@@ -244,6 +255,9 @@ def _check_line(look: Look) -> str:
              f"; {byte_count(checks['anonymous_bytes'])} of private memory found, the kernel says {byte_count(checks['anonymous_bytes_said'])}")
     how = "Read" if "pid" not in found else "Read while the process was stopped," if found["stopped"] else "Read without stopping the process,"
     again = f"; {counted(checks['read_again'], 'place')} changed meanwhile and {'was' if checks['read_again'] == 1 else 'were'} read again" if checks["read_again"] else ""
+    if look.by_counts:
+        return (f"Checks: {counted(checks['records'], 'record')} of memory found, laid out as by {found['allocator']['layout']}; "
+                f"{checks['lost_records']:,} contradict others{pages}. {how} in {found['seconds']:.2g} s.")
     return (f"Checks: {byte_count(checks['heap_bytes'])} of heaps walked, malloc says {byte_count(checks['heap_bytes_said'])}{mapped}{pages}. "
             f"{how} in {found['seconds']:.2g} s{again}.")
 

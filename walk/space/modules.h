@@ -30,6 +30,8 @@ void modules_free(struct modules *modules);
 const struct module *modules_at(const struct modules *modules, uint64_t address);
 // Whether it exports that.
 bool module_exports(const struct module *module, const char *symbol);
+// Where it is, or 0.
+uint64_t module_address_of(const struct module *module, const char *symbol);
 // The exported symbol whose bytes the address is among, or NULL.
 const char *module_symbol_at(const struct module *module, uint64_t address);
 // A text among the module's read-only bytes, and up to `room` - 1 characters behind it. False: there is none.

@@ -107,14 +107,19 @@ bool space_read_all(const struct space *space, uint64_t address, void *to, size_
     return space_read(space, address, to, bytes) == bytes;
 }
 
-const struct space_mapping *space_mapping_at(const struct space *space, uint64_t address) {
+const struct space_mapping *space_mapping_from(const struct space *space, uint64_t address) {
     size_t low = 0, high = space->mapping_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (space->mappings[middle].end <= address) low = middle + 1;
         else high = middle;
     }
-    return low < space->mapping_count && space->mappings[low].start <= address ? &space->mappings[low] : NULL;
+    return low < space->mapping_count ? &space->mappings[low] : NULL;
+}
+
+const struct space_mapping *space_mapping_at(const struct space *space, uint64_t address) {
+    const struct space_mapping *mapping = space_mapping_from(space, address);
+    return mapping && mapping->start <= address ? mapping : NULL;
 }
 
 static int by_start(const void *a, const void *b) {

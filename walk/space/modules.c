@@ -25,7 +25,8 @@ static bool read_header(const struct space *space, uint64_t start, Elf64_Ehdr *h
            header->e_phnum <= PROGRAM_HEADERS_MAX;
 }
 
-// Fills bias, end and the dynamic section's place. False: there is none.
+// Fills bias, end and the dynamic section's place: 0 where there is none, as in a program that is linked statically. False:
+// nothing is loaded.
 static bool read_program_headers(const struct space *space, struct module *module, uint64_t *dynamic,
                                  uint64_t *dynamic_bytes) {
     Elf64_Ehdr header;
@@ -45,8 +46,8 @@ static bool read_program_headers(const struct space *space, struct module *modul
         if (headers[i].p_type == PT_DYNAMIC)
             *dynamic = headers[i].p_vaddr, *dynamic_bytes = headers[i].p_memsz;
     }
-    *dynamic += module->bias;
-    return loaded && *dynamic != module->bias;
+    if (*dynamic) *dynamic += module->bias;
+    return loaded;
 }
 
 // glibc's loader writes addresses over the offsets, musl's does not.
@@ -99,7 +100,7 @@ int modules_read(struct modules *modules, const struct space *space, struct ht_e
         if (mapping->anonymous || mapping->file_offset || !mapping->readable) continue;
         if (!read_program_headers(space, &module, &dynamic, &bytes)) continue;
         bool enough = true;
-        if (find_tables(space, &module, dynamic, bytes, &tables))
+        if (dynamic && find_tables(space, &module, dynamic, bytes, &tables))
             enough = read_symbols(space, &module, &tables);
         if (enough && ht_grow(&modules->module, &modules->room, modules->count + 1, sizeof module)) {
             modules->module[modules->count++] = module;
@@ -128,10 +129,15 @@ const struct module *modules_at(const struct modules *modules, uint64_t address)
     return NULL;
 }
 
-bool module_exports(const struct module *module, const char *symbol) {
+uint64_t module_address_of(const struct module *module, const char *symbol) {
     for (size_t i = 0; i < module->symbol_count; i++)
-        if (!strcmp(module->strings + module->symbols[i].st_name, symbol)) return true;
-    return false;
+        if (!strcmp(module->strings + module->symbols[i].st_name, symbol))
+            return module->symbols[i].st_value + module->bias;
+    return 0;
+}
+
+bool module_exports(const struct module *module, const char *symbol) {
+    return module_address_of(module, symbol) != 0;
 }
 
 const char *module_symbol_at(const struct module *module, uint64_t address) {

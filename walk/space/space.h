@@ -63,6 +63,8 @@ bool space_read_all(const struct space *space, uint64_t address, void *to, size_
 
 // The mapping that holds the address, or NULL.
 const struct space_mapping *space_mapping_at(const struct space *space, uint64_t address);
+// The first that ends behind it, or NULL.
+const struct space_mapping *space_mapping_from(const struct space *space, uint64_t address);
 
 // Adds the runs of [start, end). 0 or -1 with error.
 int space_runs_add(struct space *space, uint64_t start, uint64_t end, struct space_runs *runs,
