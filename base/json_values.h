@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "option_values.h"
 
@@ -56,9 +57,10 @@ static inline json_t *json_parsed(char *text) {
     return NULL;
 }
 
-// Prints it and drops it.
+// Prints it and drops it. To a terminal nothing beyond ASCII: names may hold control characters from there, too.
 static inline void json_print(json_t *value) {
-    json_dumpf(value, stdout, JSON_INDENT(2) | HT_JSON_REALS);
+    json_dumpf(value, stdout,
+               JSON_INDENT(2) | HT_JSON_REALS | (isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0));
     putchar('\n');
     json_decref(value);
 }
