@@ -271,7 +271,7 @@ static void add_heap(struct pass *pass, const struct glibc_heap *heap) {
             gap++;
             continue;
         }
-        end = chunk_map_end_of(chunks, at);
+        end = at + chunk_map_bytes(chunks, at, map_end - at);
         if (end > map_end) end = map_end;
         add_chunk(pass, at, end);
     }

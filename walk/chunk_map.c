@@ -75,27 +75,35 @@ void chunk_map_end(struct chunk_map *map, uint64_t end) {
     map->bytes = end - map->base;
 }
 
-uint64_t chunk_map_next(const struct chunk_map *map, uint64_t address) {
-    uint64_t end = map->base + map->bytes;
+// The first chunk at or behind the address, or the end, if none lies before that.
+static uint64_t next_before(const struct chunk_map *map, uint64_t address, uint64_t end) {
     if (address < map->base) address = map->base;
     if (address >= end) return end;
-    uint64_t unit = unit_of(map, address), units = map->bytes / CHUNK_UNIT_BYTES;
+    uint64_t unit = unit_of(map, address), units = (end - map->base) / CHUNK_UNIT_BYTES;
     uint64_t word = map->begins[unit / WORD_BITS] & ~UINT64_C(0) << unit % WORD_BITS;
     for (uint64_t i = unit / WORD_BITS;; word = map->begins[i]) {
-        if (word) return map->base + (i * WORD_BITS + (uint64_t)__builtin_ctzll(word)) * CHUNK_UNIT_BYTES;
+        if (word) {
+            uint64_t found = map->base + (i * WORD_BITS + (uint64_t)__builtin_ctzll(word)) * CHUNK_UNIT_BYTES;
+            return found < end ? found : end;
+        }
         if (++i > units / WORD_BITS) return end;
     }
 }
 
-uint64_t chunk_map_end_of(const struct chunk_map *map, uint64_t chunk) {
-    uint64_t end = chunk_map_next(map, chunk + CHUNK_BYTES_MIN);
+uint64_t chunk_map_next(const struct chunk_map *map, uint64_t address) {
+    return next_before(map, address, map->base + map->bytes);
+}
+
+uint64_t chunk_map_bytes(const struct chunk_map *map, uint64_t chunk, uint64_t most) {
+    uint64_t map_end = map->base + map->bytes, end = map_end - chunk < most ? map_end : chunk + most;
     size_t low = 0, high = map->gap_count;
+    end = next_before(map, chunk + CHUNK_BYTES_MIN, end);
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (map->gaps[middle].end <= chunk) low = middle + 1;
         else high = middle;
     }
-    return low < map->gap_count && map->gaps[low].start < end ? map->gaps[low].start : end;
+    return (low < map->gap_count && map->gaps[low].start < end ? map->gaps[low].start : end) - chunk;
 }
 
 uint64_t chunk_map_before(const struct chunk_map *map, uint64_t address) {

@@ -45,8 +45,8 @@ void chunk_map_end(struct chunk_map *map, uint64_t end);
 
 // The first chunk at or behind the address, or the map's end.
 uint64_t chunk_map_next(const struct chunk_map *map, uint64_t address);
-// Where a chunk ends.
-uint64_t chunk_map_end_of(const struct chunk_map *map, uint64_t chunk);
+// How long a chunk is, `most` if it is longer.
+uint64_t chunk_map_bytes(const struct chunk_map *map, uint64_t chunk, uint64_t most);
 // The last chunk before the address, or 0.
 uint64_t chunk_map_before(const struct chunk_map *map, uint64_t address);
 

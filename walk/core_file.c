@@ -16,21 +16,32 @@
 enum { SEGMENTS_MAX = 1 << 20, FILES_MAX = 1 << 16, NOTES_BYTES_MAX = 256 << 20 };
 
 int core_file_open(struct core_file *core, const char *path, struct ht_error *error) {
-    *core = (struct core_file){.path = path,
-                               .space = {.memory_fd = open(path, O_RDONLY | O_CLOEXEC), .pagemap_fd = -1}};
+    *core = (struct core_file){
+        .path = path,
+        .space = {.memory_fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), .pagemap_fd = -1}};
     return core->space.memory_fd < 0 ? ht_error_system(error, path, "cannot be read") : 0;
 }
 
 // ---- notes ----
+
+// That begins there; of those that segments make, which are ordered.
+static struct space_mapping *mapping_of_segment(const struct core_file *core, uint64_t start) {
+    size_t low = 0, high = core->dumped;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (core->space.mappings[middle].start < start) low = middle + 1;
+        else high = middle;
+    }
+    return low < core->dumped && core->space.mappings[low].start == start ? &core->space.mappings[low] : NULL;
+}
 
 // A mapping of a file, which has no segment where nothing of it was dumped.
 static bool name_mapping(struct core_file *core, uint64_t start, uint64_t end, uint64_t file_offset,
                          const char *name) {
     struct space *space = &core->space;
     const uint64_t page = SPACE_PAGE_BYTES - 1;
-    for (size_t k = 0; k < space->mapping_count; k++) {
-        struct space_mapping *mapping = &space->mappings[k];
-        if (mapping->start != start) continue;
+    struct space_mapping *mapping = mapping_of_segment(core, start);
+    if (mapping) {
         mapping->name = name;
         mapping->file_offset = file_offset;
         mapping->anonymous = false;
@@ -139,6 +150,7 @@ static int read_header(const struct core_file *core, Elf64_Ehdr *header, struct 
 static int read_segments(struct core_file *core, Elf64_Phdr *headers, uint64_t count,
                          struct ht_error *error) {
     struct stat file;
+    uint64_t bytes = 0;
     if (fstat(core->space.memory_fd, &file)) return ht_error_system(error, core->path, "cannot be read");
     for (uint64_t i = 0; i < count; i++) {
         uint64_t end = headers[i].p_offset + headers[i].p_filesz;
@@ -149,6 +161,10 @@ static int read_segments(struct core_file *core, Elf64_Phdr *headers, uint64_t c
                                   (unsigned long long)(headers[i].p_offset < (uint64_t)file.st_size
                                                            ? (uint64_t)file.st_size - headers[i].p_offset
                                                            : 0));
+        // Segments that share bytes would be a memory as large as one likes.
+        if ((bytes += headers[i].p_filesz) > (uint64_t)file.st_size)
+            return ht_error_input(error, core->path, headers[i].p_offset,
+                                  "expected segments apart, found more bytes than the file has");
         if (headers[i].p_type == PT_LOAD && !add_mapping(&core->space, &headers[i]))
             return ht_error_memory(error, core->path, "segments");
     }
@@ -170,55 +186,6 @@ static int read_all_notes(struct core_file *core, const Elf64_Phdr *headers, uin
     return 0;
 }
 
-// ---- files that were mapped ----
-
-// Is it the file that was mapped there? Its first page, which has its build ID, is in the core.
-static bool is_same(const struct core_file *core, const struct space_mapping *first, int fd) {
-    char in_core[SPACE_PAGE_BYTES], in_file[SPACE_PAGE_BYTES];
-    return space_read_all(&core->space, first->start, in_core, sizeof in_core) &&
-           ht_read_at(fd, in_file, sizeof in_file, 0) && !memcmp(in_core, in_file, sizeof in_core);
-}
-
-static int open_same(struct core_file *core, const struct space_mapping *first) {
-    struct stat file;
-    int fd = open(first->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0) return -1;
-    struct space *space = &core->space;
-    if (fstat(fd, &file) || !S_ISREG(file.st_mode) || !is_same(core, first, fd) ||
-        !ht_grow(&space->files, &space->file_room, space->file_count + 1, sizeof fd)) {
-        close(fd);
-        return -1;
-    }
-    space->files[space->file_count++] = fd;
-    return fd;
-}
-
-static int add_files(struct core_file *core, struct ht_error *error) {
-    struct space *space = &core->space;
-    size_t dumped = space->segment_count;
-    const struct space_mapping *first = NULL;
-    int fd = -1;
-    for (size_t i = 0; i < space->mapping_count; i++) {
-        const struct space_mapping *mapping = &space->mappings[i];
-        if (mapping->anonymous || mapping->writable || !mapping->readable) continue;
-        if (!mapping->file_offset) {
-            first = mapping;
-            fd = open_same(core, first);
-        }
-        bool known = fd >= 0 && !strcmp(mapping->name, first->name);
-        uint64_t begun = mapping == first ? SPACE_PAGE_BYTES : 0;  // that page is in the core
-        char byte;
-        if (!known || mapping->start + begun >= mapping->end ||
-            space_read(space, mapping->start + begun, &byte, 1))
-            continue;
-        struct space_segment segment = {mapping->start + begun, mapping->end - mapping->start - begun,
-                                        mapping->file_offset + begun, fd};
-        if (!add_segment(space, segment)) return ht_error_memory(error, core->path, "segments");
-    }
-    if (space->segment_count > dumped) space_order(space);
-    return 0;
-}
-
 int core_file_read(struct core_file *core, struct ht_error *error) {
     Elf64_Ehdr header;
     uint64_t count;
@@ -234,11 +201,13 @@ int core_file_read(struct core_file *core, struct ht_error *error) {
                                 "expected %llu segments' headers, found the file's end",
                                 (unsigned long long)count);
     if (!failed) failed = read_segments(core, headers, count, error);
+    space_order(&core->space);
+    core->dumped = core->space.mapping_count;
     if (!failed) failed = read_all_notes(core, headers, count, error);
     free(headers);
     if (failed) return -1;
     if (!core->space.segment_count)
         return ht_error_input(error, core->path, 0, "expected a segment with bytes, found none");
     space_order(&core->space);
-    return add_files(core, error);
+    return space_add_files(&core->space, "", NULL, error);
 }

@@ -11,6 +11,7 @@ enum { CORE_COMMAND_BYTES = 96 };
 struct core_file {
     struct space space;
     const char *path;
+    size_t dumped;  // mappings that segments make, the first ones
     char command[CORE_COMMAND_BYTES];
 };
 

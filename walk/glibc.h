@@ -10,7 +10,10 @@
 
 // ---- where things are ----
 
-enum { GLIBC_OLDEST = 26, GLIBC_NEWEST = 43, GLIBC_BINS = 127, GLIBC_FASTBINS = 10 };
+enum { GLIBC_OLDEST = 26, GLIBC_NEWEST = 43, GLIBC_BINS = 127, GLIBC_FASTBINS = 10, GLIBC_ARENAS_MAX = 8192 };
+
+// What reading a word, a window or a header costs, and how much may be spent in all, and more for each byte of a heap.
+enum { EFFORT_WORD = 20, EFFORT_WINDOW = 400, EFFORT_HEADER = 1, EFFORT_BASE = 16 << 20, EFFORT_BYTES = 8 };
 
 // Offsets in bytes, of 64 bit.
 struct glibc_layout {
@@ -86,8 +89,17 @@ struct glibc {
     uint64_t *
         caches;  // chunks of the size of a thread's cache, by address; once the lists are read, those that are one
     size_t cache_count, cache_room;
+    uint64_t *heaps_seen;  // a bit for each place where an arena's heap may begin
+    uint64_t effort;       // that what makes no sense may still cost, in steps of about 0.1 us
     struct glibc_checks checks;
 };
+
+// Beyond one look at each chunk: the memory of a process that wants us to be busy, or is damaged, takes no longer.
+static inline bool glibc_spend(struct glibc *glibc, uint64_t effort) {
+    bool enough = glibc->effort >= effort;
+    glibc->effort -= enough ? effort : glibc->effort;
+    return enough;
+}
 
 static inline uint64_t glibc_bin(const struct glibc *glibc, const struct glibc_arena *arena, int bin) {
     return arena->address + glibc->layout->arena.bins - 16 + 16 * (uint64_t)bin;

@@ -11,21 +11,25 @@ enum {
     CACHE_BINS_MAX = 76,
     CACHE_BYTES_MAX = 1024,
     SMALL_BINS = 64,
-    LIST_LENGTH_MAX = 1 << 16,
     FAST_LENGTH_MAX = 1 << 28,
     CHUNK_HEADER_BYTES = 16,
     // A thread's control block lies at the end of its stack, its variables of the C library before that.
     STACK_END_BYTES = 64 << 10,
     THREAD_DATA_BYTES = 4096,
+    THREADS_OF_MAPPING_MAX = 16,
 };
 
 struct cache {
     uint64_t chunk;
-    uint64_t heads[CACHE_BINS_MAX];
-    uint16_t counts[CACHE_BINS_MAX];  // as many at most
-    uint64_t key;                     // of its first chunks, 0: unknown
-    int lists;                        // that are not empty
+    uint64_t key;    // of its first chunks, 0: unknown
+    uint32_t lists;  // that are not empty
     bool is_sound, is_found;
+};
+
+// Of each bin, the first block and how many there are at most.
+struct lists {
+    uint64_t heads[CACHE_BINS_MAX];
+    uint16_t counts[CACHE_BINS_MAX];
 };
 
 struct search {
@@ -34,45 +38,47 @@ struct search {
     size_t count;
 };
 
-static uint64_t chunk_bytes(const struct glibc *glibc, uint64_t chunk) {
+static bool is_chunk(const struct glibc *glibc, uint64_t chunk) {
     const struct glibc_heap *heap = glibc_heap_at(glibc, chunk);
-    return heap && chunk_map_has(&heap->chunks, chunk) ? chunk_map_end_of(&heap->chunks, chunk) - chunk : 0;
+    return heap && chunk_map_has(&heap->chunks, chunk);
 }
 
 // Whether a chunk of that bin begins before the block: the bins behind the small ones hold several sizes.
 static bool is_of_bin(const struct glibc *glibc, uint64_t block, int bin) {
-    uint64_t bytes = block % CHUNK_UNIT_BYTES ? 0 : chunk_bytes(glibc, block - CHUNK_HEADER_BYTES);
-    return bin<SMALL_BINS ? bytes == (uint64_t)(bin + 2) * CHUNK_UNIT_BYTES : bytes>(SMALL_BINS + 1) *
-           CHUNK_UNIT_BYTES;
+    uint64_t chunk = block - CHUNK_HEADER_BYTES, small = (uint64_t)(bin + 2) * CHUNK_UNIT_BYTES;
+    const struct glibc_heap *heap = block % CHUNK_UNIT_BYTES ? NULL : glibc_heap_at(glibc, chunk);
+    if (!heap || !chunk_map_has(&heap->chunks, chunk)) return false;
+    uint64_t most = (SMALL_BINS + 2) * CHUNK_UNIT_BYTES, bytes = chunk_map_bytes(&heap->chunks, chunk, most);
+    return bytes == (bin < SMALL_BINS ? small : most);
 }
 
-static bool read_cache(const struct glibc *glibc, struct cache *cache) {
+static bool read_lists(const struct glibc *glibc, uint64_t chunk, struct lists *lists) {
     const struct glibc_layout *layout = glibc->layout;
     uint8_t bytes[CACHE_BYTES_MAX];
     int bins = layout->cache.bins;
-    if (!space_read_all(glibc->space, cache->chunk + CHUNK_HEADER_BYTES, bytes, layout->cache.all))
-        return false;
-    memcpy(cache->heads, bytes + layout->cache.all - 8 * (size_t)bins, 8 * (size_t)bins);
+    if (!space_read_all(glibc->space, chunk + CHUNK_HEADER_BYTES, bytes, layout->cache.all)) return false;
+    memcpy(lists->heads, bytes + layout->cache.all - 8 * (size_t)bins, 8 * (size_t)bins);
     for (int i = 0; i < bins; i++) {
-        if (layout->cache.counts_room) cache->counts[i] = UINT16_MAX;
-        else if (layout->cache.count_bytes == 1) cache->counts[i] = bytes[i];
-        else memcpy(&cache->counts[i], bytes + 2 * i, 2);
+        if (layout->cache.counts_room) lists->counts[i] = UINT16_MAX;
+        else if (layout->cache.count_bytes == 1) lists->counts[i] = bytes[i];
+        else memcpy(&lists->counts[i], bytes + 2 * i, 2);
     }
     return true;
 }
 
 // A cache's lists begin with chunks of their size that have one key; before 2.34 that is the cache's address.
 static void check(const struct glibc *glibc, struct cache *cache) {
-    if (!read_cache(glibc, cache)) return;
+    struct lists lists;
+    if (!read_lists(glibc, cache->chunk, &lists)) return;
     for (int i = 0; i < glibc->layout->cache.bins; i++) {
-        if (!cache->heads[i]) {
-            if (cache->counts[i] && !glibc->layout->cache.counts_room) return;
+        if (!lists.heads[i]) {
+            if (lists.counts[i] && !glibc->layout->cache.counts_room) return;
             continue;
         }
         uint64_t key = 0;
-        if (!is_of_bin(glibc, cache->heads[i], i)) return;
+        if (!is_of_bin(glibc, lists.heads[i], i)) return;
         if (glibc->layout->has_key &&
-            (!space_read_all(glibc->space, cache->heads[i] + 8, &key, sizeof key) || !key))
+            (!space_read_all(glibc->space, lists.heads[i] + 8, &key, sizeof key) || !key))
             return;
         if (cache->lists++ && key != cache->key) return;
         cache->key = key;
@@ -86,7 +92,7 @@ static uint64_t common_key(const struct search *search) {
     size_t votes = 0;
     for (size_t i = 0; i < search->count; i++) {
         const struct cache *cache = &search->caches[i];
-        size_t lists = cache->is_sound ? (size_t)cache->lists : 0;
+        size_t lists = cache->is_sound ? cache->lists : 0;
         if (cache->key == key) votes += lists;
         else if (votes >= lists) votes -= lists;
         else key = cache->key, votes = lists - votes;
@@ -125,38 +131,59 @@ static bool is_control_block(const uint64_t *word, uint64_t address) {
     return word[0] == address && word[2] == address;
 }
 
-struct threads {
-    uint64_t (*data)[THREAD_DATA_BYTES / 8];
+// Where before a thread's control block, in words, a pointer to what may be a cache lies.
+struct pointer {
+    struct cache *cache;
+    size_t place;
+};
+
+struct pointers {
+    struct pointer *pointer;
     size_t count, room;
 };
 
-static bool note_threads(struct threads *threads, uint64_t start, const uint64_t *words, size_t count) {
-    for (size_t i = THREAD_DATA_BYTES / 8; i + 2 < count; i++) {
-        if (!is_control_block(words + i, start + i * 8)) continue;
-        if (!ht_grow(&threads->data, &threads->room, threads->count + 1, sizeof *threads->data)) return false;
-        memcpy(threads->data[threads->count++], words + i - THREAD_DATA_BYTES / 8, THREAD_DATA_BYTES);
+static bool note_pointers(struct pointers *pointers, const struct search *search, const uint64_t *words) {
+    for (size_t place = 0; place < THREAD_DATA_BYTES / 8; place++) {
+        struct cache *cache = words[place] ? cache_at(search, words[place]) : NULL;
+        if (!cache) continue;
+        if (!ht_grow(&pointers->pointer, &pointers->room, pointers->count + 1, sizeof *pointers->pointer))
+            return false;
+        pointers->pointer[pointers->count++] = (struct pointer){cache, place};
     }
     return true;
 }
 
-static bool find_threads(const struct glibc *glibc, struct threads *threads) {
+// Of a mapping's end: the stacks of several threads may lie there.
+static bool note_threads(struct pointers *pointers, const struct search *search, uint64_t start,
+                         const uint64_t *words, size_t count) {
+    int threads = 0;
+    for (size_t i = count - 3; i >= THREAD_DATA_BYTES / 8 && threads < THREADS_OF_MAPPING_MAX; i--) {
+        if (!is_control_block(words + i, start + i * 8)) continue;
+        threads++;
+        if (!note_pointers(pointers, search, words + i - THREAD_DATA_BYTES / 8)) return false;
+    }
+    return true;
+}
+
+static bool find_pointers(struct pointers *pointers, const struct search *search) {
     static uint64_t words[(STACK_END_BYTES + THREAD_DATA_BYTES) / 8];
-    for (size_t i = 0; i < glibc->space->mapping_count; i++) {
-        const struct space_mapping *mapping = &glibc->space->mappings[i];
+    struct space *space = search->glibc->space;
+    for (size_t i = 0; i < space->mapping_count; i++) {
+        const struct space_mapping *mapping = &space->mappings[i];
         if (!glibc_may_map(mapping)) continue;
         uint64_t bytes = mapping->end - mapping->start;
         if (bytes > STACK_END_BYTES) bytes = STACK_END_BYTES;
         struct space_runs runs = {0};
         struct ht_error error;
-        if (space_runs_add(glibc->space, mapping->end - bytes, mapping->end, &runs, &error)) return false;
+        if (space_runs_add(space, mapping->end - bytes, mapping->end, &runs, &error)) return false;
         // The data may begin in the mapping's first page: what lies before is read as 0.
         memset(words, 0, sizeof words);
         for (size_t k = 0; k < runs.count; k++)
-            (void)space_read(glibc->space, runs.run[k].start,
+            (void)space_read(space, runs.run[k].start,
                              (char *)words + THREAD_DATA_BYTES + (runs.run[k].start - (mapping->end - bytes)),
                              runs.run[k].end - runs.run[k].start);
         space_runs_free(&runs);
-        if (!note_threads(threads, mapping->end - bytes - THREAD_DATA_BYTES, words,
+        if (!note_threads(pointers, search, mapping->end - bytes - THREAD_DATA_BYTES, words,
                           (THREAD_DATA_BYTES + bytes) / 8))
             return false;
     }
@@ -164,18 +191,17 @@ static bool find_threads(const struct glibc *glibc, struct threads *threads) {
 }
 
 // All threads have the pointer to their cache at the same place: the one where most point at a chunk of that size.
-static void accept_those_of_threads(struct search *search, const struct threads *threads) {
-    size_t best = 0, most = 0;
-    for (size_t place = 0; place < THREAD_DATA_BYTES / 8; place++) {
-        size_t votes = 0;
-        for (size_t i = 0; i < threads->count; i++)
-            votes += cache_at(search, threads->data[i][place]) != NULL;
-        if (votes > most) most = votes, best = place;
-    }
-    for (size_t i = 0; most && i < threads->count; i++) {
-        struct cache *cache = cache_at(search, threads->data[i][best]);
-        if (cache) cache->is_found = true;
-    }
+static bool accept_those_of_threads(const struct search *search) {
+    struct pointers pointers = {0};
+    size_t votes[THREAD_DATA_BYTES / 8] = {0}, best = 0;
+    bool enough = find_pointers(&pointers, search);
+    for (size_t i = 0; i < pointers.count; i++) votes[pointers.pointer[i].place]++;
+    for (size_t place = 1; place < THREAD_DATA_BYTES / 8; place++)
+        if (votes[place] > votes[best]) best = place;
+    for (size_t i = 0; i < pointers.count; i++)
+        if (pointers.pointer[i].place == best) pointers.pointer[i].cache->is_found = true;
+    free(pointers.pointer);
+    return enough;
 }
 
 // ---- lists ----
@@ -191,9 +217,9 @@ static bool mark(const struct glibc *glibc, uint64_t chunk, enum chunk_kind kind
     return true;
 }
 
-static void mark_list(struct glibc *glibc, const struct cache *cache, int bin) {
-    uint64_t block = cache->heads[bin], words[2];
-    int most = cache->counts[bin];
+static void mark_list(struct glibc *glibc, const struct cache *cache, const struct lists *lists, int bin) {
+    uint64_t block = lists->heads[bin], words[2];
+    int most = lists->counts[bin];
     for (int i = 0; block && i < most; i++) {
         if (!is_of_bin(glibc, block, bin) || !space_read_all(glibc->space, block, words, sizeof words) ||
             (glibc->layout->has_key && words[1] != cache->key) ||
@@ -224,7 +250,10 @@ static void keep_found(struct glibc *glibc, const struct search *search) {
     glibc->cache_count = 0;
     for (size_t i = 0; i < search->count; i++) {
         if (!search->caches[i].is_found) continue;
-        for (int bin = 0; bin < glibc->layout->cache.bins; bin++) mark_list(glibc, &search->caches[i], bin);
+        struct lists lists = {0};
+        if (!read_lists(glibc, search->caches[i].chunk, &lists)) glibc->checks.torn_lists++;
+        for (int bin = 0; bin < glibc->layout->cache.bins; bin++)
+            mark_list(glibc, &search->caches[i], &lists, bin);
         glibc->caches[glibc->cache_count++] = search->caches[i].chunk;
     }
 }
@@ -236,22 +265,18 @@ static int by_address(const void *a, const void *b) {
 
 int glibc_mark_cached(struct glibc *glibc, struct ht_error *error) {
     struct search search = {glibc, calloc(glibc->cache_count + 1, sizeof(struct cache)), 0};
-    struct threads threads = {0};
     if (!search.caches) return ht_error_memory(error, "walk", "thread caches");
     if (glibc->cache_count) qsort(glibc->caches, glibc->cache_count, sizeof *glibc->caches, by_address);
     for (size_t i = 0; i < glibc->cache_count; i++) {
-        if (!chunk_bytes(glibc, glibc->caches[i]) || (i && glibc->caches[i] == glibc->caches[i - 1]))
-            continue;
+        if (!is_chunk(glibc, glibc->caches[i]) || (i && glibc->caches[i] == glibc->caches[i - 1])) continue;
         struct cache *cache = &search.caches[search.count++];
         cache->chunk = glibc->caches[i];
         check(glibc, cache);
     }
     accept(&search);
-    bool enough = find_threads(glibc, &threads);
-    if (enough) accept_those_of_threads(&search, &threads);
+    bool enough = accept_those_of_threads(&search);
     keep_found(glibc, &search);
     for (size_t i = 0; i < glibc->arena_count; i++) mark_fast(glibc, &glibc->arenas[i]);
-    free(threads.data);
     free(search.caches);
     return enough ? 0 : ht_error_memory(error, "walk", "thread caches");
 }
@@ -273,5 +298,6 @@ void glibc_free(struct glibc *glibc) {
     free(glibc->heaps);
     free(glibc->mapped);
     free(glibc->caches);
+    free(glibc->heaps_seen);
     *glibc = (struct glibc){0};
 }

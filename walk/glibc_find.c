@@ -6,7 +6,7 @@
 
 #include "glibc.h"
 
-enum { DATA_BYTES_MAX = 64 << 20, HEAP_BYTES_MAX = 64 << 20, ARENAS_MAX = 65536 };
+enum { DATA_BYTES_MAX = 64 << 20, HEAP_BYTES_MAX = 64 << 20, HUGE_PAGE_BYTES_MIN = 2 << 20 };
 
 struct data {
     uint64_t start;
@@ -30,8 +30,9 @@ static bool has_bins(const struct glibc_layout *layout, const struct data *data,
 }
 
 // Other arenas lie behind the header of their first heap; their list leads back.
-static bool leads_back(const struct glibc *glibc, uint64_t arena, uint64_t next) {
-    for (int i = 0; i < ARENAS_MAX && next != arena; i++) {
+static bool leads_back(struct glibc *glibc, uint64_t arena, uint64_t next) {
+    for (int i = 0; i < GLIBC_ARENAS_MAX && next != arena; i++) {
+        if (!glibc_spend(glibc, EFFORT_WORD)) return false;
         if (next % glibc->heap_bytes_max != glibc->layout->heap_header_bytes) return false;
         if (!space_read_all(glibc->space, next + glibc->layout->arena.next, &next, sizeof next)) return false;
     }
@@ -39,7 +40,7 @@ static bool leads_back(const struct glibc *glibc, uint64_t arena, uint64_t next)
 }
 
 // The last bin is always empty.
-static uint64_t find_arena(const struct glibc *glibc, const struct data *data) {
+static uint64_t find_arena(struct glibc *glibc, const struct data *data) {
     const struct glibc_layout *layout = glibc->layout;
     uint64_t last_bin = layout->arena.bins + 16 * (uint64_t)(GLIBC_BINS - 1);
     uint64_t data_end = data->start + data->count * 8;
@@ -94,7 +95,8 @@ static void take_settings(struct glibc *glibc, const struct data *data) {
     glibc->checks.settings_found = true;
     uint64_t huge =
         layout->settings.huge_page_bytes ? word_at(data, at + layout->settings.huge_page_bytes) : 0;
-    if (huge && huge <= HEAP_BYTES_MAX && !(huge & (huge - 1))) glibc->heap_bytes_max = 4 * huge;
+    if (huge >= HUGE_PAGE_BYTES_MIN && huge <= HEAP_BYTES_MAX && !(huge & (huge - 1)))
+        glibc->heap_bytes_max = 4 * huge;
 }
 
 static bool is_data_of(const struct space_mapping *mapping, const struct space_mapping *before,
@@ -113,13 +115,18 @@ static void look_in(struct glibc *glibc, const struct data *data) {
 }
 
 bool glibc_find(struct glibc *glibc, struct space *space, int minor, const char *library) {
-    *glibc = (struct glibc){
-        .space = space, .minor = minor, .layout = glibc_layout_of(minor), .heap_bytes_max = HEAP_BYTES_MAX};
+    *glibc = (struct glibc){.space = space,
+                            .minor = minor,
+                            .layout = glibc_layout_of(minor),
+                            .heap_bytes_max = HEAP_BYTES_MAX,
+                            .effort = EFFORT_BASE};
+    uint64_t left = DATA_BYTES_MAX;
     const struct space_mapping *named = NULL;
     for (size_t i = 0; glibc->layout && i < space->mapping_count; i++) {
         const struct space_mapping *mapping = &space->mappings[i];
         uint64_t bytes = mapping->end - mapping->start;
-        if (is_data_of(mapping, named, library) && bytes <= DATA_BYTES_MAX) {
+        if (is_data_of(mapping, named, library) && bytes <= left) {
+            left -= bytes;
             uint64_t *words = malloc(bytes);
             if (words)
                 look_in(glibc, &(struct data){mapping->start, words,

@@ -15,10 +15,11 @@ enum {
     FLAGS = 7,
     POST_BYTES = 16,
     ATTEMPTS = 4,
-    ARENAS_MAX = 65536,
     FREE_CHUNKS_MAX = 4 << 20,
     SEARCH_BYTES = 1 << 20,  // behind what makes no sense
     STEPS_MAX = 1 << 16,     // of one try there
+    HEAP_BYTES_SMALL = 1 << 30,
+    HEAP_SPARSE = 1024,
 };
 
 struct header {
@@ -34,6 +35,7 @@ struct walk {
     uint64_t bad_at;
     int attempts;
     uint64_t window_start;  // the arena's top is read again as often as the window moves
+    uint64_t windows;       // how often it has moved
 };
 
 enum step { STEP_ON, STEP_BAD, STEP_END, STEP_NO_MEMORY };
@@ -45,6 +47,7 @@ static struct header header_at(struct walk *walk, uint64_t at) {
     memcpy(&header, space_window_at(&walk->window, at, sizeof header), sizeof header);
     if (walk->window.start != walk->window_start) {
         walk->window_start = walk->window.start;
+        walk->windows++;
         (void)space_read_all(walk->glibc->space, walk->arena->address + walk->glibc->layout->arena.top,
                              &walk->arena->top, 8);
     }
@@ -142,17 +145,27 @@ static int by_address(const void *a, const void *b) {
     return (one > other) - (one < other);
 }
 
-// The chunks in an arena's bins, as far as its lists can be followed, and its top.
-static bool list_free(const struct glibc *glibc, struct glibc_arena *arena) {
-    arena->free_known = true;
-    if (!glibc_read_arena(glibc, arena->address, arena) || !note_free(arena, arena->top)) return false;
-    for (int bin = 0; bin < GLIBC_BINS; bin++) {
-        uint64_t end = glibc_bin(glibc, arena, bin), chunk = arena->bins[2 * bin];
-        for (int i = 0; chunk != end && i < FREE_CHUNKS_MAX && arena->free_count < FREE_CHUNKS_MAX; i++) {
-            if (chunk % CHUNK_UNIT_BYTES || !note_free(arena, chunk)) break;
-            if (!space_read_all(glibc->space, chunk + 16, &chunk, sizeof chunk)) break;
-        }
+// A list may be damaged so that it leads back into itself: by Brent's way each chunk is held against an earlier one.
+static bool list_bin(struct glibc *glibc, struct glibc_arena *arena, int bin) {
+    uint64_t end = glibc_bin(glibc, arena, bin), chunk = arena->bins[2 * bin], earlier = 0;
+    for (uint64_t i = 1, next = 1; chunk != end && chunk != earlier; i++) {
+        if (chunk % CHUNK_UNIT_BYTES || arena->free_count == FREE_CHUNKS_MAX ||
+            !glibc_spend(glibc, EFFORT_WORD))
+            break;
+        if (!note_free(arena, chunk)) return false;
+        if (i == next) earlier = chunk, next *= 2;
+        if (!space_read_all(glibc->space, chunk + 16, &chunk, sizeof chunk)) break;
     }
+    return true;
+}
+
+// The chunks in an arena's bins, as far as its lists can be followed, and its top. False for want of memory.
+static bool list_free(struct glibc *glibc, struct glibc_arena *arena) {
+    arena->free_known = true;
+    if (!glibc_read_arena(glibc, arena->address, arena)) return true;
+    if (!note_free(arena, arena->top)) return false;
+    for (int bin = 0; bin < GLIBC_BINS; bin++)
+        if (!list_bin(glibc, arena, bin)) return false;
     qsort(arena->free_chunks, arena->free_count, sizeof *arena->free_chunks, by_address);
     return true;
 }
@@ -173,8 +186,11 @@ static uint64_t anchor_behind(const struct walk *walk, uint64_t at) {
 // Do the headers lead from there to the anchor?
 static bool leads_to(struct walk *walk, uint64_t at, uint64_t anchor) {
     for (int i = 0; at < anchor && i < STEPS_MAX; i++) {
+        uint64_t windows = walk->windows;
         struct header header = header_at(walk, at);
-        if (!makes_sense(walk, &header, at)) return false;
+        if (!glibc_spend(walk->glibc, windows == walk->windows ? EFFORT_HEADER : EFFORT_WINDOW) ||
+            !makes_sense(walk, &header, at))
+            return false;
         at += bytes_of(&header);
     }
     return at >= anchor && (at == anchor || anchor == walk->heap->end);
@@ -191,8 +207,10 @@ static bool skip(struct walk *walk) {
     uint64_t from = walk->at;
     if (!walk->arena->free_known && !list_free(walk->glibc, walk->arena)) return false;
     uint64_t anchor = anchor_behind(walk, from + CHUNK_UNIT_BYTES), to = from + CHUNK_UNIT_BYTES;
-    while (to < anchor && to - from < SEARCH_BYTES && !leads_to(walk, to, anchor)) to += CHUNK_UNIT_BYTES;
-    bool found = to - from < SEARCH_BYTES && to < walk->heap->end;
+    bool found = false;
+    for (; to < anchor && to - from < SEARCH_BYTES && walk->glibc->effort; to += CHUNK_UNIT_BYTES)
+        if ((found = leads_to(walk, to, anchor))) break;
+    found = found || (to == anchor && to < walk->heap->end);
     enum gap_kind kind = found && is_behind_post(walk) ? GAP_OTHERS : GAP_LOST;
     if (!found) to = anchor;
     if (kind == GAP_LOST) walk->glibc->checks.lost_bytes += to - from;
@@ -227,7 +245,7 @@ static void read_again(struct walk *walk) {
 static bool go_on(struct walk *walk) {
     if (walk->at > walk->bad_at + SPACE_WINDOW_BYTES) walk->attempts = 0;
     walk->bad_at = walk->at;
-    if (walk->attempts < ATTEMPTS) {
+    if (walk->attempts < ATTEMPTS && glibc_spend(walk->glibc, EFFORT_WINDOW)) {
         read_again(walk);
         return true;
     }
@@ -248,38 +266,49 @@ static bool walk_heap(struct walk *walk) {
 
 // ---- which heaps there are ----
 
-static struct glibc_heap *add_heap(struct glibc *glibc, uint64_t mapped_start, uint64_t start, uint64_t end,
-                                   size_t arena) {
-    if (!ht_grow(&glibc->heaps, &glibc->heap_room, glibc->heap_count + 1, sizeof *glibc->heaps)) return NULL;
-    struct glibc_heap *heap = &glibc->heaps[glibc->heap_count];
-    start = (start + CHUNK_UNIT_BYTES - 1) & ~(uint64_t)(CHUNK_UNIT_BYTES - 1);
-    *heap = (struct glibc_heap){.start = start, .end = end, .mapped_start = mapped_start, .arena = arena};
-    if (start + CHUNK_BYTES_MIN > end || !chunk_map_open(&heap->chunks, start, end)) {
-        chunk_map_free(&heap->chunks);
-        return NULL;
-    }
-    glibc->heap_count++;
-    return heap;
-}
-
 static int follow(struct glibc *glibc, struct glibc_heap *heap, struct ht_error *error) {
-    const uint64_t page = SPACE_PAGE_BYTES - 1;
-    if (space_runs_add(glibc->space, heap->mapped_start & ~page, (heap->end + page) & ~page, &heap->runs,
-                       error))
-        return -1;
     struct walk *walk = malloc(sizeof *walk);
     if (!walk) return ht_error_memory(error, "walk", "a window");
     *walk =
         (struct walk){.glibc = glibc, .heap = heap, .arena = &glibc->arenas[heap->arena], .at = heap->start};
     space_window_open(&walk->window, glibc->space, &heap->runs);
+    glibc->effort += heap->runs.bytes / EFFORT_BYTES;
     bool enough = walk_heap(walk);
     glibc->checks.walked_bytes += walk->at - heap->mapped_start;
     free(walk);
     return enough ? 0 : ht_error_memory(error, "walk", "gaps");
 }
 
+// The map of a heap takes a 64th of it, in RAM or not: of one that is as good as empty nobody would believe the size.
+static bool is_worth_a_map(const struct glibc_heap *heap) {
+    uint64_t bytes = heap->end - heap->start;
+    return heap->start + CHUNK_BYTES_MIN <= heap->end &&
+           (bytes <= HEAP_BYTES_SMALL || bytes / HEAP_SPARSE <= heap->runs.bytes);
+}
+
+// What is not walked is counted as lost.
+static int walk_stretch(struct glibc *glibc, uint64_t mapped_start, uint64_t start, uint64_t end,
+                        size_t arena, struct ht_error *error) {
+    const uint64_t page = SPACE_PAGE_BYTES - 1, unit = CHUNK_UNIT_BYTES - 1;
+    if (!ht_grow(&glibc->heaps, &glibc->heap_room, glibc->heap_count + 1, sizeof *glibc->heaps))
+        return ht_error_memory(error, "walk", "heaps");
+    struct glibc_heap *heap = &glibc->heaps[glibc->heap_count];
+    *heap = (struct glibc_heap){
+        .start = (start + unit) & ~unit, .end = end, .mapped_start = mapped_start, .arena = arena};
+    if (space_runs_add(glibc->space, mapped_start & ~page, (end + page) & ~page, &heap->runs, error))
+        return -1;
+    if (is_worth_a_map(heap) && chunk_map_open(&heap->chunks, heap->start, end)) {
+        glibc->heap_count++;
+        return follow(glibc, heap, error);
+    }
+    glibc->checks.lost_bytes += heap->runs.bytes;
+    chunk_map_free(&heap->chunks);
+    space_runs_free(&heap->runs);
+    return 0;
+}
+
 static bool is_of_brk(const struct space *space, const struct space_mapping *mapping) {
-    return space->segments ? mapping->anonymous && mapping->writable : !strcmp(mapping->name, "[heap]");
+    return space_is_core(space) ? mapping->anonymous && mapping->writable : !strcmp(mapping->name, "[heap]");
 }
 
 // What brk gave, from where malloc first took it: mappings that lie side by side. A core has no name for them.
@@ -294,8 +323,20 @@ static int walk_brk(struct glibc *glibc, struct ht_error *error) {
     const struct space_mapping *last = first;
     while (last + 1 < all_end && last[1].start == last->end && is_of_brk(space, last + 1)) last++;
     uint64_t start = glibc->settings ? glibc->sbrk_base : first->start;
-    struct glibc_heap *heap = add_heap(glibc, start, start, last->end, 0);
-    return heap ? follow(glibc, heap, error) : ht_error_memory(error, "walk", "a heap");
+    return walk_stretch(glibc, start, start, last->end, 0, error);
+}
+
+// A list of heaps may lead back to one of them, or into what brk gave.
+static bool is_new(struct glibc *glibc, uint64_t heap) {
+    uint64_t place = heap / glibc->heap_bytes_max, bit = UINT64_C(1) << place % 64;
+    const struct glibc_heap *main = glibc->heaps;  // which is the first
+    if (heap >> 47) return false;                  // where none is mapped without asking for it
+    if (glibc->heap_count && main->arena == 0 && heap < main->end &&
+        heap + glibc->heap_bytes_max > main->mapped_start)
+        return false;
+    bool seen = glibc->heaps_seen[place / 64] & bit;
+    glibc->heaps_seen[place / 64] |= bit;
+    return !seen;
 }
 
 // From an arena's newest heap to its first: {arena, heap before, bytes in use}.
@@ -303,26 +344,30 @@ static int walk_arena(struct glibc *glibc, size_t number, struct ht_error *error
     const struct glibc_layout *layout = glibc->layout;
     uint64_t arena = glibc->arenas[number].address,
              heap = glibc->arenas[number].top & ~(glibc->heap_bytes_max - 1);
-    for (int i = 0; heap && i < ARENAS_MAX; i++) {
+    while (heap) {
         uint64_t header[3];
         const struct space_mapping *mapping = space_mapping_at(glibc->space, heap);
-        if (!mapping || !space_read_all(glibc->space, heap, header, sizeof header) || header[0] != arena)
+        if (!mapping || !space_read_all(glibc->space, heap, header, sizeof header) || header[0] != arena ||
+            !is_new(glibc, heap))
             return 0;
         uint64_t end = heap + header[2], first = heap + layout->heap_header_bytes;
         if (header[2] > glibc->heap_bytes_max || header[2] % SPACE_PAGE_BYTES || header[2] < SPACE_PAGE_BYTES)
             return 0;
         if (arena == first) first += layout->arena.all;
-        struct glibc_heap *added = add_heap(glibc, heap, first, end, number);
-        if (!added) return ht_error_memory(error, "walk", "a heap");
-        if (follow(glibc, added, error)) return -1;
+        if (walk_stretch(glibc, heap, first, end, number, error)) return -1;
         heap = header[1] % glibc->heap_bytes_max ? 0 : header[1];
     }
     return 0;
 }
 
 int glibc_walk_piece(struct glibc *glibc, uint64_t start, uint64_t end, struct ht_error *error) {
-    struct glibc_heap *heap = add_heap(glibc, start, start, end, 0);
-    return heap ? follow(glibc, heap, error) : ht_error_memory(error, "walk", "a heap");
+    return walk_stretch(glibc, start, start, end, 0, error);
+}
+
+static bool is_listed(const struct glibc *glibc, uint64_t arena) {
+    for (size_t i = 0; i < glibc->arena_count; i++)
+        if (glibc->arenas[i].address == arena) return true;
+    return false;
 }
 
 static int list_arenas(struct glibc *glibc, struct ht_error *error) {
@@ -337,11 +382,13 @@ static int list_arenas(struct glibc *glibc, struct ht_error *error) {
         glibc->arena_count++;
         if (!space_read_all(glibc->space, address + glibc->layout->arena.next, &address, sizeof address))
             break;
-    } while (address != glibc->main_arena && glibc->arena_count < ARENAS_MAX);
+    } while (!is_listed(glibc, address) && glibc->arena_count < GLIBC_ARENAS_MAX);
     return 0;
 }
 
 int glibc_walk_heaps(struct glibc *glibc, struct ht_error *error) {
+    glibc->heaps_seen = calloc((UINT64_C(1) << 47) / glibc->heap_bytes_max / 64, sizeof *glibc->heaps_seen);
+    if (!glibc->heaps_seen) return ht_error_memory(error, "walk", "heaps");
     if (list_arenas(glibc, error) || walk_brk(glibc, error)) return -1;
     for (size_t i = 1; i < glibc->arena_count; i++)
         if (walk_arena(glibc, i, error)) return -1;

@@ -99,7 +99,10 @@ static int take_mapped(struct search *search, uint64_t at, const struct header *
 static uint64_t end_of_piece(struct search *search, uint64_t at) {
     bool post = false;
     while (at + HEADER_BYTES <= search->end) {
+        uint64_t window = search->window.start;
         struct header header = header_at(search, at);
+        if (!glibc_spend(search->glibc, window == search->window.start ? EFFORT_HEADER : EFFORT_WINDOW))
+            return 0;
         uint64_t bytes = header.size_and_flags & ~(uint64_t)FLAGS;
         if (header.size_and_flags & FLAGS & ~(uint64_t)PREVIOUS_IN_USE || bytes > search->end - at) return 0;
         at += bytes;
@@ -142,6 +145,7 @@ static int look_in(struct search *search, uint64_t start, uint64_t end, struct h
     search->start = start;
     search->end = end;
     int failed = space_runs_add(search->glibc->space, start, end, &search->runs, error);
+    search->glibc->effort += search->runs.bytes / EFFORT_BYTES;
     space_window_open(&search->window, search->glibc->space, &search->runs);
     if (!failed) failed = look_through(search, error);
     space_runs_free(&search->runs);
@@ -170,9 +174,14 @@ static int look_beside_heaps(struct search *search, const struct space_mapping *
                              struct ht_error *error) {
     const struct glibc *glibc = search->glibc;
     uint64_t at = mapping->start;
-    for (size_t i = 0; i < heaps; i++) {
+    size_t first = 0;
+    for (size_t high = heaps; first < high;) {
+        size_t middle = first + (high - first) / 2;
+        if (glibc->heaps[middle].end <= at) first = middle + 1;
+        else high = middle;
+    }
+    for (size_t i = first; i < heaps && glibc->heaps[i].mapped_start < mapping->end; i++) {
         uint64_t start = glibc->heaps[i].mapped_start, end = glibc->heaps[i].end;
-        if (end <= at || start >= mapping->end) continue;
         if (look_in(search, at, start, error)) return -1;
         at = end;
     }

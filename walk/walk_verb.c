@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // heaptape walk: what the heap of a running process consists of, found from outside.
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "core_file.h"
 #include "json_values.h"
+#include "now.h"
 #include "option_values.h"
 #include "output_file.h"
 #include "talk.h"
@@ -19,7 +23,7 @@ struct options {
     bool stop;
 };
 
-enum { OPTION_STOP = 256, OPTION_BLOCKS, OPTION_CORE, PID_MAX = 1 << 22 };
+enum { OPTION_STOP = 256, OPTION_BLOCKS, OPTION_CORE, PID_MAX = 1 << 22, OPEN_S_MAX = 60 };
 // An allocator within the program is what is told of where it has so much of the memory: one half.
 enum { WITHIN_PART_OF = 2 };
 
@@ -42,7 +46,11 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
         return 0;
     case OPTION_STOP: options->stop = true; return 0;
     case OPTION_CORE: options->core = value; return 0;
-    case OPTION_BLOCKS: options->blocks = value; return 0;
+    case OPTION_BLOCKS:
+        if (!strcmp(value, "-"))
+            argp_error(state, "--blocks -: expected a file, standard output has the JSON");
+        options->blocks = value;
+        return 0;
     case ARGP_KEY_END:
         if (!options->pid == !options->core) argp_error(state, "expected one of --pid and --core");
         if (options->core && options->stop) argp_error(state, "--stop: expected --pid, found --core");
@@ -109,8 +117,9 @@ static bool find_heap(struct walked *walked, struct space *space) {
         snprintf(why, room, "the layout of this glibc's heap is not known: expected 2.%d to 2.%d",
                  GLIBC_OLDEST, GLIBC_NEWEST);
     else if (!glibc_find(&walked->glibc, space, allocator->glibc_minor, allocator->libc->name))
-        snprintf(why, room,
-                 "glibc's main arena was not found: nothing was allocated, or this build has another layout");
+        snprintf(
+            why, room,
+            "glibc's main arena was not found: nothing was allocated, it is damaged, or of another layout");
     return !*why;
 }
 
@@ -143,12 +152,6 @@ static int walk_space(struct walked *walked, struct space *space, FILE *blocks, 
                : 0;
 }
 
-static double seconds_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
 static void print(struct walked *walked, struct walk_result result) {
     bool found = !*walked->why_not && !walked->other_found;
     result.modules = &walked->modules;
@@ -161,39 +164,51 @@ static void print(struct walked *walked, struct walk_result result) {
     json_print(walk_json(&result));
 }
 
+// What brk gave, in RAM or not.
+static uint64_t heap_bytes(const struct space *space) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < space->mapping_count; i++)
+        if (!strcmp(space->mappings[i].name, "[heap]"))
+            bytes += space->mappings[i].end - space->mappings[i].start;
+    return bytes;
+}
+
 static int walk_process(struct walked *walked, const struct options *options, FILE *blocks,
                         struct ht_error *error) {
     struct process *process = &walked->process;
-    double began_s = seconds_now();
+    double began_s = ht_now_s();
     if (process_open(process, (pid_t)options->pid, error) || (options->stop && process_stop(process, error)))
         return -1;
     struct process_memory memory = process_memory_now(process);
-    if (rights_drop_user(error) || rights_drop_rest(memory.rss_bytes, error)) return -1;
-    if (walk_space(walked, &process->space, blocks, error)) return -1;
+    if (rights_drop_user(error) || rights_limit(memory.rss_bytes, heap_bytes(&process->space), error) ||
+        rights_drop_rest(error) || walk_space(walked, &process->space, blocks, error))
+        return -1;
     memory = process_memory_now(process);
+    if (!process_is_there(process)) {
+        errno = 0;
+        return ht_error_system(error, "walk", "process %d ended while it was read, or ran another program",
+                               (int)process->pid);
+    }
     process_go_on(process);
     print(walked, (struct walk_result){.process = process,
                                        .memory = memory,
                                        .stopped = options->stop,
-                                       .seconds = seconds_now() - began_s});
+                                       .seconds = ht_now_s() - began_s});
     return 0;
-}
-
-static uint64_t bytes_of(const struct space *space) {
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < space->segment_count; i++) bytes += space->segments[i].bytes;
-    return bytes;
 }
 
 static int walk_core(struct walked *walked, const struct options *options, FILE *blocks,
                      struct ht_error *error) {
     struct core_file *core = &walked->core;
-    double began_s = seconds_now();
-    if (core_file_open(core, options->core, error) || rights_drop_user(error) ||
-        core_file_read(core, error) || rights_drop_rest(bytes_of(&core->space), error) ||
-        walk_space(walked, &core->space, blocks, error))
+    double began_s = ht_now_s();
+    struct stat file = {0};
+    if (core_file_open(core, options->core, error)) return -1;
+    (void)fstat(core->space.memory_fd, &file);
+    uint64_t bytes = (uint64_t)file.st_size;
+    if (rights_drop_user(error) || rights_limit(bytes, bytes, error) || core_file_read(core, error) ||
+        rights_drop_rest(error) || walk_space(walked, &core->space, blocks, error))
         return -1;
-    print(walked, (struct walk_result){.core = core->command, .seconds = seconds_now() - began_s});
+    print(walked, (struct walk_result){.core = core->command, .seconds = ht_now_s() - began_s});
     return 0;
 }
 
@@ -207,26 +222,63 @@ static void free_walked(struct walked *walked) {
     free(walked);
 }
 
+// The exit status. In a process of its own, which gives up its rights.
+static int walk(const struct options *options, int blocks_fd) {
+    struct ht_error error;
+    FILE *blocks = blocks_fd < 0 ? NULL : fdopen(blocks_fd, "w");
+    struct walked *walked = calloc(1, sizeof *walked);
+    alarm(OPEN_S_MAX);
+    if (!walked) ht_error_memory(&error, "walk", "a walk");
+    else
+        *walked = (struct walked){
+            .process = {.folder_fd = -1, .status_fd = -1, .space = {.memory_fd = -1, .pagemap_fd = -1}},
+            .core = {.space = {.memory_fd = -1, .pagemap_fd = -1}}};
+    json_object_seed(0);  // reads /dev/urandom, which the rights that are left do not suffice for
+    int failed = !walked || (options->core ? walk_core(walked, options, blocks, &error)
+                                           : walk_process(walked, options, blocks, &error));
+    if (blocks && (fflush(blocks) || ferror(blocks)) && !failed)
+        failed = ht_error_system(&error, options->blocks, "cannot be written");
+    if (walked) free_walked(walked);
+    return ht_stdout_status("heaptape walk", failed ? ht_complain("heaptape walk", &error) : HT_EXIT_DONE);
+}
+
+// What ends us both, by the terminal or a closed pipe, is no failure to tell of.
+static int complain_of_end(int number, struct ht_error *error) {
+    if (number == SIGPIPE || number == SIGINT || number == SIGTERM || number == SIGHUP) {
+        signal(number, SIG_DFL);
+        raise(number);
+    }
+    errno = 0;
+    if (number == SIGALRM || number == SIGXCPU)
+        return ht_error_system(
+            error, "walk",
+            "given up, for it took too long: what is read is damaged, or a file does not answer");
+    return ht_error_system(error, "walk", "it was ended by signal %d", number);
+}
+
 int ht_verb_walk(int argc, char **argv) {
     struct options options = {0};
+    struct output_file blocks = {.fd = -1};
     struct ht_error error;
+    int wait_status = 0;
     ht_page_parse(&ht_page_walk, argc, argv, 0, &options);
-    FILE *blocks = options.blocks ? fopen(options.blocks, "we") : NULL;
-    if (options.blocks && !blocks) {
+    if (options.blocks && output_file_open_private(&blocks, options.blocks)) {
         ht_error_system(&error, options.blocks, "cannot be written");
         return ht_complain("heaptape walk", &error);
     }
-    struct walked *walked = calloc(1, sizeof *walked);
-    if (!walked) ht_error_memory(&error, "walk", "a walk");
-    else
-        *walked = (struct walked){.process = {.status_fd = -1, .space = {.memory_fd = -1, .pagemap_fd = -1}},
-                                  .core = {.space = {.memory_fd = -1, .pagemap_fd = -1}}};
-    json_object_seed(0);  // reads /dev/urandom, which the rights that are left do not suffice for
-    int failed = !walked || (options.core ? walk_core(walked, &options, blocks, &error)
-                                          : walk_process(walked, &options, blocks, &error));
-    if (blocks && (fflush(blocks) || ferror(blocks)) && !failed)
-        failed = ht_error_system(&error, options.blocks, "cannot be written");
-    if (blocks) fclose(blocks);
-    if (walked) free_walked(walked);
-    return ht_stdout_status("heaptape walk", failed ? ht_complain("heaptape walk", &error) : HT_EXIT_DONE);
+    fflush(stdout);
+    pid_t walker = fork();
+    if (!walker) {
+        rights_close_all_but(blocks.fd);
+        exit(walk(&options, blocks.fd));
+    }
+    while (walker > 0 && waitpid(walker, &wait_status, 0) < 0 && errno == EINTR) {
+    }
+    int failed = walker < 0 ? ht_error_system(&error, "walk", "no process could be started") : 0;
+    bool done = !failed && WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == HT_EXIT_DONE;
+    const char *wrong = done && blocks.fd >= 0 ? output_file_finish(&blocks) : NULL;
+    if (wrong) failed = ht_error_system(&error, options.blocks, "%s", wrong);
+    output_file_abandon(&blocks);
+    if (!failed && WIFSIGNALED(wait_status)) failed = complain_of_end(WTERMSIG(wait_status), &error);
+    return failed ? ht_complain("heaptape walk", &error) : WEXITSTATUS(wait_status);
 }

@@ -10,7 +10,10 @@ enum {
     PROGRAM_HEADERS_MAX = 64,
     DYNAMIC_MAX = 512,
     TABLE_BYTES_MAX = 32 << 20,
+    ALL_TABLES_BYTES_MAX = 128 << 20,
     TEXT_BYTES_MAX = 64 << 20,
+    MODULES_MAX = 8192,
+    NESTED_MAX = 8,  // symbols that begin within another one
 };
 
 // Where a module's tables lie.
@@ -72,6 +75,16 @@ static bool find_tables(const struct space *space, const struct module *module, 
            tables->strings - tables->symbols <= TABLE_BYTES_MAX && tables->string_bytes <= TABLE_BYTES_MAX;
 }
 
+static uint64_t bytes_of(const struct tables *tables) {
+    return tables->strings - tables->symbols + tables->string_bytes;
+}
+
+static int by_value(const void *a, const void *b) {
+    const Elf64_Sym *one = a, *other = b;
+    if (one->st_value != other->st_value) return one->st_value < other->st_value ? -1 : 1;
+    return (one->st_name > other->st_name) - (one->st_name < other->st_name);
+}
+
 static bool is_named(const struct module *module, const Elf64_Sym *symbol) {
     return symbol->st_shndx != SHN_UNDEF && symbol->st_value && symbol->st_name < module->string_bytes &&
            module->strings[symbol->st_name] && ELF64_ST_TYPE(symbol->st_info) != STT_TLS;
@@ -87,23 +100,34 @@ static bool read_symbols(const struct space *space, struct module *module, const
     for (size_t i = 0; i < count; i++)
         if (is_named(module, &module->symbols[i]))
             module->symbols[module->symbol_count++] = module->symbols[i];
+    if (module->symbol_count) qsort(module->symbols, module->symbol_count, sizeof *module->symbols, by_value);
     return true;
+}
+
+// A file that is mapped as data may say that it reaches into the next one.
+static void add_module(struct modules *modules, struct module module) {
+    struct module *last = modules->count ? &modules->module[modules->count - 1] : NULL;
+    if (last && last->end > module.start) last->end = module.start;
+    modules->module[modules->count++] = module;
 }
 
 int modules_read(struct modules *modules, const struct space *space, struct ht_error *error) {
     *modules = (struct modules){.space = space};
-    for (size_t i = 0; i < space->mapping_count; i++) {
+    uint64_t left = ALL_TABLES_BYTES_MAX;
+    for (size_t i = 0; i < space->mapping_count && modules->count < MODULES_MAX; i++) {
         const struct space_mapping *mapping = &space->mappings[i];
         struct module module = {.name = mapping->name, .start = mapping->start, .end = mapping->end};
         struct tables tables;
         uint64_t dynamic, bytes = 0;
-        if (mapping->anonymous || mapping->file_offset || !mapping->readable) continue;
+        if (mapping->anonymous || mapping->file_offset || !mapping->readable || mapping->shared) continue;
         if (!read_program_headers(space, &module, &dynamic, &bytes)) continue;
         bool enough = true;
-        if (dynamic && find_tables(space, &module, dynamic, bytes, &tables))
+        if (dynamic && find_tables(space, &module, dynamic, bytes, &tables) && bytes_of(&tables) <= left) {
+            left -= bytes_of(&tables);
             enough = read_symbols(space, &module, &tables);
+        }
         if (enough && ht_grow(&modules->module, &modules->room, modules->count + 1, sizeof module)) {
-            modules->module[modules->count++] = module;
+            add_module(modules, module);
             continue;
         }
         free(module.symbols);
@@ -123,10 +147,14 @@ void modules_free(struct modules *modules) {
 }
 
 const struct module *modules_at(const struct modules *modules, uint64_t address) {
-    for (size_t i = 0; i < modules->count; i++)
-        if (address >= modules->module[i].start && address < modules->module[i].end)
-            return &modules->module[i];
-    return NULL;
+    size_t low = 0, high = modules->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (modules->module[middle].end <= address) low = middle + 1;
+        else high = middle;
+    }
+    const struct module *found = low < modules->count ? &modules->module[low] : NULL;
+    return found && found->start <= address ? found : NULL;
 }
 
 uint64_t module_address_of(const struct module *module, const char *symbol) {
@@ -141,23 +169,34 @@ bool module_exports(const struct module *module, const char *symbol) {
 }
 
 const char *module_symbol_at(const struct module *module, uint64_t address) {
-    for (size_t i = 0; i < module->symbol_count; i++) {
-        uint64_t start = module->symbols[i].st_value + module->bias;
-        if (address >= start && address - start < module->symbols[i].st_size)
-            return module->strings + module->symbols[i].st_name;
+    uint64_t value = address - module->bias;
+    size_t low = 0, high = module->symbol_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (module->symbols[middle].st_value <= value) low = middle + 1;
+        else high = middle;
     }
-    return NULL;
+    // The last that begins there or before, mostly; of those that begin alike the first.
+    const Elf64_Sym *found = NULL;
+    for (int i = 0; low && i < NESTED_MAX; i++) {
+        const Elf64_Sym *symbol = &module->symbols[--low];
+        if (found && symbol->st_value != found->st_value) break;
+        if (value - symbol->st_value < symbol->st_size) found = symbol;
+    }
+    return found ? module->strings + found->st_name : NULL;
 }
 
 bool module_find_text(const struct modules *modules, const struct module *module, const char *text,
                       char *found, size_t room) {
     const struct space *space = modules->space;
+    uint64_t left = TEXT_BYTES_MAX;
     for (size_t i = 0; i < space->mapping_count; i++) {
         const struct space_mapping *mapping = &space->mappings[i];
         uint64_t bytes = mapping->end - mapping->start;
         if (mapping->start < module->start || mapping->start >= module->end || mapping->anonymous ||
-            mapping->writable || !mapping->readable || bytes > TEXT_BYTES_MAX)
+            mapping->writable || !mapping->readable || bytes > left)
             continue;
+        left -= bytes;
         char *copy = malloc(bytes);
         if (!copy) return false;
         size_t got = space_read(space, mapping->start, copy, bytes);

@@ -47,60 +47,37 @@ static size_t read_segments(const struct space *space, uint64_t address, uint8_t
     return done;
 }
 
-// ---- pages that must not be touched ----
-
-#define ENTRY_PRESENT (UINT64_C(1) << 63)
-#define ENTRY_SWAPPED (UINT64_C(1) << 62)
-
-enum page_state { PAGE_READABLE, PAGE_UNTOUCHED, PAGE_SWAPPED };
-
-static enum page_state state_of(const struct space *space, uint64_t entry, uint64_t address) {
-    if (entry & ENTRY_SWAPPED) return PAGE_SWAPPED;
-    if (entry & ENTRY_PRESENT) return PAGE_READABLE;
-    const struct space_mapping *mapping = space_mapping_at(space, address);
-    return mapping && mapping->anonymous && !mapping->shared ? PAGE_UNTOUCHED : PAGE_READABLE;
+// Up to the end of pages that are alike.
+static size_t read_stretch(const struct space *space, const struct space_mapping *mapping, uint64_t address,
+                           uint8_t *to, size_t bytes) {
+    const uint64_t page = SPACE_PAGE_BYTES - 1;
+    uint64_t end = address + bytes < mapping->end ? address + bytes : mapping->end;
+    struct space_stretch stretch = space_stretch_at(space, address & ~page, (end + page) & ~page);
+    size_t part = (size_t)((stretch.end < end ? stretch.end : end) - address);
+    if (stretch.swapped) return 0;
+    if (stretch.in_ram) return read_file(space->memory_fd, address, to, part);
+    if (!mapping->anonymous) return read_segments(space, address, to, part);
+    memset(to, 0, part);
+    return part;
 }
 
-// Reads up to the end of the pages that the entries are of.
-static size_t read_pages(const struct space *space, uint64_t address, uint8_t *to, size_t bytes,
-                         const uint64_t *entries) {
+static size_t read_process(const struct space *space, uint64_t address, uint8_t *to, size_t bytes) {
     size_t done = 0;
-    for (size_t i = 0; done < bytes; i++) {
-        uint64_t at = address + done;
-        size_t part = (size_t)(SPACE_PAGE_BYTES - at % SPACE_PAGE_BYTES);
-        if (part > bytes - done) part = bytes - done;
-        enum page_state state = state_of(space, entries[i], at);
-        if (state == PAGE_SWAPPED) break;
-        if (state == PAGE_UNTOUCHED) memset(to + done, 0, part);
-        else if (read_file(space->memory_fd, at, to + done, part) < part) break;
-        done += part;
+    while (done < bytes) {
+        const struct space_mapping *mapping = space_mapping_at(space, address + done);
+        size_t got = mapping && !mapping->shared
+                         ? read_stretch(space, mapping, address + done, to + done, bytes - done)
+                         : 0;
+        if (!got) break;
+        done += got;
     }
     return done;
 }
 
-static size_t read_process(const struct space *space, uint64_t address, uint8_t *to, size_t bytes) {
-    enum { ENTRIES = 128 };
-    uint64_t entries[ENTRIES];
-    for (size_t done = 0; done < bytes;) {
-        uint64_t first = (address + done) / SPACE_PAGE_BYTES,
-                 count = (address + bytes - 1) / SPACE_PAGE_BYTES - first + 1;
-        if (count > ENTRIES) count = ENTRIES;
-        if (read_file(space->pagemap_fd, first * sizeof *entries, (uint8_t *)entries,
-                      count * sizeof *entries) < count * sizeof *entries)
-            return done;
-        size_t part = (size_t)((first + count) * SPACE_PAGE_BYTES - (address + done));
-        if (part > bytes - done) part = bytes - done;
-        size_t got = read_pages(space, address + done, to + done, part, entries);
-        done += got;
-        if (got < part) return done;
-    }
-    return bytes;
-}
-
 size_t space_read(const struct space *space, uint64_t address, void *to, size_t bytes) {
     if (!bytes || address + bytes < address || address + bytes > INT64_MAX) return 0;
-    return space->segments ? read_segments(space, address, to, bytes)
-                           : read_process(space, address, to, bytes);
+    return space_is_core(space) ? read_segments(space, address, to, bytes)
+                                : read_process(space, address, to, bytes);
 }
 
 bool space_read_all(const struct space *space, uint64_t address, void *to, size_t bytes) {
@@ -151,18 +128,18 @@ void space_order(struct space *space) {
 // "start-end perms offset device inode   name"
 static bool parse_line(char *line, struct space_mapping *mapping) {
     char permissions[8], *name;
-    unsigned long long inode;
     int length = 0;
     *mapping = (struct space_mapping){0};
-    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %*s %llu %n", &mapping->start, &mapping->end,
-               permissions, &mapping->file_offset, &inode, &length) < 5 ||
+    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %x:%x %" SCNu64 " %n", &mapping->start,
+               &mapping->end, permissions, &mapping->file_offset, &mapping->major_number,
+               &mapping->minor_number, &mapping->inode, &length) < 7 ||
         !length || mapping->start >= mapping->end || strlen(permissions) != 4)
         return false;
     name = line + length;
     mapping->readable = permissions[0] == 'r';
     mapping->writable = permissions[1] == 'w';
     mapping->shared = permissions[3] == 's';
-    mapping->anonymous = inode == 0;
+    mapping->anonymous = mapping->inode == 0;
     mapping->name = name;
     return true;
 }
@@ -215,12 +192,7 @@ static void fill(struct space_window *window, uint64_t address) {
         const struct space_run *run = &window->runs->run[i];
         uint64_t from = run->start > window->start ? run->start : window->start;
         uint64_t to = run->end < window->end ? run->end : window->end;
-        // Of a process these pages are in RAM: no need to ask again.
-        if (window->space->segments)
-            (void)read_segments(window->space, from, window->bytes + (from - window->start), to - from);
-        else
-            (void)read_file(window->space->memory_fd, from, window->bytes + (from - window->start),
-                            to - from);
+        (void)space_read(window->space, from, window->bytes + (from - window->start), to - from);
     }
 }
 

@@ -16,11 +16,13 @@
 struct space_mapping {
     uint64_t start, end, file_offset;
     bool readable, writable, shared, anonymous;
-    bool behind_file;  // anonymous, and right behind a mapping of a file: its zeroed data
-    const char *name;  // "" of most anonymous ones
+    bool behind_file;                     // anonymous, and right behind a mapping of a file: its zeroed data
+    unsigned major_number, minor_number;  // of the file's device, and
+    uint64_t inode;                       // of a running process
+    const char *name;                     // "" of most anonymous ones
 };
 
-// Bytes of a core, or of a file that was mapped and is not in it.
+// Bytes of a core, or of a file that is mapped.
 struct space_segment {
     uint64_t start, bytes, file_offset;
     int fd;
@@ -30,9 +32,10 @@ struct space {
     int memory_fd, pagemap_fd;  // pagemap_fd -1: a core, which does not say what was in RAM
     struct space_mapping *mappings;
     size_t mapping_count, mapping_room;
-    struct space_segment *segments;  // of a core, by address
+    struct space_segment
+        *segments;  // by address: of a core all bytes, of a process what of files is not in RAM
     size_t segment_count, segment_room;
-    int *files;  // that its segments lie in, beside the core
+    int *files;  // that segments lie in, beside the core
     size_t file_count, file_room;
     char *names;   // what the mappings' names point into
     bool no_scan;  // the kernel (before 6.7) has no PAGEMAP_SCAN
@@ -56,8 +59,11 @@ struct space_runs {
     uint64_t bytes, swapped_bytes, huge_bytes;
 };
 
-// How many bytes could be read from there on, 0 to `bytes`: up to the first page in swap, which reading would bring back.
-// Anonymous pages that were never touched read as 0, and stay so.
+static inline bool space_is_core(const struct space *space) { return space->pagemap_fd < 0; }
+
+// How many bytes could be read from there on, 0 to `bytes`. Of a process only what is in RAM is read from its memory: a
+// page that is not would be fetched, from swap or from a server that need not answer, and stay. Pages of files are then
+// read from the files, untouched ones are zeros. Mappings that are shared, a device's registers among them, are left alone.
 size_t space_read(const struct space *space, uint64_t address, void *to, size_t bytes);
 bool space_read_all(const struct space *space, uint64_t address, void *to, size_t bytes);
 
@@ -65,6 +71,18 @@ bool space_read_all(const struct space *space, uint64_t address, void *to, size_
 const struct space_mapping *space_mapping_at(const struct space *space, uint64_t address);
 // The first that ends behind it, or NULL.
 const struct space_mapping *space_mapping_from(const struct space *space, uint64_t address);
+
+// Opens the files that are mapped, by their names in a folder, "" or "/proc/PID/root". Left out are those that are no
+// longer the ones that were mapped, and those of file systems that need not answer, by the text of /proc/PID/mountinfo or
+// NULL. 0 or -1 with error.
+int space_add_files(struct space *space, const char *folder, const char *mounts, struct ht_error *error);
+
+// Pages from `start` on that are alike, up to `end` at most.
+struct space_stretch {
+    uint64_t end;
+    bool in_ram, swapped;
+};
+struct space_stretch space_stretch_at(const struct space *space, uint64_t start, uint64_t end);
 
 // Adds the runs of [start, end). 0 or -1 with error.
 int space_runs_add(struct space *space, uint64_t start, uint64_t end, struct space_runs *runs,

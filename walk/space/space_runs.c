@@ -86,6 +86,53 @@ static bool read_entries(const struct space *space, uint64_t start, uint64_t end
     return true;
 }
 
+// ---- pages that are alike ----
+
+static struct space_stretch scan_stretch(const struct space *space, uint64_t start, uint64_t end) {
+    struct scanned_region region = {0};
+    struct space_scan arguments = {
+        .size = sizeof arguments,
+        .start = start,
+        .end = end,
+        .regions = (uintptr_t)&region,
+        .region_room = 1,
+        .any_of = IS_PRESENT | IS_SWAPPED,
+        .wanted = IS_PRESENT | IS_SWAPPED,
+    };
+    int found = ioctl(space->pagemap_fd, SPACE_SCAN_CALL, &arguments);
+    if (found < 0) return (struct space_stretch){0};
+    if (!found) return (struct space_stretch){.end = end};
+    if (region.start > start) return (struct space_stretch){.end = region.start};
+    return (struct space_stretch){.end = region.end,
+                                  .in_ram = region.categories & IS_PRESENT,
+                                  .swapped = region.categories & IS_SWAPPED};
+}
+
+static struct space_stretch entries_stretch(const struct space *space, uint64_t start, uint64_t end) {
+    enum { SOME = 64 };
+    uint64_t entries[SOME] = {0}, wanted = (end - start) / SPACE_PAGE_BYTES;
+    if (wanted > SOME) wanted = SOME;
+    ssize_t got = pread(space->pagemap_fd, entries, wanted * sizeof *entries,
+                        (off_t)(start / SPACE_PAGE_BYTES * sizeof *entries));
+    if (got < (ssize_t)sizeof *entries) return (struct space_stretch){.end = end, .swapped = true};
+    const uint64_t kinds = ENTRY_PRESENT | ENTRY_SWAPPED;
+    size_t count = 1;
+    while (count < (size_t)got / sizeof *entries && ((entries[count] ^ entries[0]) & kinds) == 0) count++;
+    return (struct space_stretch){.end = start + count * SPACE_PAGE_BYTES,
+                                  .in_ram = entries[0] & ENTRY_PRESENT,
+                                  .swapped = entries[0] & ENTRY_SWAPPED};
+}
+
+struct space_stretch space_stretch_at(const struct space *space, uint64_t start, uint64_t end) {
+    // Of few pages the entries are told faster.
+    bool few = end - start <= 8 * SPACE_PAGE_BYTES;
+    struct space_stretch stretch = {0};
+    if (!few && !space->no_scan) stretch = scan_stretch(space, start, end);
+    return stretch.end > start ? stretch : entries_stretch(space, start, end);
+}
+
+// ---- a core ----
+
 // A core has what was dumped: whether it was in RAM is unknown. The kernel leaves holes in the file for pages that were
 // never touched.
 static bool add_segment(const struct space_segment *segment, uint64_t start, uint64_t end,
@@ -122,7 +169,7 @@ static bool add_segments(const struct space *space, uint64_t start, uint64_t end
 int space_runs_add(struct space *space, uint64_t start, uint64_t end, struct space_runs *runs,
                    struct ht_error *error) {
     bool enough = true;
-    if (space->segments) enough = add_segments(space, start, end, runs);
+    if (space_is_core(space)) enough = add_segments(space, start, end, runs);
     else {
         int scanned = space->no_scan ? 0 : scan(space, start, end, runs);
         if (!scanned) {
