@@ -147,10 +147,10 @@ def test_a_busy_process(tools: Tools, stop: bool) -> None:
     said = dict(zip(words[::2], map(int, words[1::2]), strict=True))
     assert process.returncode == 0 and said["damaged"] == 0 and said["calls"] > 0
     for one in found:
-        beside = one["checks"]["torn_lists"] * 8 + 8  # blocks in caches that changed meanwhile, and those of the C library
-        # The sizes of the program's own blocks differ by some per cent from moment to moment.
-        assert abs(one["usable_bytes"] - said["usable"]) <= 0.05 * said["usable"] + one["checks"]["lost_bytes"]
+        # While it goes on: 1 %, or what the walk says that it lost. The sizes of the program's own blocks differ by some per cent.
+        beside = 8 if stop else 0.01 * said["blocks"] + one["checks"]["lost_bytes"] / 32
         assert abs(one["blocks"] - said["blocks"]) <= beside
+        assert abs(one["usable_bytes"] - said["usable"]) <= 0.05 * said["usable"] + one["checks"]["lost_bytes"]
 
 
 def test_what_blocks_begin_with(tools: Tools) -> None:
