@@ -71,6 +71,18 @@ static void patch(struct fuzz_input *input, struct walk_image *image) {
 
 // ---- a walk ----
 
+// Whatever malloc it is, the records of these are looked for, as if it were theirs.
+static void count_others(struct space *space, const struct modules *modules) {
+    static const char *const names[] = {"jemalloc", "tcmalloc", "mimalloc"};
+    for (size_t i = 0; modules->count && i < sizeof names / sizeof *names; i++) {
+        struct other other = {0};
+        struct ht_error error;
+        bool found = false;
+        (void)other_walk(&other, space, names[i], &modules->module[0], &found, &error);
+        other_free(&other);
+    }
+}
+
 static void walk(struct space *space, const char *core) {
     struct modules modules;
     struct allocator allocator;
@@ -87,7 +99,7 @@ static void walk(struct space *space, const char *core) {
     }
     if (!failed && walked)
         failed = glibc_walk(&glibc, &error) || accounts_take(&accounts, &glibc, NULL, &error);
-    if (!failed) failed = outside_take(&outside, space, walked ? &glibc : NULL, &error);
+    if (!failed) failed = outside_take(&outside, space, walked ? &glibc : NULL, NULL, &error);
     if (!failed) {
         json_t *object = walk_json(&(struct walk_result){.core = core,
                                                          .modules = &modules,
@@ -101,6 +113,7 @@ static void walk(struct space *space, const char *core) {
         free(text);
         json_decref(object);
     }
+    if (!failed) count_others(space, &modules);
     accounts_free(&accounts);
     glibc_free(&glibc);
     modules_free(&modules);
