@@ -285,12 +285,14 @@ static void add_mapped(struct pass *pass, const struct glibc_mapped *mapped, con
     pass->heap = NULL;
     pass->runs = runs;
     begin_pages(pass, mapped->start);
-    struct holder *holder = note_block(pass, mapped->end - mapped->chunk, block, mapped->end - block, arena);
+    // Since the size leaves the header out, malloc_usable_size leaves out a word more.
+    uint64_t usable = mapped->end - block - pass->glibc->layout->mapped_header_bytes / 2;
+    struct holder *holder = note_block(pass, mapped->end - mapped->chunk, block, usable, arena);
     add(pass, mapped->start, mapped->chunk, PART_TABLE, FREE_OTHER, NULL);
     add(pass, mapped->chunk, block, PART_HEADER, FREE_OTHER, NULL);
     add(pass, block, mapped->end, PART_LIVE, FREE_OTHER, holder);
     close_page(pass);
-    write_block(pass, block, mapped->end - block, arena, "live");
+    write_block(pass, block, usable, arena, "live");
 }
 
 static int add_all_mapped(struct pass *pass, struct ht_error *error) {

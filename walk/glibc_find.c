@@ -66,7 +66,7 @@ static int likeness_of(const struct glibc_layout *layout, const struct data *dat
     uint64_t threshold = word_at(data, at + layout->settings.mmap_threshold);
     uint64_t bins = word_at(data, at + layout->settings.cache_bins),
              base = word_at(data, at + layout->settings.sbrk_base);
-    if (base >> 47 || word_at(data, at + layout->settings.mapped_bytes) % SPACE_PAGE_BYTES) return 0;
+    if (base >> 47) return 0;
     return (word_at(data, at) == 2 * threshold || word_at(data, at) == 131072) +
            (word_at(data, at + layout->settings.top_pad) == 131072) +
            (threshold >= 131072 && threshold <= HEAP_BYTES_MAX / 2) +

@@ -20,6 +20,8 @@
 
 #define HEAP_BYTES_MAX (UINT64_C(1) << 40)
 enum { NOBODY = 65534 };
+// TCGETS2, by which glibc asks since 2.42, and which termios.h has not: _IOR('T', 0x2a, struct termios2).
+#define TERMINAL_CALL 0x802c542a
 
 // In a user namespace that has no such user, or without CAP_SETUID, the user stays, and has no capability.
 static void change_user(void) {
@@ -69,11 +71,13 @@ static bool filter_calls(void) {
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),
         REFUSE,
         WORD(nr),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 6),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 8),
         WORD(args[1]),
         UNLESS(SPACE_SCAN_CALL),
         ALLOW,
         UNLESS(TCGETS),  // is it a terminal?
+        ALLOW,
+        UNLESS(TERMINAL_CALL),
         ALLOW,
         REFUSE,
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ptrace, 0, 4),
@@ -87,7 +91,7 @@ static bool filter_calls(void) {
         ALLOW,
         REFUSE,
     };
-    unsigned short count = 21;
+    unsigned short count = 23;
     for (int i = 0; i < COUNT; i++) {
         program[count++] = (struct sock_filter)UNLESS(allowed[i]);
         program[count++] = (struct sock_filter)ALLOW;
