@@ -13,6 +13,7 @@
 #include "sample_line.h"
 #include "site_reader.h"
 #include "slot_table.h"
+#include "sorted.h"
 #include "trace_json.h"
 
 enum { NO_THREAD = UINT32_MAX };
@@ -62,22 +63,9 @@ static struct old_block *block_at(const struct slicing *s, uint32_t slot) {
 
 // ---- residency: the rows of the old trace under the births' new numbers ----
 
-// The first of the rows, which begin with a birth each and are in its order, of that birth or a later one.
-static size_t first_of(const void *rows, size_t count, size_t row_bytes, uint64_t birth) {
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        uint64_t event;
-        memcpy(&event, (const char *)rows + middle * row_bytes, sizeof event);
-        if (event < birth) low = middle + 1;
-        else high = middle;
-    }
-    return low;
-}
-
 static const struct ht_residency *residency_of(const struct slicing *s, uint64_t birth) {
     const struct ht_residency *rows = s->facts.residency;
-    size_t row = first_of(rows, s->facts.residency_count, sizeof *rows, birth);
+    size_t row = HT_FIRST_FROM(rows, s->facts.residency_count, event, birth);
     return row < s->facts.residency_count && rows[row].event == birth ? &rows[row] : NULL;
 }
 
@@ -159,7 +147,7 @@ static void put_last(struct slicing *s, struct ht_residency_step before, size_t 
 static void copy_steps(struct slicing *s, struct ht_residency_step before, uint64_t new_birth,
                        uint64_t born_ns) {
     const struct ht_residency_step *steps = s->facts.steps;
-    size_t seen = first_of(steps, s->facts.steps_count, sizeof *steps, before.event), next = seen;
+    size_t seen = HT_FIRST_FROM(steps, s->facts.steps_count, event, before.event), next = seen;
     for (; is_step_of(s, next, before.event) && steps[next].time_ns < s->base_ns; next++) {
         if (steps[next].time_ns != steps[seen].time_ns || steps[next].pages != steps[seen].pages) seen = next;
         before = steps[next];

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "random_numbers.h"
+#include "sorted.h"
 
 const char *const free_list_names[FREE_LISTS] = {"bins", "tcache", "fastbins", "top", "other"};
 
@@ -216,13 +217,8 @@ static void note_loose(struct pass *pass, uint64_t start, uint64_t end, bool top
 // ---- heaps ----
 
 static bool is_cache(const struct glibc *glibc, uint64_t chunk) {
-    size_t low = 0, high = glibc->cache_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (glibc->caches[middle] < chunk) low = middle + 1;
-        else high = middle;
-    }
-    return low < glibc->cache_count && glibc->caches[low] == chunk;
+    size_t found = ht_first_from(glibc->caches, glibc->cache_count, sizeof chunk, 0, chunk);
+    return found < glibc->cache_count && glibc->caches[found] == chunk;
 }
 
 // A chunk in use has the bytes from its second word to the second word of the next one.

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "grow.h"
+#include "sorted.h"
 
 enum { WORD_BITS = 64 };
 
@@ -96,14 +97,9 @@ uint64_t chunk_map_next(const struct chunk_map *map, uint64_t address) {
 
 uint64_t chunk_map_bytes(const struct chunk_map *map, uint64_t chunk, uint64_t most) {
     uint64_t map_end = map->base + map->bytes, end = map_end - chunk < most ? map_end : chunk + most;
-    size_t low = 0, high = map->gap_count;
+    size_t gap = HT_FIRST_ABOVE(map->gaps, map->gap_count, end, chunk);
     end = next_before(map, chunk + CHUNK_BYTES_MIN, end);
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (map->gaps[middle].end <= chunk) low = middle + 1;
-        else high = middle;
-    }
-    return (low < map->gap_count && map->gaps[low].start < end ? map->gaps[low].start : end) - chunk;
+    return (gap < map->gap_count && map->gaps[gap].start < end ? map->gaps[gap].start : end) - chunk;
 }
 
 uint64_t chunk_map_before(const struct chunk_map *map, uint64_t address) {

@@ -12,6 +12,7 @@
 
 #include "all_bytes.h"
 #include "grow.h"
+#include "sorted.h"
 
 enum { SEGMENTS_MAX = 1 << 20, FILES_MAX = 1 << 16, NOTES_BYTES_MAX = 256 << 20 };
 
@@ -26,13 +27,9 @@ int core_file_open(struct core_file *core, const char *path, struct ht_error *er
 
 // That begins there; of those that segments make, which are ordered.
 static struct space_mapping *mapping_of_segment(const struct core_file *core, uint64_t start) {
-    size_t low = 0, high = core->dumped;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (core->space.mappings[middle].start < start) low = middle + 1;
-        else high = middle;
-    }
-    return low < core->dumped && core->space.mappings[low].start == start ? &core->space.mappings[low] : NULL;
+    size_t found = HT_FIRST_FROM(core->space.mappings, core->dumped, start, start);
+    return found < core->dumped && core->space.mappings[found].start == start ? &core->space.mappings[found]
+                                                                              : NULL;
 }
 
 // A mapping of a file, which has no segment where nothing of it was dumped.

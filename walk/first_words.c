@@ -45,7 +45,7 @@ static bool name_block(const struct modules *modules, uint64_t block, char name[
 }
 
 void first_words_of(struct first_word *word, const struct holder *holder, const struct modules *modules) {
-    static char names[SAMPLES][FIRST_WORD_BYTES];
+    char names[SAMPLES][FIRST_WORD_BYTES];
     size_t count = holder->blocks < SAMPLES ? (size_t)holder->blocks : SAMPLES;
     *word = (struct first_word){.looked_at = count};
     for (size_t i = 0; i < count; i++)

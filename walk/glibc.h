@@ -36,6 +36,22 @@ struct glibc_layout {
     uint16_t mapped_header_bytes;  // what a mapped chunk's size leaves out
 };
 
+// What a chunk begins with. Of a mapped one the first word is how far it lies behind its mapping's start.
+struct glibc_header {
+    uint64_t previous_bytes, size_and_flags;
+};
+enum {
+    GLIBC_PREVIOUS_IN_USE = 1,
+    GLIBC_IS_MAPPED = 2,
+    GLIBC_OF_OTHER_ARENA = 4,
+    GLIBC_FLAGS = 7,
+    GLIBC_POST_BYTES = 16,  // of a chunk that only ends others
+};
+
+static inline uint64_t glibc_chunk_bytes(const struct glibc_header *header) {
+    return header->size_and_flags & ~(uint64_t)GLIBC_FLAGS;
+}
+
 // NULL: no layout is known of that version.
 const struct glibc_layout *glibc_layout_of(int minor);
 

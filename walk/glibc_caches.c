@@ -6,6 +6,7 @@
 
 #include "glibc.h"
 #include "grow.h"
+#include "sorted.h"
 
 enum {
     CACHE_BINS_MAX = 76,
@@ -115,15 +116,9 @@ static void accept(struct search *search) {
 // ---- empty ones ----
 
 static struct cache *cache_at(const struct search *search, uint64_t block) {
-    size_t low = 0, high = search->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (search->caches[middle].chunk + CHUNK_HEADER_BYTES < block) low = middle + 1;
-        else high = middle;
-    }
-    return low < search->count && search->caches[low].chunk + CHUNK_HEADER_BYTES == block
-               ? &search->caches[low]
-               : NULL;
+    uint64_t chunk = block - CHUNK_HEADER_BYTES;
+    size_t found = HT_FIRST_FROM(search->caches, search->count, chunk, chunk);
+    return found < search->count && search->caches[found].chunk == chunk ? &search->caches[found] : NULL;
 }
 
 // The words before a thread's control block, which points at itself twice.
@@ -166,7 +161,7 @@ static bool note_threads(struct pointers *pointers, const struct search *search,
 }
 
 static bool find_pointers(struct pointers *pointers, const struct search *search) {
-    static uint64_t words[(STACK_END_BYTES + THREAD_DATA_BYTES) / 8];
+    uint64_t words[(STACK_END_BYTES + THREAD_DATA_BYTES) / 8];
     struct space *space = search->glibc->space;
     for (size_t i = 0; i < space->mapping_count; i++) {
         const struct space_mapping *mapping = &space->mappings[i];
@@ -258,15 +253,10 @@ static void keep_found(struct glibc *glibc, const struct search *search) {
     }
 }
 
-static int by_address(const void *a, const void *b) {
-    uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
-    return (one > other) - (one < other);
-}
-
 int glibc_mark_cached(struct glibc *glibc, struct ht_error *error) {
     struct search search = {glibc, calloc(glibc->cache_count + 1, sizeof(struct cache)), 0};
     if (!search.caches) return ht_error_memory(error, "walk", "thread caches");
-    if (glibc->cache_count) qsort(glibc->caches, glibc->cache_count, sizeof *glibc->caches, by_address);
+    if (glibc->cache_count) qsort(glibc->caches, glibc->cache_count, sizeof *glibc->caches, ht_by_word);
     for (size_t i = 0; i < glibc->cache_count; i++) {
         if (!is_chunk(glibc, glibc->caches[i]) || (i && glibc->caches[i] == glibc->caches[i - 1])) continue;
         struct cache *cache = &search.caches[search.count++];

@@ -7,23 +7,15 @@
 
 #include "glibc.h"
 #include "grow.h"
+#include "sorted.h"
 
 enum {
-    PREVIOUS_IN_USE = 1,
-    IS_MAPPED = 2,
-    OF_OTHER_ARENA = 4,
-    FLAGS = 7,
-    POST_BYTES = 16,
     ATTEMPTS = 4,
     FREE_CHUNKS_MAX = 4 << 20,
     SEARCH_BYTES = 1 << 20,  // behind what makes no sense
     STEPS_MAX = 1 << 16,     // of one try there
     HEAP_BYTES_SMALL = 1 << 30,
     HEAP_SPARSE = 1024,
-};
-
-struct header {
-    uint64_t previous_bytes, size_and_flags;
 };
 
 struct walk {
@@ -40,10 +32,8 @@ struct walk {
 
 enum step { STEP_ON, STEP_BAD, STEP_END, STEP_NO_MEMORY };
 
-static uint64_t bytes_of(const struct header *header) { return header->size_and_flags & ~(uint64_t)FLAGS; }
-
-static struct header header_at(struct walk *walk, uint64_t at) {
-    struct header header;
+static struct glibc_header header_at(struct walk *walk, uint64_t at) {
+    struct glibc_header header;
     memcpy(&header, space_window_at(&walk->window, at, sizeof header), sizeof header);
     if (walk->window.start != walk->window_start) {
         walk->window_start = walk->window.start;
@@ -54,21 +44,21 @@ static struct header header_at(struct walk *walk, uint64_t at) {
     return header;
 }
 
-static bool makes_sense(const struct walk *walk, const struct header *header, uint64_t at) {
-    uint64_t bytes = bytes_of(header);
+static bool makes_sense(const struct walk *walk, const struct glibc_header *header, uint64_t at) {
+    uint64_t bytes = glibc_chunk_bytes(header);
     if (bytes < CHUNK_BYTES_MIN || bytes % CHUNK_UNIT_BYTES || bytes > walk->heap->end - at) return false;
-    if (header->size_and_flags & IS_MAPPED) return false;
-    return !(header->size_and_flags & OF_OTHER_ARENA) || walk->heap->arena != 0;
+    if (header->size_and_flags & GLIBC_IS_MAPPED) return false;
+    return !(header->size_and_flags & GLIBC_OF_OTHER_ARENA) || walk->heap->arena != 0;
 }
 
 // Two posts, or one and an end of no size, close what malloc gave up in favour of another stretch. A chunk of the least
 // size right before the end is a post, too.
 static bool is_last(struct walk *walk, uint64_t at, uint64_t bytes) {
     uint64_t next = at + bytes;
-    if (bytes > CHUNK_BYTES_MIN || next + POST_BYTES > walk->heap->end) return false;
-    struct header header = header_at(walk, next);
-    return bytes_of(&header) == 0 && header.size_and_flags == PREVIOUS_IN_USE &&
-           next + 2 * POST_BYTES > walk->heap->end;
+    if (bytes > CHUNK_BYTES_MIN || next + GLIBC_POST_BYTES > walk->heap->end) return false;
+    struct glibc_header header = header_at(walk, next);
+    return glibc_chunk_bytes(&header) == 0 && header.size_and_flags == GLIBC_PREVIOUS_IN_USE &&
+           next + 2 * GLIBC_POST_BYTES > walk->heap->end;
 }
 
 // A chunk may be 16 bytes larger than asked for, which are no chunk of their own.
@@ -104,24 +94,25 @@ static enum step end(struct walk *walk) {
 // Behind two posts may lie what others took from sbrk, and then chunks again.
 static enum step take_post(struct walk *walk) {
     uint64_t post = walk->at;
-    if (post + 2 * POST_BYTES > walk->heap->end) return end(walk);
-    walk->at = post + POST_BYTES;
+    if (post + 2 * GLIBC_POST_BYTES > walk->heap->end) return end(walk);
+    walk->at = post + GLIBC_POST_BYTES;
     walk->last = 0;
     return chunk_map_add_gap(&walk->heap->chunks, post, walk->at, GAP_POST) ? STEP_ON : STEP_NO_MEMORY;
 }
 
 static enum step take(struct walk *walk) {
     uint64_t at = walk->at;
-    if (at + POST_BYTES > walk->heap->end) return end(walk);
-    struct header header = header_at(walk, at);
-    uint64_t bytes = bytes_of(&header);
-    if (walk->last && !(header.size_and_flags & PREVIOUS_IN_USE)) {
+    if (at + GLIBC_POST_BYTES > walk->heap->end) return end(walk);
+    struct glibc_header header = header_at(walk, at);
+    uint64_t bytes = glibc_chunk_bytes(&header);
+    if (walk->last && !(header.size_and_flags & GLIBC_PREVIOUS_IN_USE)) {
         if (header.previous_bytes != at - walk->last) return STEP_BAD;
         chunk_map_set_kind(&walk->heap->chunks, walk->last, CHUNK_BINS);
     }
     if (at == walk->arena->top) return take_top(walk, at, bytes);
-    if (bytes == POST_BYTES && !(header.size_and_flags & IS_MAPPED)) return take_post(walk);
-    if (bytes == 0 && header.size_and_flags == PREVIOUS_IN_USE && at + 2 * POST_BYTES > walk->heap->end)
+    if (bytes == GLIBC_POST_BYTES && !(header.size_and_flags & GLIBC_IS_MAPPED)) return take_post(walk);
+    if (bytes == 0 && header.size_and_flags == GLIBC_PREVIOUS_IN_USE &&
+        at + 2 * GLIBC_POST_BYTES > walk->heap->end)
         return end(walk);
     if (!makes_sense(walk, &header, at)) return STEP_BAD;
     if (is_last(walk, at, bytes)) return end(walk);
@@ -138,11 +129,6 @@ static bool note_free(struct glibc_arena *arena, uint64_t chunk) {
     if (!ht_grow(&arena->free_chunks, &arena->free_room, arena->free_count + 1, sizeof chunk)) return false;
     arena->free_chunks[arena->free_count++] = chunk;
     return true;
-}
-
-static int by_address(const void *a, const void *b) {
-    uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
-    return (one > other) - (one < other);
 }
 
 // A list may be damaged so that it leads back into itself: by Brent's way each chunk is held against an earlier one.
@@ -166,32 +152,28 @@ static bool list_free(struct glibc *glibc, struct glibc_arena *arena) {
     if (!note_free(arena, arena->top)) return false;
     for (int bin = 0; bin < GLIBC_BINS; bin++)
         if (!list_bin(glibc, arena, bin)) return false;
-    qsort(arena->free_chunks, arena->free_count, sizeof *arena->free_chunks, by_address);
+    qsort(arena->free_chunks, arena->free_count, sizeof *arena->free_chunks, ht_by_word);
     return true;
 }
 
 // The first chunk of a bin, or the top, that lies there or behind; the heap's end if there is none.
 static uint64_t anchor_behind(const struct walk *walk, uint64_t at) {
     const struct glibc_arena *arena = walk->arena;
-    size_t low = 0, high = arena->free_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (arena->free_chunks[middle] < at) low = middle + 1;
-        else high = middle;
-    }
-    return low < arena->free_count && arena->free_chunks[low] < walk->heap->end ? arena->free_chunks[low]
-                                                                                : walk->heap->end;
+    size_t found = ht_first_from(arena->free_chunks, arena->free_count, sizeof *arena->free_chunks, 0, at);
+    return found < arena->free_count && arena->free_chunks[found] < walk->heap->end
+               ? arena->free_chunks[found]
+               : walk->heap->end;
 }
 
 // Do the headers lead from there to the anchor?
 static bool leads_to(struct walk *walk, uint64_t at, uint64_t anchor) {
     for (int i = 0; at < anchor && i < STEPS_MAX; i++) {
         uint64_t windows = walk->windows;
-        struct header header = header_at(walk, at);
+        struct glibc_header header = header_at(walk, at);
         if (!glibc_spend(walk->glibc, windows == walk->windows ? EFFORT_HEADER : EFFORT_WINDOW) ||
             !makes_sense(walk, &header, at))
             return false;
-        at += bytes_of(&header);
+        at += glibc_chunk_bytes(&header);
     }
     return at >= anchor && (at == anchor || anchor == walk->heap->end);
 }

@@ -6,19 +6,12 @@
 
 #include "glibc.h"
 #include "grow.h"
+#include "sorted.h"
 
 enum {
-    PREVIOUS_IN_USE = 1,
-    IS_MAPPED = 2,
-    FLAGS = 7,
     ON_HUGE_PAGES = 1,  // of the offset that a mapped chunk has in its first word, since 2.43
-    POST_BYTES = 16,
     HEADER_BYTES = 16,
     MAPPED_BYTES_MIN = 128 << 10,
-};
-
-struct header {
-    uint64_t previous_bytes, size_and_flags;
 };
 
 struct search {
@@ -29,17 +22,16 @@ struct search {
     bool pieces;  // the main arena has more than was walked
 };
 
-static struct header header_at(struct search *search, uint64_t at) {
-    struct header header;
+static struct glibc_header header_at(struct search *search, uint64_t at) {
+    struct glibc_header header;
     memcpy(&header, space_window_at(&search->window, at, sizeof header), sizeof header);
     return header;
 }
 
 // The bytes of the whole mapping that a mapped chunk's header tells, the chunk lying so far behind its start; 0: it is none.
-static uint64_t mapped_bytes(const struct glibc *glibc, const struct header *header, uint64_t offset) {
-    uint64_t bytes =
-        (header->size_and_flags & ~(uint64_t)FLAGS) + glibc->layout->mapped_header_bytes + offset;
-    if ((header->size_and_flags & FLAGS) != IS_MAPPED ||
+static uint64_t mapped_bytes(const struct glibc *glibc, const struct glibc_header *header, uint64_t offset) {
+    uint64_t bytes = glibc_chunk_bytes(header) + glibc->layout->mapped_header_bytes + offset;
+    if ((header->size_and_flags & GLIBC_FLAGS) != GLIBC_IS_MAPPED ||
         (header->previous_bytes & ~(uint64_t)ON_HUGE_PAGES) != offset)
         return 0;
     return bytes % SPACE_PAGE_BYTES || bytes >> 47 ? 0 : bytes;
@@ -52,7 +44,7 @@ static uint64_t mapped_bytes_min(const struct glibc *glibc) {
 
 // The bytes of the mapping whose chunk lies so far behind its start, or 0.
 static uint64_t try_aligned(const struct search *search, uint64_t start, uint64_t offset) {
-    struct header header;
+    struct glibc_header header;
     if (start + offset + CHUNK_BYTES_MIN > search->end) return 0;
     if (space_runs_bytes(&search->runs, start + offset, start + offset + HEADER_BYTES) < HEADER_BYTES)
         return 0;
@@ -80,7 +72,7 @@ static struct glibc_mapped aligned_chunk(const struct search *search, uint64_t s
 }
 
 // 1: added, 0: there is none, -1: for want of memory. end: of what was added.
-static int take_mapped(struct search *search, uint64_t at, const struct header *header, uint64_t *end) {
+static int take_mapped(struct search *search, uint64_t at, const struct glibc_header *header, uint64_t *end) {
     struct glibc *glibc = search->glibc;
     uint64_t bytes = mapped_bytes(glibc, header, 0);
     if (!bytes || bytes < mapped_bytes_min(glibc)) return 0;
@@ -100,23 +92,26 @@ static uint64_t end_of_piece(struct search *search, uint64_t at) {
     bool post = false;
     while (at + HEADER_BYTES <= search->end) {
         uint64_t window = search->window.start;
-        struct header header = header_at(search, at);
+        struct glibc_header header = header_at(search, at);
         if (!glibc_spend(search->glibc, window == search->window.start ? EFFORT_HEADER : EFFORT_WINDOW))
             return 0;
-        uint64_t bytes = header.size_and_flags & ~(uint64_t)FLAGS;
-        if (header.size_and_flags & FLAGS & ~(uint64_t)PREVIOUS_IN_USE || bytes > search->end - at) return 0;
+        uint64_t bytes = glibc_chunk_bytes(&header);
+        if (header.size_and_flags & GLIBC_FLAGS & ~(uint64_t)GLIBC_PREVIOUS_IN_USE ||
+            bytes > search->end - at)
+            return 0;
         at += bytes;
         if (at - bytes == search->glibc->arenas[0].top) return at;
-        if (bytes == POST_BYTES && post) return at;
-        post = bytes == POST_BYTES;
+        if (bytes == GLIBC_POST_BYTES && post) return at;
+        post = bytes == GLIBC_POST_BYTES;
         if (!post && bytes < CHUNK_BYTES_MIN) return 0;
     }
     return 0;
 }
 
-static int take_piece(struct search *search, uint64_t at, const struct header *header, uint64_t *end,
+static int take_piece(struct search *search, uint64_t at, const struct glibc_header *header, uint64_t *end,
                       struct ht_error *error) {
-    if (!search->pieces || !(header->size_and_flags & PREVIOUS_IN_USE) || header->previous_bytes) return 0;
+    if (!search->pieces || !(header->size_and_flags & GLIBC_PREVIOUS_IN_USE) || header->previous_bytes)
+        return 0;
     uint64_t found = end_of_piece(search, at);
     if (!found) return 0;
     *end = (found + SPACE_PAGE_BYTES - 1) & ~(SPACE_PAGE_BYTES - 1);
@@ -128,7 +123,7 @@ static int look_through(struct search *search, struct ht_error *error) {
     for (size_t i = 0; i < search->runs.count; i++) {
         uint64_t at = search->runs.run[i].start > done ? search->runs.run[i].start : done;
         for (uint64_t end; at < search->runs.run[i].end; at = end) {
-            struct header header = {0};
+            struct glibc_header header = {0};
             (void)space_read(search->glibc->space, at, &header, sizeof header);
             end = at + SPACE_PAGE_BYTES;
             int taken = take_mapped(search, at, &header, &end);
@@ -211,11 +206,6 @@ int glibc_find_mapped(struct glibc *glibc, struct ht_error *error) {
 }
 
 struct glibc_heap *glibc_heap_at(const struct glibc *glibc, uint64_t address) {
-    size_t low = 0, high = glibc->heap_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (glibc->heaps[middle].end <= address) low = middle + 1;
-        else high = middle;
-    }
-    return low < glibc->heap_count && glibc->heaps[low].start <= address ? &glibc->heaps[low] : NULL;
+    size_t found = HT_FIRST_ABOVE(glibc->heaps, glibc->heap_count, end, address);
+    return found < glibc->heap_count && glibc->heaps[found].start <= address ? &glibc->heaps[found] : NULL;
 }

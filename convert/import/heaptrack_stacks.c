@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "grow.h"
+#include "sorted.h"
 
 static const uint32_t NOWHERE = UINT32_MAX;  // an address that is unknown
 
@@ -37,16 +38,11 @@ static int by_start(const void *a, const void *b) {
 }
 
 static const struct heaptrack_segment *segment_at(struct heaptrack_stacks *stacks, uint64_t address) {
-    size_t low = 0, high = stacks->segments;
     if (!stacks->sorted && stacks->segments)
         qsort(stacks->segment, stacks->segments, sizeof *stacks->segment, by_start);
     stacks->sorted = true;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (stacks->segment[middle].start <= address) low = middle + 1;
-        else high = middle;
-    }
-    return low && address < stacks->segment[low - 1].end ? &stacks->segment[low - 1] : NULL;
+    size_t behind = HT_FIRST_ABOVE(stacks->segment, stacks->segments, start, address);
+    return behind && address < stacks->segment[behind - 1].end ? &stacks->segment[behind - 1] : NULL;
 }
 
 static void add_frame(struct heaptrack_stacks *stacks, uint32_t location, uint64_t parent) {

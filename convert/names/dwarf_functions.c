@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "grow.h"
+#include "sorted.h"
 
 enum { NESTING_MAX = 64 };
 
@@ -29,13 +30,8 @@ static void add_ranges(struct dwarf_ranges *ranges, Dwarf_Die *die, uint32_t uni
 }
 
 static const struct dwarf_range *find(const struct dwarf_ranges *ranges, Dwarf_Addr address) {
-    size_t low = 0, high = ranges->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (ranges->range[middle].low <= address) low = middle + 1;
-        else high = middle;
-    }
-    return low && address < ranges->range[low - 1].high ? &ranges->range[low - 1] : NULL;
+    size_t behind = HT_FIRST_ABOVE(ranges->range, ranges->count, low, address);
+    return behind && address < ranges->range[behind - 1].high ? &ranges->range[behind - 1] : NULL;
 }
 
 void dwarf_functions_open(struct dwarf_functions *functions, Dwarf *dwarf) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "grow.h"
+#include "sorted.h"
 
 // Where several begin at one address, the one to be found comes last.
 static int by_start(const void *a, const void *b) {
@@ -50,13 +51,8 @@ void module_symbols_free(struct module_symbols *symbols) {
 
 const char *module_symbols_find(const struct module_symbols *symbols, uint64_t address) {
     enum { PASSED_MAX = 16 };  // smaller functions inside a larger one
-    size_t low = 0, high = symbols->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (symbols->symbol[middle].start <= address) low = middle + 1;
-        else high = middle;
-    }
-    for (size_t i = low; i > 0 && low - i < PASSED_MAX; i--)
+    size_t behind = HT_FIRST_ABOVE(symbols->symbol, symbols->count, start, address);
+    for (size_t i = behind; i > 0 && behind - i < PASSED_MAX; i--)
         if (address < symbols->symbol[i - 1].end) return symbols->symbol[i - 1].name;
     return NULL;
 }

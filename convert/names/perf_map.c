@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "grow.h"
+#include "sorted.h"
 
 struct code {
     uint64_t start, end;
@@ -37,13 +38,8 @@ static void take_line(struct perf_map *map, char *line) {
 }
 
 static const char *name_at(const struct perf_map *map, uint64_t address) {
-    size_t low = 0, high = map->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (map->code[middle].start <= address) low = middle + 1;
-        else high = middle;
-    }
-    return low && address < map->code[low - 1].end ? map->code[low - 1].name : NULL;
+    size_t behind = HT_FIRST_ABOVE(map->code, map->count, start, address);
+    return behind && address < map->code[behind - 1].end ? map->code[behind - 1].name : NULL;
 }
 
 void perf_map_add(struct name_builder *builder, const char *path, const struct ht_location *locations,

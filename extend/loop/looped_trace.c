@@ -10,6 +10,7 @@
 #include "event_bytes.h"
 #include "grow.h"
 #include "loop_threads.h"
+#include "sorted.h"
 #include "trace_layout.h"
 
 enum { ROWS = HT_SECTION_ROWS_MAX };
@@ -289,26 +290,14 @@ static bool copy_head(const struct looped *looped, struct ht_trace_facts *facts)
     return true;
 }
 
-// Of rows in the order of their events, which each begins with: the first from `event` on.
-static size_t first_row(const void *rows, size_t count, size_t row_bytes, uint64_t event) {
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const uint64_t *of_row = (const void *)((const char *)rows + middle * row_bytes);
-        if (*of_row < event) low = middle + 1;
-        else high = middle;
-    }
-    return low;
-}
-
 static size_t first_residency(const struct ht_trace_facts *facts, uint64_t event) {
     static_assert(offsetof(struct ht_residency, event) == 0, "first");
-    return first_row(facts->residency, facts->residency_count, sizeof *facts->residency, event);
+    return HT_FIRST_FROM(facts->residency, facts->residency_count, event, event);
 }
 
 static size_t first_step(const struct ht_trace_facts *facts, uint64_t event) {
     static_assert(offsetof(struct ht_residency_step, event) == 0, "first");
-    return first_row(facts->steps, facts->steps_count, sizeof *facts->steps, event);
+    return HT_FIRST_FROM(facts->steps, facts->steps_count, event, event);
 }
 
 // How many rows of each kind a repetition has: those of its large blocks.

@@ -14,6 +14,7 @@
 #include "columns.h"
 #include "event_arrays.h"
 #include "grow.h"
+#include "sorted.h"
 
 enum { ROWS = HT_SECTION_ROWS_MAX };
 
@@ -715,14 +716,9 @@ int ht_trace_stored(struct ht_trace_reader *reader, size_t i, const struct ht_se
 }
 
 double ht_trace_cpu_ns_at(const struct ht_trace_facts *facts, uint64_t time_ns) {
-    size_t low = 0, high = facts->samples_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (facts->samples[middle].time_ns <= time_ns) low = middle + 1;
-        else high = middle;
-    }
-    const struct ht_sample none = {0}, *before = low ? &facts->samples[low - 1] : &none;
-    const struct ht_sample *after = low < facts->samples_count ? &facts->samples[low] : before;
+    size_t behind = HT_FIRST_ABOVE(facts->samples, facts->samples_count, time_ns, time_ns);
+    const struct ht_sample none = {0}, *before = behind ? &facts->samples[behind - 1] : &none;
+    const struct ht_sample *after = behind < facts->samples_count ? &facts->samples[behind] : before;
     if (after->cpu_ns <= before->cpu_ns) return (double)before->cpu_ns;
     double share = (double)(time_ns - before->time_ns) / (double)(after->time_ns - before->time_ns);
     return (double)before->cpu_ns + (double)(after->cpu_ns - before->cpu_ns) * share;

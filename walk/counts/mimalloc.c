@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "other.h"
+#include "sorted.h"
 
 enum { SLICE_BYTES = 64 << 10, SLICES_MAX = 1024, PAGE_RECORD_MAX = 96, HEADER_BYTES = 512, IS_HUGE = 1 };
 
@@ -168,13 +169,8 @@ static bool take_segments(struct search *search) {
 }
 
 static const struct other_span *span_at(const struct other *other, uint64_t address) {
-    size_t low = 0, high = other->span_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (other->spans[middle].end <= address) low = middle + 1;
-        else high = middle;
-    }
-    return low < other->span_count && other->spans[low].start <= address ? &other->spans[low] : NULL;
+    size_t found = HT_FIRST_ABOVE(other->spans, other->span_count, end, address);
+    return found < other->span_count && other->spans[found].start <= address ? &other->spans[found] : NULL;
 }
 
 // Each heap's list of blocks that other threads freed and it has not taken back.
@@ -193,7 +189,7 @@ static bool take_freed(struct search *search) {
 }
 
 bool other_find_mimalloc2(struct other *other) {
-    static struct search search;
+    struct search search;
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         search = (struct search){.other = other, .layout = &layouts[i]};
         if (!take_segments(&search)) return false;

@@ -198,7 +198,7 @@ static struct page_tree best_tree(struct other *other, const struct module *modu
 }
 
 bool other_find_mimalloc3(struct other *other, const struct module *module) {
-    static struct search search;
+    struct search search = {.arena_count = 0};
     search = (struct search){.layout = NULL};
     struct page_tree tree = best_tree(other, module, &search);
     if (!tree.right) return true;

@@ -88,7 +88,7 @@ enum { SCAN_BYTES = 256 << 10 };
 
 static bool scan_stretch(struct other *other, uint64_t start, uint64_t end, size_t bytes, other_look look,
                          void *user) {
-    static uint8_t buffer[SCAN_BYTES + OTHER_LOOK_BYTES];
+    uint8_t buffer[SCAN_BYTES + OTHER_LOOK_BYTES];
     for (uint64_t at = start; at < end; at += SCAN_BYTES) {
         size_t wanted = end - at < sizeof buffer ? (size_t)(end - at) : sizeof buffer;
         size_t got = space_read(other->space, at, buffer, wanted);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "grow.h"
+#include "sorted.h"
 
 enum {
     PROGRAM_HEADERS_MAX = 64,
@@ -147,14 +148,8 @@ void modules_free(struct modules *modules) {
 }
 
 const struct module *modules_at(const struct modules *modules, uint64_t address) {
-    size_t low = 0, high = modules->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (modules->module[middle].end <= address) low = middle + 1;
-        else high = middle;
-    }
-    const struct module *found = low < modules->count ? &modules->module[low] : NULL;
-    return found && found->start <= address ? found : NULL;
+    size_t found = HT_FIRST_ABOVE(modules->module, modules->count, end, address);
+    return found < modules->count && modules->module[found].start <= address ? &modules->module[found] : NULL;
 }
 
 uint64_t module_address_of(const struct module *module, const char *symbol) {
@@ -170,16 +165,11 @@ bool module_exports(const struct module *module, const char *symbol) {
 
 const char *module_symbol_at(const struct module *module, uint64_t address) {
     uint64_t value = address - module->bias;
-    size_t low = 0, high = module->symbol_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (module->symbols[middle].st_value <= value) low = middle + 1;
-        else high = middle;
-    }
+    size_t behind = HT_FIRST_ABOVE(module->symbols, module->symbol_count, st_value, value);
     // The last that begins there or before, mostly; of those that begin alike the first.
     const Elf64_Sym *found = NULL;
-    for (int i = 0; low && i < NESTED_MAX; i++) {
-        const Elf64_Sym *symbol = &module->symbols[--low];
+    for (int i = 0; behind && i < NESTED_MAX; i++) {
+        const Elf64_Sym *symbol = &module->symbols[--behind];
         if (found && symbol->st_value != found->st_value) break;
         if (value - symbol->st_value < symbol->st_size) found = symbol;
     }

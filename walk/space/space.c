@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "grow.h"
+#include "sorted.h"
 
 static size_t read_file(int fd, uint64_t offset, uint8_t *to, size_t bytes) {
     size_t done = 0;
@@ -23,13 +24,8 @@ static size_t read_file(int fd, uint64_t offset, uint8_t *to, size_t bytes) {
 
 // The segment that holds the address, or NULL.
 static const struct space_segment *segment_at(const struct space *space, uint64_t address) {
-    size_t low = 0, high = space->segment_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (space->segments[middle].start <= address) low = middle + 1;
-        else high = middle;
-    }
-    const struct space_segment *found = low ? &space->segments[low - 1] : NULL;
+    size_t behind = HT_FIRST_ABOVE(space->segments, space->segment_count, start, address);
+    const struct space_segment *found = behind ? &space->segments[behind - 1] : NULL;
     return found && address - found->start < found->bytes ? found : NULL;
 }
 
@@ -85,13 +81,8 @@ bool space_read_all(const struct space *space, uint64_t address, void *to, size_
 }
 
 const struct space_mapping *space_mapping_from(const struct space *space, uint64_t address) {
-    size_t low = 0, high = space->mapping_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (space->mappings[middle].end <= address) low = middle + 1;
-        else high = middle;
-    }
-    return low < space->mapping_count ? &space->mappings[low] : NULL;
+    size_t found = HT_FIRST_ABOVE(space->mappings, space->mapping_count, end, address);
+    return found < space->mapping_count ? &space->mappings[found] : NULL;
 }
 
 const struct space_mapping *space_mapping_at(const struct space *space, uint64_t address) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "grow.h"
+#include "sorted.h"
 #include "space.h"
 
 struct scanned_region {
@@ -181,13 +182,7 @@ int space_runs_add(struct space *space, uint64_t start, uint64_t end, struct spa
 }
 
 size_t space_runs_find(const struct space_runs *runs, uint64_t address) {
-    size_t low = 0, high = runs->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (runs->run[middle].end <= address) low = middle + 1;
-        else high = middle;
-    }
-    return low;
+    return HT_FIRST_ABOVE(runs->run, runs->count, end, address);
 }
 
 uint64_t space_runs_bytes(const struct space_runs *runs, uint64_t start, uint64_t end) {
