@@ -134,6 +134,12 @@ static int count_segments(const struct core_file *core, const Elf64_Ehdr *header
 }
 
 static int read_header(const struct core_file *core, Elf64_Ehdr *header, struct ht_error *error) {
+    struct stat file;
+    bool known = !fstat(core->space.memory_fd, &file);
+    if (known && S_ISREG(file.st_mode) && !file.st_size)
+        return ht_error_input(error, core->path, 0, "expected a core file, found an empty file");
+    if (known && S_ISDIR(file.st_mode))
+        return ht_error_input(error, core->path, 0, "expected a core file, found a folder");
     if (!ht_read_at(core->space.memory_fd, header, sizeof *header, 0) ||
         memcmp(header->e_ident, ELFMAG, SELFMAG) || header->e_type != ET_CORE)
         return ht_error_input(error, core->path, 0, "expected a core file, found another");

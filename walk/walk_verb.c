@@ -54,6 +54,8 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case ARGP_KEY_END:
         if (!options->pid == !options->core) argp_error(state, "expected one of --pid and --core");
         if (options->core && options->stop) argp_error(state, "--stop: expected --pid, found --core");
+        if (options->core && options->blocks && output_file_replaces(options->blocks, options->core))
+            argp_error(state, "--blocks %s: the blocks would overwrite the core", options->blocks);
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }

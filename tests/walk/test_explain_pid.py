@@ -108,6 +108,14 @@ USAGE = {
 }
 
 
+def test_a_core_is_not_overwritten(tmp_path: Path) -> None:
+    core = tmp_path / "core"
+    core.write_bytes(b"of a process")
+    done = run_here("explain", "--core", core, "--blocks", core, cwd=tmp_path)
+    assert (done.returncode, core.read_bytes()) == (2, b"of a process") and done.stderr.count("\n") == 1
+    assert run_here("explain", "--core", core, "--blocks", "-", cwd=tmp_path).returncode == 2
+
+
 @pytest.mark.parametrize("case", USAGE)
 def test_usage(tmp_path: Path, case: str) -> None:
     words, said = USAGE[case]

@@ -181,13 +181,18 @@ REFUSED = {
     "no number": (["--pid", "x"], 2, "--pid x: expected the number of a process"),
     "none": ([], 2, "expected one of --pid and --core"),
     "no core": (["--core", "/dev/null"], 3, "/dev/null: offset 0: expected a core file"),
+    "no bytes": (["--core", "EMPTY"], 3, "offset 0: expected a core file, found an empty file"),
+    "a folder": (["--core", "/"], 3, "/: offset 0: expected a core file, found a folder"),
+    "itself": (["--core", "EMPTY", "--blocks", "EMPTY"], 2, "the blocks would overwrite the core"),
     "no file": (["--core", "/nonexistent"], 1, "/nonexistent: cannot be read"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refusals(tools: Tools, case: str) -> None:
-    words, status, said = REFUSED[case]
+def test_refusals(tools: Tools, tmp_path: Path, case: str) -> None:
+    empty = tmp_path / "empty"
+    empty.touch()
+    words, status, said = [str(empty) if word == "EMPTY" else word for word in REFUSED[case][0]], *REFUSED[case][1:]
     if case == "a kernel's" and not Path("/proc/2").exists():
         pytest.skip("another pid namespace: there is no process of the kernel's")
     done = subprocess.run([tools.build / "heaptape", "walk", *words], capture_output=True, text=True, timeout=20, check=False)

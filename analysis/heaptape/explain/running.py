@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import EXIT_UNDECIDED, HeaptapeError, UsageError
+from ..base.files import STANDARD_OUTPUT, check_output
 from ..base.printable import printable
 from ..base.programs import find_heaptape, find_replay
 from ..base.text_table import table_lines
@@ -310,6 +311,10 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("expected --every and --for, found one of them")
     if options.core is not None and (options.stop or options.every is not None):
         raise UsageError("--core: expected no --stop and --every: nothing goes on in a core")
+    if options.blocks == STANDARD_OUTPUT:
+        raise UsageError("--blocks -: expected a file, standard output has the answer")
+    if options.blocks is not None:
+        check_output(options.blocks, [] if options.core is None else [options.core])
 
 
 def _take(options: argparse.Namespace, command: list[str]) -> list[Look]:
