@@ -34,8 +34,8 @@ static char *final_path(const char *path) {
     return NULL;
 }
 
-// `mode`: of a file that is made, as for open().
-static int open_output(struct output_file *file, const char *path, mode_t mode) {
+// `mode`: of a file that is made, as for open(). `removes`: a signal that ends us removes it.
+static int open_output(struct output_file *file, const char *path, mode_t mode, bool removes) {
     struct stat status;
     *file = (struct output_file){.fd = -1};
     if (!strcmp(path, "-")) return (file->fd = dup(STDOUT_FILENO)) < 0 ? -1 : 0;
@@ -53,14 +53,19 @@ static int open_output(struct output_file *file, const char *path, mode_t mode) 
     }
     // A name left by a process that was killed goes; one that somebody else made there does not lead us away.
     unlink(file->partial_path);
-    remove_on_signal(file->partial_path);
+    if (removes) remove_on_signal(file->partial_path);
     file->fd = open(file->partial_path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
     return file->fd < 0 ? -1 : 0;
 }
 
-int output_file_open(struct output_file *file, const char *path) { return open_output(file, path, 0666); }
+int output_file_open(struct output_file *file, const char *path) {
+    return open_output(file, path, 0666, true);
+}
 int output_file_open_private(struct output_file *file, const char *path) {
-    return open_output(file, path, HT_PRIVATE_MODE);
+    return open_output(file, path, HT_PRIVATE_MODE, true);
+}
+int output_file_open_beside_handlers(struct output_file *file, const char *path) {
+    return open_output(file, path, HT_PRIVATE_MODE, false);
 }
 
 int output_file_check(const char *path) {

@@ -17,6 +17,8 @@ int output_file_open(struct output_file *file, const char *path);
 // The same for what shows a program's heap, command and file names: only its owner may read it, whatever the umask.
 enum { HT_PRIVATE_MODE = 0600 };
 int output_file_open_private(struct output_file *file, const char *path);
+// The same in a process whose own handlers of signals are to stay: a signal that ends it leaves what was begun.
+int output_file_open_beside_handlers(struct output_file *file, const char *path);
 // Whether that would succeed, to be asked before any work: changes nothing, and waits for no reader of a pipe. 0 or -1
 // with errno.
 int output_file_check(const char *path);

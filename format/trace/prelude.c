@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prelude.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -60,12 +59,6 @@ static int read_sections(struct reading *reading, struct ht_trace_reader *reader
     return 0;
 }
 
-static struct ht_trace_reader *open_fd(int fd, struct ht_error *error) {
-    char path[32];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    return ht_trace_open(path, error);
-}
-
 int ht_prelude_open(struct ht_trace_reader *reader, struct ht_prelude *prelude, struct ht_error *error) {
     reader = ht_trace_of_file(reader);
     *prelude = (struct ht_prelude){.fd = -1};
@@ -77,7 +70,7 @@ int ht_prelude_open(struct ht_trace_reader *reader, struct ht_prelude *prelude, 
     if (!reading.unpacker || !reading.part || prelude->fd < 0)
         status = ht_error_memory(error, ht_trace_path(reader), "cannot read the prelude");
     if (!status) status = read_sections(&reading, reader, error);
-    if (!status && !(prelude->reader = open_fd(prelude->fd, error))) status = -1;
+    if (!status && !(prelude->reader = ht_trace_open_in(prelude->fd, "the prelude", error))) status = -1;
     if (!status && ht_trace_truncated(prelude->reader))
         status = ht_trace_bad_section(reader, HT_SECTION_PRELUDE, error, "expected a whole prelude");
     ht_unpacker_free(reading.unpacker);

@@ -43,7 +43,10 @@ enum ht_section_kind {
     HT_SECTION_NAMES,
     HT_SECTION_STRINGS,
     HT_SECTION_PRELUDE,
-    HT_SECTION_PRELUDE_THREADS
+    HT_SECTION_PRELUDE_THREADS,
+    HT_SECTION_MEMBER,  // this one and the next two: of the trace of a group
+    HT_SECTION_LAYOUT,
+    HT_SECTION_PAGE_STATES
 };
 
 enum ht_event_column {
@@ -65,7 +68,11 @@ enum ht_event_column {
     HT_COLUMN_SITE
 };
 
-enum ht_trace_feature { HT_TRACE_FEATURE_QUERIES = 1, HT_TRACE_FEATURE_CONTROLS = 2 };
+enum ht_trace_feature {
+    HT_TRACE_FEATURE_QUERIES = 1,
+    HT_TRACE_FEATURE_CONTROLS = 2,
+    HT_TRACE_FEATURE_GROUP = 4  // it holds other traces, and no events
+};
 // Queries that are part of a token.
 enum ht_joined { HT_JOINED_BEFORE = 1, HT_JOINED_AFTER = 2 };
 enum ht_transform { HT_TRANSFORM_PLAIN, HT_TRANSFORM_DIFFERENCE, HT_TRANSFORM_NIBBLES };

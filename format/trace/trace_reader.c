@@ -24,6 +24,7 @@ struct ht_trace_reader {
     char *path;
     int fd;
     bool truncated;
+    bool may_be_group;
     uint64_t file_bytes, valid_bytes;
     struct ht_trace_header header;
     struct ht_section_place *places;
@@ -224,6 +225,20 @@ static int read_kind(struct ht_trace_reader *reader, struct ht_error *error) {
     return 0;
 }
 
+static int check_features(const struct ht_trace_reader *reader, struct ht_error *error) {
+    const uint32_t known = HT_TRACE_FEATURE_QUERIES | HT_TRACE_FEATURE_CONTROLS | HT_TRACE_FEATURE_GROUP;
+    uint32_t features = reader->header.features;
+    if (features & ~known)
+        return ht_error_input(error, reader->path, 12, "expected known features, found 0x%" PRIx32,
+                              features & ~known);
+    if (features & HT_TRACE_FEATURE_GROUP && !reader->may_be_group)
+        return bad(
+            reader, 12, error,
+            "expected the trace of one process, found that of a group of processes, which heaptape info "
+            "and heaptape replay take");
+    return 0;
+}
+
 static int read_header(struct ht_trace_reader *reader, struct ht_error *error) {
     struct ht_trace_header *header = &reader->header;
     if (read_kind(reader, error)) return -1;
@@ -239,9 +254,7 @@ static int read_header(struct ht_trace_reader *reader, struct ht_error *error) {
         return ht_error_input(error, reader->path, 10,
                               "expected a trace of version %d or older, found %u: it needs a newer heaptape",
                               HT_TRACE_VERSION, header->version);
-    uint32_t unknown = header->features & ~(uint32_t)(HT_TRACE_FEATURE_QUERIES | HT_TRACE_FEATURE_CONTROLS);
-    if (unknown)
-        return ht_error_input(error, reader->path, 12, "expected known features, found 0x%" PRIx32, unknown);
+    if (check_features(reader, error)) return -1;
     uint64_t checksum = XXH64(header, offsetof(struct ht_trace_header, checksum), 0);
     if (checksum != header->checksum) return bad_checksum(reader, 0, error, header->checksum, checksum);
     if (header->time_unit_ns == 0)
@@ -271,32 +284,60 @@ static int read_structure(struct ht_trace_reader *reader, struct ht_error *error
     return wrong ? bad(reader, footer.index_offset, error, wrong) : 0;
 }
 
-struct ht_trace_reader *ht_trace_open(const char *path, struct ht_error *error) {
+// A reader without a file. NULL with error.
+static struct ht_trace_reader *new_reader(const char *name, bool may_be_group, struct ht_error *error) {
     struct ht_trace_reader *reader = calloc(1, sizeof *reader);
-    if (!reader) {
-        ht_error_memory(error, path, "cannot open");
-        return NULL;
+    if (reader) {
+        ht_event_arrays_init(&reader->events);
+        reader->fd = -1;
+        reader->may_be_group = may_be_group;
+        reader->path = strdup(name);
+        reader->unpacker = ht_unpacker_new();
+        if (reader->path && reader->unpacker) return reader;
+        ht_trace_close(reader);
     }
-    ht_event_arrays_init(&reader->events);
-    reader->path = strdup(path);
-    reader->unpacker = ht_unpacker_new();
-    reader->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe under such a name must not hang us
+    ht_error_memory(error, name, "cannot open");
+    return NULL;
+}
+
+// Of a reader that has its file, or could not open it. NULL with error.
+static struct ht_trace_reader *begin_reading(struct ht_trace_reader *reader, struct ht_error *error) {
     struct stat status;
     int result = -1;
-    if (reader->fd < 0 || fstat(reader->fd, &status) || !reader->path || !reader->unpacker) {
-        ht_error_system(error, path, "cannot open");
+    if (reader->fd < 0 || fstat(reader->fd, &status)) {
+        ht_error_system(error, reader->path, "cannot open");
         error->status = HT_EXIT_INPUT;
     } else if (!S_ISREG(status.st_mode)) {
-        ht_error_input(error, path, 0, "expected a trace in a regular file, found no regular file");
+        ht_error_input(error, reader->path, 0, "expected a trace in a regular file, found no regular file");
     } else {
         reader->file_bytes = (uint64_t)status.st_size;
         result = read_structure(reader, error);
     }
-    if (result) {
-        ht_trace_close(reader);
-        return NULL;
-    }
-    return reader;
+    if (!result) return reader;
+    ht_trace_close(reader);
+    return NULL;
+}
+
+static struct ht_trace_reader *open_path(const char *path, bool may_be_group, struct ht_error *error) {
+    struct ht_trace_reader *reader = new_reader(path, may_be_group, error);
+    if (!reader) return NULL;
+    reader->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe under such a name must not hang us
+    return begin_reading(reader, error);
+}
+
+struct ht_trace_reader *ht_trace_open(const char *path, struct ht_error *error) {
+    return open_path(path, false, error);
+}
+
+struct ht_trace_reader *ht_trace_open_any(const char *path, struct ht_error *error) {
+    return open_path(path, true, error);
+}
+
+struct ht_trace_reader *ht_trace_open_in(int fd, const char *name, struct ht_error *error) {
+    struct ht_trace_reader *reader = new_reader(name, false, error);
+    if (!reader) return NULL;
+    reader->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    return begin_reading(reader, error);
 }
 
 struct ht_trace_reader *ht_trace_open_made(struct ht_trace_reader *of, const struct ht_trace_made *made,

@@ -73,6 +73,10 @@ struct ht_trace_facts {
 // Opens and checks header, footer and index. A file without a footer opens with truncated set.
 // Returns NULL and fills error for anything that is not a trace.
 struct ht_trace_reader *ht_trace_open(const char *path, struct ht_error *error);
+// The same, but that it may be the trace of a group: no more can be read of that than its sections (group_trace.h).
+struct ht_trace_reader *ht_trace_open_any(const char *path, struct ht_error *error);
+// Of an open file, which stays the caller's. name: for messages.
+struct ht_trace_reader *ht_trace_open_in(int fd, const char *name, struct ht_error *error);
 void ht_trace_close(struct ht_trace_reader *reader);
 
 bool ht_trace_truncated(const struct ht_trace_reader *reader);

@@ -294,10 +294,11 @@ static void write_header(struct ht_trace_writer *writer) {
     write_all(writer, &header, sizeof header);
 }
 
-struct ht_trace_writer *ht_trace_create(const char *path, uint32_t time_unit_ns, int level,
-                                        struct ht_error *error) {
+static struct ht_trace_writer *create(const char *path, uint32_t time_unit_ns, int level, uint32_t features,
+                                      struct ht_error *error) {
     struct ht_trace_writer *writer = new_writer(path, time_unit_ns, level, error);
     if (!writer) return NULL;
+    writer->features = features;
     if (output_file_open_private(&writer->file, path)) {
         ht_error_system(error, path, "cannot create");
         ht_trace_abandon(writer);
@@ -305,6 +306,16 @@ struct ht_trace_writer *ht_trace_create(const char *path, uint32_t time_unit_ns,
     }
     write_header(writer);
     return writer;
+}
+
+struct ht_trace_writer *ht_trace_create(const char *path, uint32_t time_unit_ns, int level,
+                                        struct ht_error *error) {
+    return create(path, time_unit_ns, level, 0, error);
+}
+
+struct ht_trace_writer *ht_trace_create_group(const char *path, uint32_t time_unit_ns, int level,
+                                              struct ht_error *error) {
+    return create(path, time_unit_ns, level, HT_TRACE_FEATURE_GROUP, error);
 }
 
 struct ht_trace_writer *ht_trace_create_in(int fd, const char *name, uint32_t time_unit_ns, int level,
@@ -531,6 +542,10 @@ int ht_trace_finish(struct ht_trace_writer *writer, const struct ht_thread *thre
     return end_file(writer, file_bytes, error);
 }
 
+int ht_trace_finish_group(struct ht_trace_writer *writer, uint64_t *file_bytes, struct ht_error *error) {
+    return end_file(writer, file_bytes, error);
+}
+
 static void put_stored(struct ht_trace_writer *writer, const struct ht_section_header *header,
                        const void *payload) {
     remember_place(writer, header);
@@ -545,24 +560,36 @@ void ht_trace_put_stored(struct ht_trace_writer *writer, const struct ht_section
     put_stored(writer, header, payload);
 }
 
+void ht_trace_put_columns(struct ht_trace_writer *writer, enum ht_section_kind kind, uint32_t rows,
+                          uint64_t first, uint64_t second, const struct ht_put_column *column,
+                          unsigned columns) {
+    flush_events(writer);
+    wait_for_packer(writer);
+    ht_payload_reset(&writer->payload);
+    for (unsigned i = 0; i < columns; i++) {
+        const struct ht_put_column *put = &column[i];
+        if (put->values) pack_u64(writer, put->id, put->values, put->count, 1);
+        else
+            check_packed(writer,
+                         ht_pack_bytes(writer->packer, &writer->payload, put->id, put->bytes, put->count));
+    }
+    put_section(writer, kind, rows, first, second);
+}
+
 static void put_prelude_threads(struct ht_trace_writer *writer, const uint64_t *number, size_t threads) {
     for (size_t first = 0; first < threads; first += ROWS) {
         size_t rows = threads - first < ROWS ? threads - first : ROWS;
-        ht_payload_reset(&writer->payload);
-        pack_u64(writer, 1, number + first, rows, 1);
-        put_section(writer, HT_SECTION_PRELUDE_THREADS, (uint32_t)rows, 0, 0);
+        const struct ht_put_column column = {.id = 1, .count = rows, .values = number + first};
+        ht_trace_put_columns(writer, HT_SECTION_PRELUDE_THREADS, (uint32_t)rows, 0, 0, &column, 1);
     }
 }
 
 void ht_trace_put_prelude(struct ht_trace_writer *writer, const uint8_t *bytes, size_t count,
                           const uint64_t *number, size_t threads) {
-    flush_events(writer);
-    wait_for_packer(writer);
     for (size_t first = 0; first < count; first += HT_TEXT_BYTES_MAX) {
         size_t part = count - first < HT_TEXT_BYTES_MAX ? count - first : HT_TEXT_BYTES_MAX;
-        ht_payload_reset(&writer->payload);
-        check_packed(writer, ht_pack_bytes(writer->packer, &writer->payload, 1, bytes + first, part));
-        put_section(writer, HT_SECTION_PRELUDE, 0, 0, 0);
+        const struct ht_put_column column = {.id = 1, .count = part, .bytes = bytes + first};
+        ht_trace_put_columns(writer, HT_SECTION_PRELUDE, 0, 0, 0, &column, 1);
     }
     put_prelude_threads(writer, number, threads);
 }

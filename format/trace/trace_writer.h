@@ -43,6 +43,16 @@ void ht_trace_put_site_table(struct ht_trace_writer *writer, const struct ht_sit
 // there, or 0. Once, after the last event.
 void ht_trace_put_prelude(struct ht_trace_writer *writer, const uint8_t *bytes, size_t count,
                           const uint64_t *number, size_t threads);
+// A section of columns of any other kind, after the last event. first, second: of the section's header.
+struct ht_put_column {
+    uint8_t id;
+    size_t count;
+    const uint64_t *values;  // NULL: bytes
+    const uint8_t *bytes;
+};
+void ht_trace_put_columns(struct ht_trace_writer *writer, enum ht_section_kind kind, uint32_t rows,
+                          uint64_t first, uint64_t second, const struct ht_put_column *column,
+                          unsigned columns);
 // A section as another trace has it, after the last event.
 void ht_trace_put_stored(struct ht_trace_writer *writer, const struct ht_section_header *header,
                          const void *payload);
@@ -60,6 +70,11 @@ bool ht_trace_failed(const struct ht_trace_writer *writer);
 // *file_bytes (may be NULL): the finished file's size. Returns 0 or -1 with error.
 int ht_trace_finish(struct ht_trace_writer *writer, const struct ht_thread *threads, size_t threads_count,
                     const char *totals_json, uint64_t *file_bytes, struct ht_error *error);
+
+// A file that holds other traces (group_writer.h): sections of columns, and its context, which may come last.
+struct ht_trace_writer *ht_trace_create_group(const char *path, uint32_t time_unit_ns, int level,
+                                              struct ht_error *error);
+int ht_trace_finish_group(struct ht_trace_writer *writer, uint64_t *file_bytes, struct ht_error *error);
 
 // A copy of a trace, which has call sites, with another table of them: all other sections as they are stored. Returns 0, or -1 with error;
 // the file appears when it is complete.

@@ -29,6 +29,7 @@ from ..base.errors import TraceError
 READER_VERSION = 2
 OLDEST_VERSION = 2
 KNOWN_FEATURES = 3
+GROUP_FEATURE = 4
 
 HEADER = struct.Struct("<8sHHIII32sQ")
 SECTION = struct.Struct("<4sBBHIIQQQQ")
@@ -202,6 +203,9 @@ class TraceFile:
             raise self.fail(8, f"expected a trace of a released version, found version {version}: convert its raw log again")
         if min_reader > READER_VERSION:
             raise self.fail(10, f"needs a reader of version {min_reader}; this one is {READER_VERSION}")
+        if features & GROUP_FEATURE:
+            raise self.fail(12, "expected the trace of one process, found that of a group of processes, which heaptape info and "
+                            "heaptape replay take")
         if features & ~KNOWN_FEATURES:
             raise self.fail(12, f"needs features {features & ~KNOWN_FEATURES:#x}, unknown to this reader")
         if unit_ns < 1:
