@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "group_talk.h"
+#include "json_values.h"
 #include "option_values.h"
 #include "print.h"
 #include "process_log.h"
@@ -24,10 +26,12 @@ enum { WAIT_STEPS = 200, STEP_NS = 10000000 };
 struct options {
     pid_t pid;
     const char *action;
-    bool quiet;
+    bool quiet, json;
 };
 
-static const struct argp_option option_table[] = {{"quiet", 'q', NULL, 0, "Print only what went wrong", 0},
+enum { KEY_JSON = 0x100 };
+static const struct argp_option option_table[] = {{"json", KEY_JSON, NULL, 0, "With status: print JSON", 0},
+                                                  {"quiet", 'q', NULL, 0, "Print only what went wrong", 0},
                                                   {0}};
 
 static bool is_action(const char *word) {
@@ -42,6 +46,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     uint64_t pid;
     switch (key) {
     case 'q': options->quiet = true; return 0;
+    case KEY_JSON: options->json = true; return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num == 0) {
             if (!ht_parse_whole(value, 1, INT_MAX, &pid))
@@ -55,6 +60,8 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
         return 0;
     case ARGP_KEY_END:
         if (state->arg_num < 2) argp_error(state, "expected PID and an action");
+        if (options->json && strcmp(options->action, "status"))
+            argp_error(state, "--json: expected status with it");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -67,7 +74,7 @@ static const struct argp parser = {
     .doc =
         "Control the recording of the running process PID."
         "\vEach period from a start to a pause has its own log. A process obeys at its next allocation; stop is "
-        "final."};
+        "final. status prints the processes that PID has forked, too, and which pages they share with it."};
 
 const struct ht_page ht_page_ctl = {
     .name = "ctl",
@@ -97,18 +104,52 @@ static const char *state_words(const struct ht_raw_header *header, char text[HT_
     }
 }
 
-static int say_status(const struct process_log *found) {
+// Of the process and those that it has forked, if they share pages.
+static void say_group(pid_t pid) {
+    struct ht_group_snapshot snapshot;
+    if (!group_look_now(pid, &snapshot)) return;
+    group_write_snapshot(stdout, &snapshot, SIZE_MAX, "");
+    ht_group_snapshot_free(&snapshot);
+}
+
+static json_t *group_json(pid_t pid) {
+    struct ht_group_snapshot snapshot;
+    if (!group_look_now(pid, &snapshot)) return json_null();
+    json_t *object = group_snapshot_json(&snapshot);
+    ht_group_snapshot_free(&snapshot);
+    return object;
+}
+
+static void print_status_json(const struct options *options, const struct process_log *found, uint64_t calls,
+                              uint32_t threads) {
+    char text[HT_STOP_TEXT_BYTES + 32];
+    json_t *object = json_object();
+    json_set_number(object, "pid", (uint64_t)options->pid);
+    json_set_text(object, "state", state_words(&found->log.header, text));
+    json_set_number(object, "calls", calls);
+    json_set_number(object, "threads", threads);
+    json_set_number(object, "log_bytes", found->log.chunks_end - HT_RAW_HEADER_BYTES);
+    json_set_text(object, "log", found->name);
+    json_object_set_new(object, "group", group_json(options->pid));
+    json_print(object);
+}
+
+static int say_status(const struct options *options, const struct process_log *found) {
     const struct ht_raw_log *log = &found->log;
     struct ht_error error;
     uint64_t calls;
     uint32_t threads;
     char text[HT_STOP_TEXT_BYTES + 32], count[HT_NUMBER_OF_BYTES], on[HT_NUMBER_OF_BYTES], size[32];
-    int failed = ht_raw_count_calls(log, &calls, &threads, &error);
-    if (!failed)
+    if (ht_raw_count_calls(log, &calls, &threads, &error)) return ht_complain("heaptape ctl", &error);
+    if (options->json) {
+        print_status_json(options, found, calls, threads);
+    } else {
         ht_print(stdout, "%s: %s, %s, %s\n%s\n", state_words(&log->header, text),
                  ht_number_of(count, calls, "call"), ht_number_of(on, threads, "thread"),
                  ht_bytes(size, (double)(log->chunks_end - HT_RAW_HEADER_BYTES)), found->name);
-    return failed ? ht_complain("heaptape ctl", &error) : ht_stdout_status("heaptape ctl", HT_EXIT_DONE);
+        say_group(options->pid);
+    }
+    return ht_stdout_status("heaptape ctl", HT_EXIT_DONE);
 }
 
 // What the header will say once the process has obeyed.
@@ -205,7 +246,8 @@ int ht_verb_ctl(int argc, char **argv) {
         ht_print(stderr, "heaptape ctl: process %d: %s\n", (int)options.pid, why_not(errno));
         return HT_EXIT_FAILED;
     }
-    int status = !strcmp(options.action, "status") ? say_status(&found) : give_command(&options, &found);
+    int status =
+        !strcmp(options.action, "status") ? say_status(&options, &found) : give_command(&options, &found);
     process_log_close(&found);
     return status;
 }

@@ -137,6 +137,14 @@ void record_say_hooks(const struct record_talk *talk, const char *hooks) {
 
 // ---- the result ----
 
+enum { GROUP_SHOWN = 12 };
+
+static void say_group(const struct record_talk *talk) {
+    if (!talk->group) return;
+    if (!talk->quiet) group_say_peak(talk->group, talk->verbose ? SIZE_MAX : GROUP_SHOWN);
+    group_say_hidden(&talk->group->hidden);
+}
+
 static const char *cost_text(char text[40], double ns) {
     char figures[32];
     snprintf(text, 40, "%s %s", ht_figures(figures, ns < 1e6 ? ns / 1e3 : ns / 1e9, 2),
@@ -213,6 +221,7 @@ void record_say_logs(const struct record_talk *talk, const struct found_logs *fo
     for (size_t i = 0; i < found->count; i++) take_share(&unseen, &found->log[i].share, found->log[i].path);
     warn_about_unseen(&unseen);
     if (!talk->quiet) say_what_is_there(talk, found, ending);
+    say_group(talk);
     warn_about_early_ends(found);
     warn_about_program(talk, found, ending);
     warn_about_elsewhere(found);
@@ -267,6 +276,7 @@ void record_say_traces(const struct record_talk *talk, const struct converted *r
     }
     warn_about_unseen(&unseen);
     if (!talk->quiet) say_what_is_complete(talk, result, complete);
+    say_group(talk);
     for (size_t i = complete; i < count; i++)
         ht_print(stderr, "%s %s: resume by heaptape convert --follow %s -o %s\n", result[i].trace,
                  result[i].running ? "is not complete: its process still runs" : "is not complete",

@@ -7,12 +7,14 @@
 #include <stdio.h>
 
 #include "found_logs.h"
+#include "group_talk.h"
 #include "run_converter.h"
 
 struct record_talk {
     bool quiet, verbose;
     bool only_some;  // processes were to be recorded
     bool hooks;      // were planned, of a linked-in allocator
+    const struct group_watch *group;
 };
 
 void record_say_directory(const struct record_talk *talk, const char *directory);

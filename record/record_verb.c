@@ -43,7 +43,7 @@ struct options {
     uint64_t log_bytes_max;
     char start_text[32];
     struct record_talk talk;
-    bool converts, any_folder, accesses, sampled, no_hooks, json;
+    bool converts, any_folder, accesses, sampled, no_hooks, json, group;
     unsigned site_frames;  // 0: no call sites
     struct check_run check;
     int command_at;  // index of the command in argv
@@ -60,6 +60,7 @@ enum {
     KEY_SITES,
     KEY_NO_HOOKS,
     KEY_CHECK,
+    KEY_GROUP,
     KEY_LIST,
     KEY_JSON
 };
@@ -100,6 +101,10 @@ static const struct argp_option option_table[] = {
     {"check", KEY_CHECK, "TIME", OPTION_ARG_OPTIONAL,
      "Run PROGRAM once more without the recorder, with all that it does to files and to others; print peak RSS and CPU of "
      "both runs, and note them in the log; with TIME, such as 10s, only if it ended within TIME (default: however long it took)",
+     0},
+    {"group", KEY_GROUP, NULL, 0,
+     "From the start look from outside at the pages of PROGRAM and all its descendants, which of them are shared, into "
+     "malloc-footprint.PID.group (default: from when a forked child lives for a second)",
      0},
     {"list", KEY_LIST, "DIR", 0,
      "Record nothing: list the processes whose raw logs are in DIR, of the newest run there, the one that matters first (default: record PROGRAM)",
@@ -157,6 +162,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case KEY_ANY_FOLDER: options->any_folder = true; return 0;
     case KEY_SITES: return read_sites(value, options, state);
     case KEY_CHECK: return read_check(value, options, state);
+    case KEY_GROUP: options->group = true; return 0;
     case KEY_LIST: options->list = value; return 0;
     case KEY_JSON: options->json = true; return 0;
     case KEY_ONLY:
@@ -183,10 +189,10 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
         if (options->sampled && !options->accesses)
             argp_error(state, "--sampled: expected --accesses with it");
         if (options->accesses && (options->only || options->start || options->log_bytes_max ||
-                                  options->converts || options->site_frames))
+                                  options->converts || options->site_frames || options->group))
             argp_error(
                 state,
-                "--accesses: expected none of --only, --start, --max-size, --convert and --sites with it");
+                "--accesses: expected none of --only, --start, --max-size, --convert, --sites and --group with it");
         if (options->check.within_s > 0 && (options->accesses || options->converts || options->site_frames))
             argp_error(state, "--check: expected none of --accesses, --convert and --sites with it");
         return 0;
@@ -220,9 +226,11 @@ const struct ht_page ht_page_record = {
             {"heaptape record --check -o logs -- ./app", "See what recording changes"},
             {0}},
     .files =
-        (const struct ht_fact[]){{"malloc-footprint.PID.mraw", "The raw log of a process; .PID.N after exec"},
-                                 {"malloc-footprint.PID.acc", "Calls and accesses of a process (--accesses)"},
-                                 {0}},
+        (const struct ht_fact[]){
+            {"malloc-footprint.PID.mraw", "The raw log of a process; .PID.N after exec"},
+            {"malloc-footprint.PID.acc", "Calls and accesses of a process (--accesses)"},
+            {"malloc-footprint.PID.group", "Pages of a program and the processes that it forked"},
+            {0}},
     .environment =
         (const struct ht_fact[]){
             {"MALLOC_WRAP_OUT", "The folder for logs without -o"},
@@ -438,7 +446,10 @@ int ht_verb_record(int argc, char **argv) {
     choose_shim(&reach, shim);
     if (getrandom(random, sizeof random, 0) != sizeof random) random[0] = (uint64_t)getpid();
     snprintf(id, sizeof id, "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
+    struct group_watch group = {.from_start = options.group, .directory = directory, .id = id, .wake = -1};
+    options.talk.group = &group;
     struct recorded_run run = {.command = command,
+                               .group = &group,
                                .shim = shim,
                                .directory = directory,
                                .id = id,
@@ -466,5 +477,6 @@ int ht_verb_record(int argc, char **argv) {
     status = options.converts ? conclude_converted(&options, &run, &ending, &converter, &unhooked)
                               : conclude(&options, &run, &ending, &unhooked);
     linked_plan_free(&plan);
+    group_watch_free(&group);
     return status;
 }

@@ -24,12 +24,15 @@ enum { FORWARDED = sizeof forwarded / sizeof *forwarded };
 
 // A handler has no other way to know the child.
 static volatile sig_atomic_t child_pid;
+static struct group_watch *volatile child_group;  // NULL: nobody looks
 
 // The terminal sends its signals to the program as well; only those that somebody sent to us are passed on.
 static void forward(int number, siginfo_t *information, void *context) {
     (void)context;
     int saved = errno;
-    if (information->si_code <= 0 && child_pid > 0) kill((pid_t)child_pid, number);
+    if (information->si_code <= 0 && child_pid > 0 &&
+        !(child_group && group_watch_passes(child_group, number)))
+        kill((pid_t)child_pid, number);
     errno = saved;
 }
 
@@ -124,8 +127,14 @@ static bool start(const struct recorded_run *run, struct ending *ending) {
     return pid > 0;
 }
 
+// Before it is waited for: until then nobody else has its pid.
+static void leave_group(const struct recorded_run *run) {
+    if (!run->group) return;
+    child_group = NULL;
+    group_watch_leave(run->group);
+}
+
 static bool wait_for_end(struct ending *ending, struct rusage *used) {
-    read_name(ending);
     while (wait4(ending->pid, &ending->wait_status, 0, used) < 0)
         if (errno != EINTR) return false;
     return true;
@@ -152,7 +161,8 @@ static void look_at_memory(const struct recorded_run *run, struct ending *ending
 // Where its memory is to be looked at: returns once it has executed the program.
 static bool start_watched(const struct recorded_run *run, struct ending *ending) {
     int executed[2] = {-1, -1};
-    if (run->peak_for_s > 0 && pipe2(executed, O_CLOEXEC)) return false;
+    bool looked_at = run->peak_for_s > 0 || (run->group && run->group->from_start);
+    if (looked_at && pipe2(executed, O_CLOEXEC)) return false;
     bool started = start(run, ending);
     if (executed[1] >= 0) close(executed[1]);
     if (started && executed[0] >= 0) await_exec(executed[0]);
@@ -172,10 +182,16 @@ bool recorded_run(const struct recorded_run *run, struct ending *ending) {
         ht_print(stderr, "heaptape record: paused; begin the recording by heaptape ctl %d resume\n",
                  (int)ending->pid);
     ended_logs_watch(&ended);
+    if (run->group) {
+        group_watch_begin(run->group, ending->pid);
+        child_group = run->group;
+    }
     struct rusage used;
     if (run->peak_for_s > 0) look_at_memory(run, ending);
-    bool known = wait_for_end(ending, &used);
+    read_name(ending);
     ending->took_s = ht_now_s() - began_s;
+    leave_group(run);
+    bool known = wait_for_end(ending, &used);
     ended_logs_leave(&ended);
     if (!known) return false;
     ending->cpu_ns = ns_of(used.ru_utime) + ns_of(used.ru_stime);

@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "group_watch.h"
+
 // What the shim gets by its environment variables.
 struct recorded_run {
     char **command;
@@ -20,6 +22,7 @@ struct recorded_run {
     const struct ht_simulation_words
         *simulation;                // runs it under simulation instead of with the shim; or NULL
     double peak_for_s;              // so long its memory is looked at; 0: not at all
+    struct group_watch *group;      // looks at the processes that it forks; or NULL
     const struct run_alone *alone;  // runs it without the shim; or NULL
 };
 

@@ -84,6 +84,10 @@ struct space_stretch {
 };
 struct space_stretch space_stretch_at(const struct space *space, uint64_t start, uint64_t end);
 
+// The first pages in [start, end) that are the kernel's zero page: empty where there are none, or the kernel (before 6.7) does
+// not tell.
+struct space_run space_zero_run(const struct space *space, uint64_t start, uint64_t end);
+
 // Adds the runs of [start, end). 0 or -1 with error.
 int space_runs_add(struct space *space, uint64_t start, uint64_t end, struct space_runs *runs,
                    struct ht_error *error);

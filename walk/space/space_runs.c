@@ -109,6 +109,21 @@ static struct space_stretch scan_stretch(const struct space *space, uint64_t sta
                                   .swapped = region.categories & IS_SWAPPED};
 }
 
+struct space_run space_zero_run(const struct space *space, uint64_t start, uint64_t end) {
+    struct scanned_region region = {0};
+    struct space_scan arguments = {
+        .size = sizeof arguments,
+        .start = start,
+        .end = end,
+        .regions = (uintptr_t)&region,
+        .region_room = 1,
+        .all_of = IS_ZERO,
+        .wanted = IS_ZERO,
+    };
+    int found = ioctl(space->pagemap_fd, SPACE_SCAN_CALL, &arguments);
+    return found > 0 ? (struct space_run){region.start, region.end} : (struct space_run){end, end};
+}
+
 static struct space_stretch entries_stretch(const struct space *space, uint64_t start, uint64_t end) {
     enum { SOME = 64 };
     uint64_t entries[SOME] = {0}, wanted = (end - start) / SPACE_PAGE_BYTES;

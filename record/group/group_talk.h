@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is printed of a group.
+#ifndef HEAPTAPE_GROUP_TALK_H
+#define HEAPTAPE_GROUP_TALK_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "group_watch.h"
+
+// A line for each of the first processes, and what all have together. `when` is behind "anonymous memory".
+void group_write_snapshot(FILE *out, const struct ht_group_snapshot *snapshot, size_t most, const char *when);
+json_t *group_snapshot_json(const struct ht_group_snapshot *snapshot);
+
+// Of a run that has ended: its peak, if it was a group. On stderr.
+void group_say_peak(const struct group_watch *watch, size_t most);
+// Who could not be looked at.
+void group_say_hidden(const struct group_hidden *hidden);
+
+// The group of a running process; false where it shares pages with none that it has forked. To be freed.
+bool group_look_now(pid_t root, struct ht_group_snapshot *snapshot);
+
+#endif
