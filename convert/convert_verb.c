@@ -12,6 +12,7 @@
 #include "convert_raw.h"
 #include "export.h"
 #include "follow_run.h"
+#include "group_convert.h"
 #include "import_run.h"
 #include "option_values.h"
 #include "print.h"
@@ -25,6 +26,7 @@ struct options {
     const char *wanted;              // -o
     const char *from;                // NULL: found out
     const struct export_format *to;  // NULL: the outputs are traces
+    bool group;
     struct convert_request request;
 };
 
@@ -39,7 +41,8 @@ enum {
     OPTION_KEEP_RAW,
     OPTION_CHECKPOINT,
     OPTION_NO_NAMES,
-    OPTION_ANONYMOUS
+    OPTION_ANONYMOUS,
+    OPTION_GROUP
 };
 
 enum { LEVEL_DEFAULT = 3, TIME_UNIT_DEFAULT_NS = 32 };
@@ -60,6 +63,10 @@ static const struct argp_option option_table[] = {
     {"follow", OPTION_FOLLOW, NULL, 0,
      "Convert a raw log while the program writes it, and punch holes into the part already read; continues an "
      "interrupted conversion",
+     0},
+    {"group", OPTION_GROUP, NULL, 0,
+     "Make one trace of a program and the processes that it forked, whose logs lie in the folder RAW (or beside the "
+     "snapshots RAW, malloc-footprint.PID.group)",
      0},
     {"keep-raw", OPTION_KEEP_RAW, NULL, 0, "With --follow: punch no holes", 0},
     {"checkpoint", OPTION_CHECKPOINT, "SIZE", 0,
@@ -112,6 +119,18 @@ static void read_export(struct argp_state *state, struct options *options, const
     if (!options->to) argp_error(state, "--to %s: expected " EXPORT_NAMES, value);
 }
 
+static void check_group(struct argp_state *state, const struct options *options) {
+    const struct convert_request *request = &options->request;
+    if (options->count != 1) argp_error(state, "--group: expected one folder");
+    if (!options->wanted || !strcmp(options->wanted, "-") || convert_is_folder(options->wanted))
+        argp_error(state, "--group: expected -o FILE");
+    if (request->parent || request->no_parent || request->follow || request->lenient || request->pid_wanted ||
+        request->member || options->from || options->to)
+        argp_error(state,
+                   "--group: expected none of --parent, --no-parent, --follow, --lenient, --pid, --member, "
+                   "--from, --to");
+}
+
 static void check_together(struct argp_state *state, const struct options *options) {
     const struct convert_request *request = &options->request;
     if (request->parent && request->no_parent) argp_error(state, "--parent: expected no --no-parent with it");
@@ -122,6 +141,7 @@ static void check_together(struct argp_state *state, const struct options *optio
     if (request->follow && options->to)
         argp_error(state, "--follow: expected no --to, which takes the trace afterwards");
     if (options->to && request->level) argp_error(state, "--level: expected no --to: it is for traces");
+    if (options->group) check_group(state, options);
     if (options->count < 2) return;
     if (request->follow) argp_error(state, "--follow: expected one log");
     if (request->parent) argp_error(state, "--parent: expected one log, whose parent it is");
@@ -144,6 +164,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case OPTION_TO: read_export(state, options, value); return 0;
     case OPTION_LENIENT: request->lenient = true; return 0;
     case OPTION_NO_NAMES: request->no_names = true; return 0;
+    case OPTION_GROUP: options->group = true; return 0;
     case OPTION_ANONYMOUS: request->anonymous = true; return 0;
     case OPTION_PID:
         request->pid = read_number(state, "--pid", value, 0, UINT32_MAX);
@@ -191,6 +212,7 @@ const struct ht_page ht_page_convert = {
             {"heaptape convert logs/malloc-footprint.4711.mraw -o app.bin", "Convert a raw log"},
             {"heaptape convert --follow logs/malloc-footprint.4711.mraw",
              "While the program runs, with little disk space"},
+            {"heaptape convert --group logs -o service.bin", "A service with its workers"},
             {"heaptape convert systemui.zip", "Another recorder's trace; writes systemui.bin"},
             {"heaptape convert app.bin --to android", "For another replayer"},
             {0}},
@@ -265,6 +287,10 @@ static int convert_one(const struct options *options, const char *input, const c
     request.given_time_unit = request.time_unit_ns != 0;
     if (!request.level) request.level = LEVEL_DEFAULT;
     if (!request.time_unit_ns) request.time_unit_ns = TIME_UNIT_DEFAULT_NS;
+    if (options->group) {
+        request.output = output;
+        return group_convert(&request, &error) ? ht_complain("heaptape convert", &error) : HT_EXIT_DONE;
+    }
     bool raw = options->from ? !strcmp(options->from, RAW_FORMAT) : convert_is_raw_log(input);
     wrong = misplaced(&request, raw);
     // What is no recording at all is not the fault of an option.

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "extended_words.h"
+#include "group_info.h"
 #include "idle_ends.h"
 #include "json_values.h"
 #include "print.h"
@@ -33,8 +34,9 @@ static const struct argp parser = {
     .options = option_table,
     .parser = parse_option,
     .args_doc = "TRACE",
-    .doc = "Print a summary of TRACE: the program, its calls, its peaks. The calls "
-           "themselves are not read: heaptape lint finds damage among them."};
+    .doc =
+        "Print a summary of TRACE: the program, its calls, its peaks; of a group's trace its processes and its memory. "
+        "The calls themselves are not read: heaptape lint finds damage among them."};
 
 const struct ht_page ht_page_info = {
     .name = "info",
@@ -214,8 +216,29 @@ static int show(struct ht_trace_reader *reader, void *given, bool *whole, struct
     return 0;
 }
 
+static int show_group(struct ht_group_trace *group, const struct options *options, struct ht_error *error) {
+    json_t *info = group_info_json(group, error);
+    if (!info) return -1;
+    if (options->json) {
+        json_print(info);
+        return 0;
+    }
+    group_info_print(info);
+    json_decref(info);
+    return 0;
+}
+
 int ht_verb_info(int argc, char **argv) {
     struct options options = {0};
+    struct ht_error error;
     ht_page_parse(&ht_page_info, argc, argv, 0, &options);
+    struct ht_group_trace *group = ht_group_open(options.trace, &error);
+    if (group) {
+        int status = show_group(group, &options, &error);
+        ht_group_close(group);
+        return ht_stdout_status("heaptape info",
+                                status ? ht_complain("heaptape info", &error) : HT_EXIT_DONE);
+    }
+    if (error.status) return ht_complain("heaptape info", &error);
     return trace_verb("heaptape info", options.trace, show, &options);
 }

@@ -88,7 +88,7 @@ static void warn_of_damage(const struct ht_raw_log *log, const json_t *totals,
 int convert_finish(const struct convert_request *request, const struct ht_raw_log *log,
                    struct ht_trace_writer *writer, struct merge_result *result, double started_s,
                    uint64_t *file_bytes, struct ht_error *error) {
-    if (result->totals.events == 0) {
+    if (result->totals.events == 0 && !request->of_group) {
         ht_trace_abandon(writer);
         free(result->threads);
         ht_site_table_free(&result->sites);

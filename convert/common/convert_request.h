@@ -23,6 +23,7 @@ struct convert_request {
     // As part of heaptape record --convert: the log goes when its trace is complete, and the closing words are left to others.
     bool in_record;
     bool parent_is_followed;  // that of a forked process: what it handed on will be noted
+    bool of_group;            // the log is of one process of a group, which may have made no call
     bool passing;             // the trace goes into another format: print nothing about it
 };
 

@@ -130,10 +130,11 @@ static int make_checkpoint(struct follower *f, struct ht_error *error) {
 
 // At a fork record: the child has what is live now. Its follower, or a later conversion, finds it in the
 // fork file, because this log will have holes by then.
-static bool note_fork(struct merge *m, uint64_t stamp) {
+static bool note_fork(struct merge *m, uint32_t input, uint64_t stamp) {
     struct follower *f = m->context;
     struct live_blocks blocks;
     bool noted = merge_live_blocks(m, &blocks);
+    (void)input;
     if (!noted) {
         ht_error_memory(&f->fork_error, f->log.path, "cannot save what a child inherits");
         return false;

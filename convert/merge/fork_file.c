@@ -9,16 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <zstd.h>
-
 #include "all_bytes.h"
-#include "checksum.h"
-#include "map64.h"
+#include "block_store.h"
 #include "output_file.h"
-#include "site_store.h"
 
 #define FORK_FILE_MAGIC "HTAPEFRK"
-enum { VERSION = 3, RUN_BYTES = 64, LEVEL = 1 };
+enum { VERSION = 3, RUN_BYTES = 64 };
 
 struct head {
     char magic[8];
@@ -31,14 +27,6 @@ struct head {
     char run[RUN_BYTES];
 };
 static_assert(sizeof(struct head) == 112, "fork file");
-
-// Behind it what is stored, compressed: the blocks; where call sites are known, those of the blocks, four bytes each, and what
-// they mean (site_store.h).
-struct entry {
-    uint64_t stamp, blocks, site_bytes, stored_bytes;
-    struct ht_control_settings settings;
-    uint64_t checksum;  // of those before and of what is stored
-};
 
 struct fork_file {
     char *path;
@@ -125,60 +113,11 @@ struct fork_file *fork_file_open(const struct ht_raw_log *log, uint64_t keep_byt
 
 uint64_t fork_file_bytes(const struct fork_file *file) { return file->bytes; }
 
-static uint64_t checksum_of(const struct entry *entry, const void *stored) {
-    return XXH64(stored, (size_t)entry->stored_bytes, XXH64(entry, offsetof(struct entry, checksum), 0));
-}
-
-// Of what is stored, before it is compressed. site_bytes: of all call sites.
-static size_t plain_bytes(size_t blocks, size_t site_bytes) {
-    return blocks * sizeof(struct live_block) + site_bytes;
-}
-
-// False for want of memory. *site_bytes: of them those of call sites.
-static bool flatten(const struct live_blocks *blocks, uint8_t **plain, size_t *site_bytes) {
-    struct site_store sites;
-    if (!site_store_make(&sites, &blocks->sites)) return false;
-    size_t of_blocks = plain_bytes(blocks->count, 0),
-           numbers = sites.count ? blocks->count * sizeof *blocks->site : 0;
-    *site_bytes = numbers + sites.count;
-    *plain = malloc(of_blocks + *site_bytes + 1);
-    if (*plain) {
-        memcpy(*plain, blocks->block, of_blocks);
-        if (sites.count) {
-            memcpy(*plain + of_blocks, blocks->site, numbers);
-            memcpy(*plain + of_blocks + numbers, sites.bytes, sites.count);
-        }
-    }
-    site_store_free(&sites);
-    return *plain != NULL;
-}
-
 int fork_file_put(struct fork_file *file, uint64_t stamp, const struct live_blocks *blocks,
                   struct ht_error *error) {
-    uint8_t *plain = NULL, *stored = NULL;
-    size_t site_bytes = 0, bytes = 0;
-    if (flatten(blocks, &plain, &site_bytes)) {
-        size_t whole = plain_bytes(blocks->count, site_bytes), room = ZSTD_compressBound(whole);
-        stored = malloc(room + 1);
-        if (stored) bytes = ZSTD_compress(stored, room, plain, whole, LEVEL);
-    }
-    free(plain);
-    if (!stored || ZSTD_isError(bytes)) {
-        free(stored);
-        return ht_error_memory(error, file->path, "cannot save what a child inherits");
-    }
-    struct entry entry = {.stamp = stamp,
-                          .blocks = blocks->count,
-                          .site_bytes = site_bytes,
-                          .stored_bytes = bytes,
-                          .settings = blocks->settings};
-    entry.checksum = checksum_of(&entry, stored);
-    bool put = write_at(file->fd, stored, bytes, file->bytes + sizeof entry) &&
-               write_at(file->fd, &entry, sizeof entry, file->bytes);
-    free(stored);
-    if (!put) return ht_error_system(error, file->path, "cannot write");
-    file->bytes += sizeof entry + bytes;
-    return 0;
+    return block_store_put(file->fd, stamp, blocks, &file->bytes)
+               ? 0
+               : ht_error_system(error, file->path, "cannot save what a child inherits");
 }
 
 int fork_file_sync(const struct fork_file *file, struct ht_error *error) {
@@ -214,49 +153,6 @@ static bool is_parents(const struct head *head, const struct ht_raw_log *child) 
            (!run || !*head->run || !strcmp(run, head->run));
 }
 
-// False for want of memory, or if the bytes are none that were made here.
-static bool take_sites(const uint8_t *bytes, size_t count, struct live_blocks *blocks) {
-    size_t numbers = blocks->count * sizeof *blocks->site;
-    if (!count) return true;
-    blocks->site = malloc(numbers + 1);
-    if (!blocks->site || count < numbers) return false;
-    memcpy(blocks->site, bytes, numbers);
-    for (size_t i = 0; i < blocks->count; i++)
-        if (blocks->site[i] > HT_SITES_MAX) return false;
-    return site_store_restore(bytes + numbers, count - numbers, &blocks->sites);
-}
-
-// Are they blocks as a heap can have them, each at an address of its own and none at 0? False for want of memory, too.
-static bool are_of_a_heap(const struct live_block *block, size_t count) {
-    struct map64 seen;
-    bool are = map64_init(&seen);
-    for (size_t i = 0; i < count && are; i++)
-        are = block[i].address && !map64_has(&seen, map64_find(&seen, block[i].address)) &&
-              map64_put(&seen, block[i].address, 1);
-    map64_free(&seen);
-    return are;
-}
-
-// False for want of memory, or if the entry is damaged.
-static bool read_blocks(int fd, const struct entry *entry, uint64_t offset, struct live_blocks *blocks) {
-    size_t of_blocks = plain_bytes((size_t)entry->blocks, 0), site_bytes = (size_t)entry->site_bytes;
-    uint8_t *stored = malloc((size_t)entry->stored_bytes + 1), *plain = malloc(of_blocks + site_bytes + 1);
-    *blocks = (struct live_blocks){
-        .block = malloc(of_blocks + 1), .count = (size_t)entry->blocks, .settings = entry->settings};
-    bool read = stored && plain && blocks->block && entry->settings.count <= HT_CONTROL_SETTINGS &&
-                ht_read_at(fd, stored, (size_t)entry->stored_bytes, offset) &&
-                checksum_of(entry, stored) == entry->checksum &&
-                ZSTD_decompress(plain, of_blocks + site_bytes, stored, (size_t)entry->stored_bytes) ==
-                    of_blocks + site_bytes &&
-                take_sites(plain + of_blocks, site_bytes, blocks);
-    if (read) memcpy(blocks->block, plain, of_blocks);
-    read = read && are_of_a_heap(blocks->block, blocks->count);
-    free(stored);
-    free(plain);
-    if (!read) live_blocks_free(blocks);
-    return read;
-}
-
 // Of the user who reads it, or of the log's: in folders like /tmp others may have put something by that name.
 static bool is_trusted(const struct stat *file, const struct ht_raw_log *child) {
     struct stat log;
@@ -281,12 +177,12 @@ enum fork_file_answer fork_file_find(const char *parent_raw, const struct ht_raw
         *passed_stamp = head.passed_stamp;
         answer = head.passed_stamp >= child->header.fork_stamp ? FORK_FILE_LACKING : FORK_FILE_AHEAD;
         uint64_t at = sizeof head, end = (uint64_t)status.st_size;
-        struct entry entry;
+        struct block_entry entry;
         while (at + sizeof entry <= end && ht_read_at(fd, &entry, sizeof entry, at) && entry.stored_bytes &&
                entry.stored_bytes <= end - at - sizeof entry) {
             if (entry.stamp == child->header.fork_stamp && entry.blocks < UINT64_C(1) << 40 &&
                 entry.site_bytes < UINT64_C(1) << 40) {
-                if (read_blocks(fd, &entry, at + sizeof entry, blocks)) answer = FORK_FILE_FOUND;
+                if (block_store_read(fd, &entry, at + sizeof entry, blocks)) answer = FORK_FILE_FOUND;
                 break;
             }
             at += sizeof entry + entry.stored_bytes;

@@ -310,15 +310,27 @@ uint64_t merge_position(const struct merge *m) {
     return position;
 }
 
-// Gives the blocks whose reallocs are under way their addresses, or takes them again.
+enum { PLACES_MAX = 8 };  // no block begins so few bytes behind another
+
+// Gives the block whose realloc is under way its address, or the next one, where another block lies there by now; or takes it
+// again. False for want of memory.
+static bool name_open_realloc(struct heap_model *heap, const struct open_realloc *open, bool named) {
+    for (uint64_t address = open->address; address < open->address + PLACES_MAX; address++) {
+        size_t place = heap_model_find(heap, address);
+        uint32_t slot = heap_model_slot_at(heap, place);
+        if (named && !slot) return map64_put(&heap->addresses, address, open->slot);
+        if (!named && slot == open->slot) {
+            heap_model_forget_at(heap, place);
+            break;
+        }
+    }
+    return true;
+}
+
 static bool name_open_reallocs(struct merge *m, bool named) {
     for (uint32_t i = 0; i < m->inputs; i++) {
         const struct open_realloc *open = &m->input[i].realloc;
-        if (!open->open || !open->slot) continue;
-        size_t place = heap_model_find(&m->heap, open->address);
-        uint32_t slot = heap_model_slot_at(&m->heap, place);
-        if (named && !slot && !map64_put(&m->heap.addresses, open->address, open->slot)) return false;
-        if (!named && slot == open->slot) heap_model_forget_at(&m->heap, place);
+        if (open->open && open->slot && !name_open_realloc(&m->heap, open, named)) return false;
     }
     return true;
 }
@@ -334,6 +346,14 @@ void merge_stop_growing(struct merge *m) {
         if (m->input[i].idle) merge_ready(m, i);
     m->streams.growing = false;
     m->horizon = UINT64_MAX;
+}
+
+struct merge *merge_begin(const struct ht_raw_log *log, struct ht_trace_writer *writer,
+                          struct ht_error *error) {
+    struct merge *m = new_merge(log, writer, error);
+    if (!m || !find_streams(m, NULL, error)) return m;
+    give_up(m);
+    return NULL;
 }
 
 // Runs the whole merge. Returns it for its results, or NULL with error.

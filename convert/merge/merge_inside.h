@@ -62,12 +62,16 @@ struct merge {
     uint64_t late_records;    // of a growing log: those that came when the others were beyond them
     uint64_t bytes_limit;     // merge_run returns when it has read so much
     uint64_t bytes_reported;  // of the progress
-    // Called at each fork record, if set. False ends the merge: the callee knows why.
-    bool (*at_fork)(struct merge *m, uint64_t stamp);
+    // Called at each fork record, if set, with the number of the forking thread's input. False ends the merge: the callee knows
+    // why.
+    bool (*at_fork)(struct merge *m, uint32_t input, uint64_t stamp);
     void *context;
     bool failed;
 };
 
+// A merge of a complete log, which has all its streams. NULL with error.
+struct merge *merge_begin(const struct ht_raw_log *log, struct ht_trace_writer *writer,
+                          struct ht_error *error);
 // A merge of a growing log, which has no streams yet. NULL with error.
 struct merge *merge_begin_growing(const struct ht_raw_log *log, struct ht_trace_writer *writer,
                                   struct ht_error *error);
@@ -78,12 +82,12 @@ void merge_ready(struct merge *m, uint32_t number);
 // What was live at the start, as the first event of all: once, when the first input is there. Returns 0 or -1
 // with error.
 int merge_inherit(struct merge *m, const struct live_blocks *inherited, struct ht_error *error);
-// Merges all that is stamped no later than the horizon. Returns 0 or -1 with error.
+// Merges all that is stamped no later than the horizon, which may be raised again and again. Returns 0 or -1 with error.
 int merge_run(struct merge *m, const struct merge_progress *progress, struct ht_error *error);
 // All that is stamped earlier has been merged.
 uint64_t merge_position(const struct merge *m);
-// What is live now, to be freed by the caller; a block whose realloc is under way lives. False for want of
-// memory.
+// What is live now, to be freed by the caller; a block whose realloc is under way lives, where it was, or one byte behind
+// that where another one lies by now. False for want of memory.
 bool merge_live_blocks(struct merge *m, struct live_blocks *blocks);
 // No more records will come: what merge_run does next goes to the end.
 void merge_stop_growing(struct merge *m);

@@ -407,7 +407,8 @@ static void apply_long(struct merge *m, struct input *input, const struct ht_raw
                 record->long_kind == HT_LONG_RESIDENT_SO_FAR) &&
                record->long_words >= 2) {
         apply_resident(m, input, record);
-    } else if (record->long_kind == HT_LONG_FORK && m->at_fork && !m->at_fork(m, record->stamp)) {
+    } else if (record->long_kind == HT_LONG_FORK && m->at_fork &&
+               !m->at_fork(m, (uint32_t)(input - m->input), record->stamp)) {
         m->failed = true;
     }
 }
