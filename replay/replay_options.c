@@ -101,9 +101,9 @@ static const struct argp_option table[] = {
      "that stay are subtracted from RSS (default: a fresh heap)", 2},
     {"thp", KEY_THP, "never|madvise|always", 0,
      "Set the mode of transparent huge pages for measured runs, as far as the kernel lets a process choose (default: the system's)", 2},
-    {"purge", KEY_PURGE, "TIME", 0,
+    {"purge", KEY_PURGE, "TIME|fork", 0,
      "In the memory pass make the allocator return free memory every TIME of the trace, such as 60s, as a program does that "
-     "calls malloc_trim; -v and --list -v name the call (default: never)", 2},
+     "calls malloc_trim; of a group's trace, before each fork; -v and --list -v name the call (default: never)", 2},
     {"window-ns", KEY_WINDOW, "NS", 0,
      "Let a thread run at most NS ahead of the slowest, in trace time; the minimum is 100000 (default: 10000000 in the time pass, "
      "1000000 in the memory pass; with --extend, or of a trace that extend made, if it is longer, a 20000th of the time, but at most 100000000 and the median life of threads that end)",
@@ -446,8 +446,10 @@ static error_t load_option(int key, char *text, struct argp_state *state) {
         break;
     case KEY_AGE: set_age(state, text, &options->plan); break;
     case KEY_PURGE:
+        options->plan.purge_at_fork = !strcmp(text, "fork");
+        if (options->plan.purge_at_fork) break;
         if (ht_parse_duration(text, &options->plan.purge_ns) && options->plan.purge_ns) break;
-        argp_error(state, "--purge %s: expected a time such as 60s or 500ms", text);
+        argp_error(state, "--purge %s: expected fork, or a time such as 60s or 500ms", text);
         break;
     case KEY_TOUCH:
         options->plan.touch = (enum ht_touch)one_of(state, text, "touch", ht_touch_names, HT_TOUCHES);

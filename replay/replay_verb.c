@@ -19,6 +19,9 @@
 #include "extended_words.h"
 #include "extension.h"
 #include "file_digest.h"
+#include "group_program.h"
+#include "group_runs.h"
+#include "group_trace.h"
 #include "idle_ends.h"
 #include "json_values.h"
 #include "judged_runs.h"
@@ -256,6 +259,12 @@ static int extend_trace(const struct ht_plan *plan, struct loaded_trace *trace, 
 }
 
 static int load_trace(struct ht_plan *plan, struct loaded_trace *trace, struct ht_error *error) {
+    if (plan->purge_at_fork) {
+        errno = 0;
+        ht_error_system(error, plan->trace_path, "--purge fork is for the trace of a group of processes");
+        error->status = HT_EXIT_USAGE;
+        return -1;
+    }
     trace->reader = ht_trace_open(plan->trace_path, error);
     if (!trace->reader || extend_trace(plan, trace, error)) return -1;
     int failed = read_trace(plan, trace->reader, trace, error);
@@ -499,6 +508,88 @@ static int replay_all(struct ht_runner *r, struct ht_plan *plan, struct ht_choic
     return status;
 }
 
+// ---- a group of processes ----
+
+// The trace as a whole has no events: what is asked of a single process's makes no sense of it.
+static const char *unfit_for_group(const struct ht_plan *plan) {
+    return plan->extend_to_ns               ? "--extend-to"
+           : plan->snapshots_folder         ? "--snapshots"
+           : plan->limit_pass               ? "--memory-max"
+           : plan->verify                   ? "--verify"
+           : plan->count_pass               ? "--pass count"
+           : plan->instructions             ? "--instructions"
+           : plan->scale > 1                ? "--scale"
+           : plan->one_thread               ? "--threads 1"
+           : plan->age_occupancy > 0        ? "--age"
+           : plan->conditions.count         ? "--fail-if"
+           : plan->baseline_file            ? "--baseline-file"
+           : plan->write_baseline           ? "--write-baseline"
+           : plan->wrap                     ? "--wrap"
+           : plan->purge_ns                 ? "--purge TIME"
+                                            : NULL;
+}
+
+static int load_group(struct ht_runner *r, struct ht_group_trace *trace, struct ht_group_program *program,
+                      struct ht_recorded_program *recorded, struct ht_error *error) {
+    const struct ht_plan *plan = r->plan;
+    uint64_t memory_bytes = plan->decoded_memory_bytes ? plan->decoded_memory_bytes : ht_memory_available_bytes() / 2;
+    const char *unfit = unfit_for_group(plan);
+    if (unfit) {
+        errno = 0;
+        ht_error_system(error, plan->trace_path, "%s is not for the trace of a group of processes", unfit);
+        error->status = HT_EXIT_USAGE;
+        return -1;
+    }
+    if (ht_group_program_load(trace, memory_bytes, plan->seed, program, error)) return -1;
+    return ht_recorded_program_read(program->part[0].reader, recorded, error);
+}
+
+static int replay_group(struct ht_runner *r, struct ht_plan *plan, struct ht_choice *null_choice,
+                        struct ht_group_trace *trace) {
+    static char sha256[HT_DIGEST_TEXT_BYTES];
+    struct ht_group_program program;
+    struct ht_recorded_program recorded = {0};
+    struct ht_error error = {0};
+    ht_machine_read(&r->machine);
+    if (!ht_huge_pages_here(plan->thp, r->machine.thp, &r->huge_pages, error.message, sizeof error.message) ||
+        load_group(r, trace, &program, &recorded, &error))
+        return complain(&error);
+    if (ht_file_sha256(plan->trace_path, sha256)) {
+        ht_error_system(&error, plan->trace_path, "second reading");
+        return complain(&error);
+    }
+    ht_child_catch_signals();
+    r->built = &program.part[0].built;
+    r->program = &recorded;
+    r->settings = &recorded.settings;
+    r->trace_sha256 = sha256;
+    if (ht_child_channel_open(&r->channel, r->built, 0, &error)) return complain(&error);
+    r->channel.watch = (struct ht_child_watch){.timeout_ns = plan->timeout_ns};
+    r->channel.thp_disable = r->huge_pages.disable;
+    size_t refused = describe_all(r, plan, null_choice);
+    if (ht_child_interrupted() || plan->choices.count == 0 || !null_choice->path[0]) return HT_EXIT_FAILED;
+    warn_of_settings(r);
+    if (plan->results_path && (r->results_fd = ht_results_open(plan->results_path, &error)) < 0)
+        return complain(&error);
+    refused += ht_group_runs(r, &program);
+    if (r->results_fd >= 0) close(r->results_fd);
+    ht_group_program_free(&program);
+    ht_recorded_program_free(&recorded);
+    ht_runner_free(r);
+    return ht_stdout_status("heaptape replay", refused || r->results_failed ? HT_EXIT_FAILED : HT_EXIT_DONE);
+}
+
+// Returns the exit status, or -1 where the trace is of a single process.
+static int replay_if_group(struct ht_runner *r, struct ht_plan *plan, struct ht_choice *null_choice) {
+    struct ht_error error = {0};
+    struct ht_group_trace *trace = ht_group_open(plan->trace_path, &error);
+    // What is wrong with a single trace, its own reader says.
+    if (!trace) return error.status ? complain(&error) : -1;
+    int status = replay_group(r, plan, null_choice, trace);
+    ht_group_close(trace);
+    return status;
+}
+
 int ht_verb_replay(int argc, char **argv) {
     static struct ht_replay_options options;
     static struct ht_choices null_choices;
@@ -525,6 +616,12 @@ int ht_verb_replay(int argc, char **argv) {
         return complain(&error);
     }
     r.null_choice = &null_choices.list[0];
+    status = replay_if_group(&r, &options.plan, &null_choices.list[0]);
+    if (status >= 0) {
+        ht_judge_end(&judge);
+        ht_child_end_as_interrupted();
+        return status;
+    }
     // While the trace is read: it takes a while to start.
     if (!judge.attached && needs_judge(&options.plan, &judge)) ht_judge_start(&judge);
     status = replay_all(&r, &options.plan, &null_choices.list[0], &judge);

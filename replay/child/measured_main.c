@@ -25,8 +25,10 @@
 #include "cycle_trap.h"
 #include "far_table.h"
 #include "group_memory.h"
+#include "group_run.h"
 #include "lane_wait.h"
 #include "left_blocks.h"
+#include "measured.h"
 #include "memory_residency.h"
 #include "new_guard.h"
 #include "older_libc.h"
@@ -53,51 +55,6 @@
 #include "verify_pass.h"
 #include "virtual_clock.h"
 
-struct measured {
-    struct ht_server server;
-    struct ht_operators operators;
-    void (*replaying)(bool yes);  // reports to the null allocator whose calls come; NULL with all others
-    struct ht_form *form;
-    struct ht_form *before;  // replayed first, unmeasured (form_prelude.h); NULL: nothing
-    struct ht_exchange *exchange;
-    struct ht_job job;  // as it was asked: what the allocator does to the exchange changes nothing of it
-    struct ht_window window;
-    struct ht_lane *lanes;  // the streams', for each copy; and one more for what is inherited
-    uint32_t streams;       // of either form at most
-    uint32_t lanes_count, scale, repeats;
-    uint32_t copy_slots;  // from one copy's slots to the next one's
-    void **table;
-    _Atomic uint32_t *dependencies;
-    struct ht_verify *verify;      // NULL but in a pass that checks the allocator
-    struct ht_polluter *polluter;  // or NULL
-    int statm_fd;
-    uint64_t start_ticks, start_ticks_ns;
-    uint64_t background_cpu_before_ns;
-    struct ht_perf_counters perf;
-    struct ht_residency_probe residency;
-    struct ht_accounting accounting;
-    struct ht_snapshots snapshots;
-    struct ht_purging purging;
-    struct ht_obeyed obeyed;
-    struct ht_ballast ballast;
-    void *watch_stack;  // of passes that read RSS: all have the same mappings, because addresses count
-};
-
-static _Noreturn void refuse(struct ht_outcome *outcome, const char *what) {
-    snprintf(outcome->message, sizeof outcome->message, "%s: %s", what, strerror(errno));
-    outcome->state = HT_OUTCOME_REFUSED;
-    _exit(1);
-}
-
-// Zeroed memory that is nobody's heap: shared mappings count as RssShmem. Real from the start, so that the
-// replay takes no fault for it.
-static void *shared_table(size_t bytes, struct ht_outcome *outcome) {
-    void *table = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE,
-                       MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (table == MAP_FAILED) refuse(outcome, "no memory for a table of the replay");
-    return table;
-}
-
 // The descriptor is not needed any more then, and nobody can write through it by mistake.
 // Ends with the process that started us, which ends with the launcher. Under a wrapper both may have ended
 // before: then the launcher's lock on the exchange is gone.
@@ -105,226 +62,6 @@ static void end_with_launcher(const char *exchange_fd) {
     struct flock lock = {.l_type = F_WRLCK};
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (!fcntl(atoi(exchange_fd), F_GETLK, &lock) && lock.l_type == F_UNLCK) _exit(1);
-}
-
-// What a lane does in a form of which it has no stream.
-static struct ht_stream no_stream = {.first_unit = HT_SEGMENT_NONE};
-
-// text: its number, which ends with a comma or the text.
-static void *map_fd(const char *text, int protection, size_t *bytes) {
-    int fd = atoi(text);
-    struct statx status;  // stat and fstat are no functions of glibc before 2.33
-    if (statx(fd, "", AT_EMPTY_PATH, STATX_SIZE, &status)) return NULL;
-    *bytes = (size_t)status.stx_size;
-    void *map = mmap(NULL, *bytes, protection, MAP_SHARED, fd, 0);
-    close(fd);
-    return map == MAP_FAILED ? NULL : map;
-}
-
-static void fault_in(const void *start, size_t bytes) {
-    const volatile char *at = start;
-    for (size_t i = 0; i < bytes; i += HT_TOUCH_PAGE_BYTES) (void)at[i];
-    if (bytes) (void)at[bytes - 1];
-}
-
-static ht_lane_run *run_of(uint32_t pass, bool inherited) {
-    switch (pass) {
-    case HT_PASS_ACCOUNT:
-    case HT_PASS_SNAPSHOT: return ht_accounting_run;
-    case HT_PASS_VERIFY: return ht_verify_run;
-    default: return inherited ? ht_engine_run_before : ht_engine_run;
-    }
-}
-
-// i: of the streams; the form's last is what is inherited.
-static void enter_form(struct ht_lane *lane, struct ht_form *form, uint32_t i) {
-    lane->form = form;
-    lane->stream = i > form->streams ? &no_stream : ht_form_streams(form) + i;
-}
-
-// The same for a thread.
-static void enter_thread(struct measured *run, struct ht_lane *lane, struct ht_form *form, uint32_t i) {
-    enter_form(lane, form, i < form->streams ? i : UINT32_MAX);
-    lane->idle = run->before && !form->streamed && lane->stream->first_unit == HT_SEGMENT_NONE;
-}
-
-// i: of the streams, of which the last is what is inherited.
-static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i, uint32_t copy) {
-    const struct ht_job *job = &run->job;
-    struct ht_form *form = run->form;
-    lane->table = run->table + (size_t)copy * run->copy_slots;
-    lane->dependencies = run->dependencies + (size_t)copy * run->copy_slots;
-    lane->page_stride = run->replaying ? 0 : HT_TOUCH_PAGE_BYTES;
-    lane->touch = job->touch;
-    lane->touch_free = job->touch_free;
-    lane->warm_of_2_32 = job->warm_of_2_32;
-    lane->known = job->known;
-    lane->usable_size = run->server.usable_size;
-    lane->operators = &run->operators;
-    lane->operator_calls = job->operator_calls;
-    lane->pass = job->pass;
-    lane->verify = run->verify;
-    lane->run = run_of(job->pass, i == run->streams);
-    lane->layout = job->layout;
-    lane->silent = copy > 0;
-    lane->copies = i < run->streams ? 1 : run->scale;
-    lane->copy_slots = run->copy_slots;
-    if (i < run->streams) enter_thread(run, lane, form, i);
-    else enter_form(lane, form, form->streams);
-    lane->rss_bytes = (uint64_t *)((char *)run->exchange + HT_EXCHANGE_RSS_OFFSET);
-    lane->untouched_bytes = lane->rss_bytes + form->samples;
-    lane->readings = (struct ht_reading *)(lane->untouched_bytes + form->samples);
-    lane->statm_fd = run->statm_fd;
-    lane->polluter = run->polluter;
-    if (job->pass == HT_PASS_MEMORY) {
-        lane->residency = &run->residency;
-        lane->high_bytes = lane->untouched_bytes;
-    }
-    if (job->pass == HT_PASS_LIMIT) lane->ballast = &run->ballast;
-    if (run->purging.every_ns) lane->purging = &run->purging;
-    lane->obeyed = &run->obeyed;
-    lane->obey = ht_obey;
-    if (lane->run == ht_accounting_run) lane->accounting = &run->accounting;
-}
-
-static void prepare_verify(struct measured *run, size_t slots) {
-    struct ht_exchange *exchange = run->exchange;
-    if (run->job.pass != HT_PASS_VERIFY) return;
-    if (slots > UINT32_MAX) {
-        errno = EOVERFLOW;
-        refuse(&exchange->outcome, "too many slots to verify");
-    }
-    void *memory = shared_table(ht_verify_bytes((uint32_t)slots), &exchange->outcome);
-    run->verify = ht_verify_prepare(memory, &run->server, run->table, (uint32_t)slots, run->job.known,
-                                    &exchange->findings);
-}
-
-static bool reads_memory(const struct measured *run) {
-    uint32_t pass = run->job.pass;
-    return pass == HT_PASS_MEMORY || pass == HT_PASS_SNAPSHOT || pass == HT_PASS_LIMIT;
-}
-
-static void prepare_purging(struct measured *run) {
-    const struct ht_allocator *kind = run->server.kind;
-    bool of_memory = reads_memory(run);
-    if (!of_memory || !run->job.purge_ns || !kind || !kind->purge) return;
-    run->purging = (struct ht_purging){.server = &run->server,
-                                       .every_ns = run->job.purge_ns,
-                                       .now_ns = &run->window.low_ns,
-                                       .next_ns = run->job.purge_ns};
-}
-
-// Copies of the trace share its words, and have slots and threads of their own.
-static void prepare_lanes(struct measured *run) {
-    struct ht_outcome *outcome = &run->exchange->outcome;
-    uint32_t streams = run->streams, used = run->form->slots;
-    if (run->before && run->before->slots > used) used = run->before->slots;
-    // Whole cache lines of both tables, so that copies have none in common.
-    run->copy_slots = (used + 15) / 16 * 16;
-    size_t slots = (size_t)run->copy_slots * run->scale;
-    run->table = shared_table(slots * sizeof(void *), outcome);
-    run->dependencies = shared_table(run->lanes_count > 1 ? slots * sizeof(uint32_t) : 1, outcome);
-    run->lanes = shared_table(((size_t)run->lanes_count + 1) * sizeof(struct ht_lane), outcome);
-    prepare_verify(run, slots);
-    prepare_purging(run);
-    ht_obeyed_find(&run->obeyed, &run->server);
-    const struct ht_job *job = &run->job;
-    if (job->pass == HT_PASS_TIMED && ht_pollutes(&job->pollution)) {
-        run->polluter = ht_polluter_make(&job->pollution);
-        if (!run->polluter) refuse(outcome, "caches cannot be polluted");
-    }
-    for (uint32_t i = 0; i < run->lanes_count; i++) {
-        prepare_lane(run, &run->lanes[i], i % streams, i / streams);
-    }
-    prepare_lane(run, &run->lanes[run->lanes_count], streams, 0);
-    for (uint32_t i = 0; i <= run->form->streams && !run->form->streamed; i++) {
-        ht_feed_fault_in(run->form, ht_form_streams(run->form) + i);
-    }
-    for (uint32_t i = 0; run->before && i <= run->before->streams; i++) {
-        ht_feed_fault_in(run->before, ht_form_streams(run->before) + i);
-    }
-}
-
-// All that the memory pass does not have is far away.
-static void prepare_snapshots(struct measured *run, size_t slots) {
-    struct ht_account_slot *accounts = ht_far_table(slots * sizeof *accounts);
-    ht_accounting_init(&run->accounting, &run->server, run->table, accounts, run->lanes_count <= 1,
-                       run->form->samples, &run->exchange->figures);
-    run->accounting.slots_count = slots;
-    if (!accounts || !ht_snapshots_init(&run->snapshots, &run->job))
-        refuse(&run->exchange->outcome, "no memory for snapshots");
-    run->accounting.snapshots = &run->snapshots;
-}
-
-static const uint64_t *live_slots(const struct measured *run) {
-    return (const uint64_t *)(run->lanes[0].readings + run->form->readings);
-}
-
-static const uint64_t *own_bytes(const struct measured *run) {
-    return live_slots(run) + run->form->slots / 64 + 1;
-}
-
-static void prepare_figures(struct measured *run) {
-    const struct ht_job *job = &run->job;
-    struct ht_child_figures *figures = &run->exchange->figures;
-    size_t slots = (size_t)run->copy_slots * run->scale;
-    if (job->pass == HT_PASS_MEMORY) {
-        run->residency = (struct ht_residency_probe){.smaps_fd = ht_residency_open(), .figures = figures};
-        ht_probe_init(&run->residency.probe, run->form->samples, HT_RESIDENCIES_MAX);
-    } else if (job->pass == HT_PASS_ACCOUNT) {
-        ht_accounting_init(&run->accounting, &run->server, run->table,
-                           shared_table(slots * sizeof(struct ht_account_slot), &run->exchange->outcome),
-                           run->lanes_count <= 1, run->form->samples, figures);
-    } else if (job->pass == HT_PASS_SNAPSHOT) {
-        prepare_snapshots(run, slots);
-    } else if (job->pass == HT_PASS_LIMIT) {
-        struct ht_outcome *outcome = &run->exchange->outcome;
-        if (!ht_ballast_prepare(&run->ballast, own_bytes(run), run->form->samples, &outcome->samples_reached))
-            refuse(outcome, "no memory for the program's own");
-    } else if (job->pass == HT_PASS_FLAT) {
-        ht_perf_open(&run->perf, figures->perf);
-    }
-}
-
-// The initial thread is the same for both forms. A form of one stream takes it for that one's.
-static uint32_t initial_lane(const struct measured *run) {
-    if (run->streams == 1 || !run->before) return run->form->initial_stream;
-    if (run->before->initial_stream != HT_NO_STREAM) return run->before->initial_stream;
-    return run->form->streams > 1 ? run->form->initial_stream : HT_NO_STREAM;
-}
-
-static void prepare(struct measured *run) {
-    struct ht_outcome *outcome = &run->exchange->outcome;
-    const struct ht_job *job = &run->job;
-    run->statm_fd = ht_rss_open();
-    if (run->statm_fd < 0) refuse(outcome, "/proc/self/statm cannot be read");
-    run->scale = job->scale > 1 ? job->scale : 1;
-    run->repeats = job->pass == HT_PASS_FLAT && job->repeats > 1 && !run->form->streamed ? job->repeats : 1;
-    run->streams = run->form->streams;
-    if (run->before && run->before->streams > run->streams) run->streams = run->before->streams;
-    if ((uint64_t)run->streams * run->scale >= HT_NO_STREAM) {
-        errno = EAGAIN;
-        refuse(outcome, "too many threads");
-    }
-    run->lanes_count = run->streams * run->scale;
-    fault_in((char *)run->exchange + HT_EXCHANGE_RSS_OFFSET,
-             2 * run->form->samples * sizeof(uint64_t) + run->form->readings * sizeof(struct ht_reading));
-    if (run->form->streamed) fault_in(run->form, run->form->bytes);
-    if (reads_memory(run)) run->watch_stack = shared_table(HT_PEAK_WATCH_STACK_BYTES, outcome);
-    prepare_lanes(run);
-    struct ht_window_tables tables = {
-        .places = shared_table(run->lanes_count * sizeof *tables.places, outcome),
-        .sleepers = shared_table(run->lanes_count * sizeof *tables.sleepers, outcome),
-        .start_order = shared_table(run->lanes_count * sizeof *tables.start_order, outcome),
-        .stacks = shared_table(run->lanes_count * sizeof *tables.stacks, outcome)};
-    uint32_t first = initial_lane(run);
-    ht_window_init(&run->window, run->lanes, run->lanes_count,
-                   first == HT_NO_STREAM ? NULL : &run->lanes[first], job->window_ns, &tables, outcome);
-    run->window.replaying = run->replaying;
-    run->window.before_background = job->pass == HT_PASS_MEMORY ? ht_peak_watch_read : NULL;
-    run->window.all_first = job->all_first;
-    run->window.by_turns = job->by_turns && !run->form->streamed && run->lanes_count > 1;
-    run->window.real_ns_per_trace_ns = run->job.real_ns_per_trace_ns;
 }
 
 static uint64_t clock_cost_ticks(void) {
@@ -368,8 +105,8 @@ static void age_heap(struct measured *run) {
     bool aged =
         run->replaying
             ? ht_age_without_heap(aging)
-            : ht_age_heap(aging, shared_table((aging->blocks - aging->kept) * sizeof(void *), outcome));
-    if (!aged) refuse(outcome, "no memory for a used heap (--age)");
+            : ht_age_heap(aging, ht_shared_table((aging->blocks - aging->kept) * sizeof(void *), outcome));
+    if (!aged) ht_measured_refuse(outcome, "no memory for a used heap (--age)");
 }
 
 // What a forked process had from the start is part of its footprint, and none of its calls: the blocks are
@@ -394,18 +131,18 @@ static void run_before(struct measured *run) {
     const double real_ns_per_trace_ns = window->real_ns_per_trace_ns;
     const uint64_t end_ns = run->before->end_ns;
     window->real_ns_per_trace_ns = 0;
-    enter_form(inherited, run->before, run->before->streams);
+    ht_measured_enter_form(inherited, run->before, run->before->streams);
     inherited->silent = true;
     if (run->replaying) run->replaying(true);
     inherited->run(inherited);
     if (run->replaying) run->replaying(false);
-    enter_form(inherited, run->form, run->form->streams);
+    ht_measured_enter_form(inherited, run->form, run->form->streams);
     inherited->silent = false;
     for (uint32_t i = 0; i < run->lanes_count; i++) {
         struct ht_lane *lane = &run->lanes[i];
-        enter_thread(run, lane, run->before, i % run->streams);
+        ht_measured_enter_thread(run, lane, run->before, i % run->streams);
         lane->silent = true;
-        lane->run = run_of(run->job.pass, true);
+        lane->run = ht_measured_run_of(run->job.pass, true);
     }
     ht_window_go_on(window, 0);
     ht_window_run(window);
@@ -415,9 +152,9 @@ static void run_before(struct measured *run) {
                (size_t)run->copy_slots * run->scale * sizeof *run->dependencies);
     for (uint32_t i = 0; i < run->lanes_count; i++) {
         struct ht_lane *lane = &run->lanes[i];
-        enter_thread(run, lane, run->form, i % run->streams);
+        ht_measured_enter_thread(run, lane, run->form, i % run->streams);
         lane->silent = i >= run->streams;
-        lane->run = run_of(run->job.pass, false);
+        lane->run = ht_measured_run_of(run->job.pass, false);
         reset_counts(lane);
     }
     run->purging.next_ns += window->low_ns;
@@ -470,7 +207,7 @@ static void begin_figures(struct measured *run) {
 static void free_left(struct measured *run) {
     if (run->replaying) run->replaying(true);
     for (uint32_t copy = 0; copy < run->scale; copy++) {
-        ht_left_blocks_free(live_slots(run), run->form->slots, run->table + (size_t)copy * run->copy_slots);
+        ht_left_blocks_free(ht_measured_live_slots(run), run->form->slots, run->table + (size_t)copy * run->copy_slots);
     }
     if (run->replaying) run->replaying(false);
 }
@@ -519,7 +256,7 @@ static void start_virtual_time(struct measured *run) {
     await_background(run);
     ht_virtual_clock_start(&run->window.low_ns);
     ht_background_start(&run->window.low_ns, run->job.real_ns_per_trace_ns);
-    if (reads_memory(run)) {
+    if (ht_measured_reads_memory(run)) {
         run->exchange->outcome.cycle_counter_watched = ht_cycle_trap_start();
     }
 }
@@ -586,20 +323,29 @@ static void run_all(struct measured *run) {
     outcome->rss_end_bytes = ht_rss_anon_bytes(run->statm_fd);  // lasting threads still exist
 }
 
+// glibc 2.36 compares the mode of huge pages, as it reads it at its first call, with a string that it does not end: whether it
+// knows the mode depends on what lay on the stack.
+static __attribute__((noinline)) void clear_stack(void) {
+    volatile char below[8192];
+    for (size_t i = 0; i < sizeof below; i++) below[i] = 0;
+}
+
 static void replay(struct measured *run) {
     const struct ht_job *job = &run->job;
     struct ht_outcome *outcome = &run->exchange->outcome;
-    prepare(run);
+    if (job->pass == HT_PASS_GROUP) run->group = ht_group_open(run);
+    ht_measured_prepare(run);
     outcome->clock_cost_ticks = clock_cost_ticks();
     for (uint32_t i = 0; i < run->lanes_count; i++) {
         run->lanes[i].clock_cost_ticks = outcome->clock_cost_ticks;
     }
     outcome->rss_start_bytes = ht_rss_anon_bytes(run->statm_fd);
-    prepare_figures(run);
+    ht_measured_prepare_figures(run);
     run->start_ticks = ht_ticks();
     run->start_ticks_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
     if (job->virtual_time) start_virtual_time(run);
     else ht_virtual_clock_renounce();
+    clear_stack();
     age_heap(run);
     if (run->before) {
         watch_peaks(run);  // that of threads is inherited: those of the prelude go on
@@ -612,7 +358,8 @@ static void replay(struct measured *run) {
     run->window.real_start_ns = ht_raw_clock_ns(CLOCK_MONOTONIC) -
                                 (uint64_t)((double)run->window.base_ns * run->window.real_ns_per_trace_ns);
     begin_figures(run);
-    run_all(run);
+    if (run->group) ht_group_run_root(run->group);
+    else run_all(run);
     if (run->verify) {
         ht_verify_end(run->verify);
         outcome->known_failures = atomic_load(&run->exchange->findings.known);
@@ -677,7 +424,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     end_with_launcher(argv[2]);
-    run.exchange = map_fd(argv[2], PROT_READ | PROT_WRITE, &exchange_bytes);
+    run.exchange = ht_map_fd(argv[2], PROT_READ | PROT_WRITE, &exchange_bytes);
     if (!run.exchange || exchange_bytes < HT_EXCHANGE_RSS_OFFSET) {
         fprintf(stderr, "%s: not started by `replay`: no memory shared with it\n", argv[0]);
         return 2;
@@ -696,21 +443,21 @@ int main(int argc, char **argv) {
     } else if (run.job.pass == HT_PASS_TORTURE) {
         ht_virtual_clock_renounce();
         if (!ht_torture_run(&run.job, ht_server_function, &run.exchange->findings))
-            refuse(outcome, "no memory for the torture");
+            ht_measured_refuse(outcome, "no memory for the torture");
     } else {
-        run.form = map_fd(argv[1], PROT_READ, &form_bytes);  // nothing that goes wrong here can change it
+        run.form = ht_map_fd(argv[1], PROT_READ, &form_bytes);  // nothing that goes wrong here can change it
         if (!run.form || form_bytes < sizeof *run.form || run.form->magic != HT_FORM_MAGIC ||
             run.form->bytes > form_bytes) {
-            refuse(outcome, "no replay form from the launcher");
+            ht_measured_refuse(outcome, "no replay form from the launcher");
         }
         const char *comma = strchr(argv[1], ',');
-        if (comma) run.before = map_fd(comma + 1, PROT_READ, &form_bytes);
+        if (comma) run.before = ht_map_fd(comma + 1, PROT_READ, &form_bytes);
         if (comma && (!run.before || form_bytes < sizeof *run.before || run.before->magic != HT_FORM_MAGIC ||
                       run.before->bytes > form_bytes)) {
-            refuse(outcome, "no prelude from the launcher");
+            ht_measured_refuse(outcome, "no prelude from the launcher");
         }
         if (run.form->streamed && mprotect(run.form, run.form->bytes, PROT_READ | PROT_WRITE)) {
-            refuse(outcome, "the streamed form cannot be written");
+            ht_measured_refuse(outcome, "the streamed form cannot be written");
         }
         replay(&run);
     }

@@ -14,6 +14,7 @@
 #include "allocator_calls.h"
 #include "allocator_control.h"
 #include "ballast.h"
+#include "group_run.h"
 #include "memory_residency.h"
 #include "peak_watch.h"
 #include "polluter.h"
@@ -451,6 +452,10 @@ static void take_reading(struct ht_lane *lane, const uint64_t *op, struct ht_rea
 
 // Not inlined: one layout has a second caller, and must have the same code as the others.
 static __attribute__((noinline)) void take_sample(struct ht_lane *lane, uint32_t number) {
+    if (lane->group) {
+        ht_group_stop_at(lane->group, lane, number);
+        return;
+    }
     if (lane->purging) ht_purge_if_due(lane->purging);
     if (lane->ballast) ht_ballast_follow(lane->ballast, number);
     lane->rss_bytes[number] = ht_rss_anon_bytes(lane->statm_fd);
@@ -464,6 +469,7 @@ static uint32_t stops_of(const struct ht_lane *lane) {
     static_assert(HT_MARK_END == 0, "every pass stops where a segment ends");
     switch (lane->silent ? HT_PASS_FLAT : lane->pass) {
     case HT_PASS_TIMED: return 1u << HT_MARK_END | 1u << HT_MARK_TIMED;
+    case HT_PASS_GROUP:
     case HT_PASS_LIMIT:
     case HT_PASS_MEMORY: return 1u << HT_MARK_END | 1u << HT_MARK_SAMPLE;
     default: return 1u << HT_MARK_END;

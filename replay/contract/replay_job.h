@@ -26,6 +26,7 @@ enum ht_pass {
     HT_PASS_ACCOUNT,       // slop, the allocator's own statistics, system calls
     HT_PASS_SNAPSHOT,      // RSS at the sample points, and with some of them where each block lies
     HT_PASS_LIMIT,         // under a limit of memory: does it come to its end?
+    HT_PASS_GROUP,         // with the processes that it forks: all meet, and the launcher looks at them
     HT_PASS_VERIFY,        // nothing is measured: is what the allocator does right?
     HT_PASS_TORTURE        // likewise, with calls of our own instead of the trace's
 };
@@ -81,6 +82,7 @@ struct ht_job {
     int32_t syscall_socket;    // of the accounting pass: where the filter's listener goes; -1: no filter
     uint32_t processors;       // that the allocator is shown; 0: those that there are
     int32_t group_stat_fd;     // of the limit pass: what its control group holds
+    int32_t group_plan_fd;     // of the group pass (group_plan.h)
     uint32_t counted;          // 1: the launcher counts system calls, once it hears that the replay begins
     uint32_t by_turns;         // 1: of several threads one runs at a time, in an order that repeats
     uint32_t all_first;        // 1: threads are started before the first op
@@ -88,6 +90,7 @@ struct ht_job {
     uint64_t window_ns;
     uint64_t
         purge_ns;  // of passes that read RSS: free memory is given back so often, in trace time; 0: never
+    uint32_t purge_at_fork;         // 1: of the group pass: free memory is given back before each fork
     struct ht_pollution pollution;  // of the timed pass: before each timed op
     struct ht_aging aging;
     uint64_t end_ns;              // trace time at which the program ended

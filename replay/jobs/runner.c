@@ -57,6 +57,7 @@ struct ht_job ht_runner_job(const struct ht_runner *r, enum ht_pass pass) {
         .real_ns_per_trace_ns = pace->real_ns_per_trace_ns,
         .end_ns = r->program->end_ns,
         .purge_ns = r->plan->purge_ns,
+        .purge_at_fork = r->plan->purge_at_fork,
         .scale = pass == HT_PASS_DESCRIBE ? 1 : r->built->side_by_side,
         .repeats = pass == HT_PASS_FLAT && r->repeats ? r->repeats : 1,
         .window_ns = r->plan->window_ns ? r->plan->window_ns : usual_window_ns(r, of_memory),

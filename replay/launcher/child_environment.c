@@ -52,6 +52,7 @@ static const char *pass_name(enum ht_pass pass) {
     case HT_PASS_VERIFY:
     case HT_PASS_TORTURE: return "verify";
     case HT_PASS_LIMIT: return "limit";
+    case HT_PASS_GROUP: return "group";
     default: return "describe";
     }
 }

@@ -17,6 +17,15 @@ enum { HT_SCALE_MAX = 1000 };
 
 struct ht_built_form;
 
+// Where a process of a group stops in the trace (group_plan.h): before the event of that number, or before the first one at that
+// time or later.
+struct ht_form_stop {
+    uint64_t time_ns, event;  // event: HT_STOP_BY_TIME: the time counts
+    uint32_t thread;          // whose stream has the mark, if it still has events; HT_STOP_ANYWHERE: any
+};
+#define HT_STOP_BY_TIME  UINT64_MAX
+#define HT_STOP_ANYWHERE UINT32_MAX
+
 struct ht_form_options {
     bool one_thread;        // the whole trace in one stream, in its global order
     bool in_order;          // threads that run by turns (lane_turns.h) do so in the trace's order
@@ -31,6 +40,9 @@ struct ht_form_options {
     uint64_t pool_bytes;      // of a streamed one, if that is enough; 0: as much as seems right
     uint32_t scale;           // copies of the trace, at most HT_SCALE_MAX; 0 as 1
     bool has_aligned;         // it may have calls of aligned_alloc and memalign
+    bool of_group;            // a process of a group: it stops where it is told, not at samples
+    const struct ht_form_stop *stops;  // in the order in which they are due
+    uint32_t stops_count;
     bool of_prelude;          // its threads and slots have the numbers of the slice, whatever those are
     // What is replayed before it, unmeasured: it allocates the blocks with which this one begins. NULL: nothing.
     const struct ht_built_form *before;

@@ -46,6 +46,9 @@ struct writing {
     // Events from which on something besides the op is due: the next op to be timed, RSS to be read; and the
     // earliest of these and of a birth of which the trace knows more.
     uint64_t timed_event, sample_event, stop_event;
+    // Of a group's process: the stops that have been written, and when the next is due.
+    uint32_t stops_written;
+    uint64_t group_event, group_ns;
 };
 
 static uint64_t earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -55,7 +58,7 @@ static void set_stop(struct writing *writing) {
     if (writing->sample_event < stop) stop = writing->sample_event;
     stop = earlier(stop, ht_recorded_event(&writing->recorded));
     if (writing->births.next_event < stop) stop = writing->births.next_event;
-    writing->stop_event = stop;
+    writing->stop_event = earlier(stop, writing->group_event);
 }
 
 static uint64_t timed_distance(struct writing *writing) {
@@ -87,11 +90,58 @@ static void step_above(struct writing *writing) {
     writing->step_above_bytes = writing->live_bytes + step;
 }
 
+// The first fork that is still to come counts, too, if meetings stand before it: they are due with it at the latest.
+static void await_group_stop(struct writing *writing) {
+    const struct ht_form_options *options = writing->form->options;
+    writing->group_event = writing->group_ns = UINT64_MAX;
+    for (uint32_t i = writing->stops_written; i < options->stops_count; i++) {
+        const struct ht_form_stop *stop = &options->stops[i];
+        if (stop->event == HT_STOP_BY_TIME) {
+            writing->group_ns = earlier(writing->group_ns, stop->time_ns);
+        } else {
+            writing->group_event = stop->event;
+            break;
+        }
+    }
+}
+
+static uint32_t stops_due(const struct writing *writing, uint64_t event, uint64_t time_ns) {
+    const struct ht_form_options *options = writing->form->options;
+    uint32_t due = writing->stops_written;
+    if (event < writing->group_event && time_ns < writing->group_ns) return due;
+    for (uint32_t i = due; i < options->stops_count; i++) {
+        const struct ht_form_stop *stop = &options->stops[i];
+        if (stop->event == HT_STOP_BY_TIME ? time_ns >= stop->time_ns : event >= stop->event) due = i + 1;
+        else if (stop->event != HT_STOP_BY_TIME) break;
+    }
+    return due;
+}
+
+// The stops before this event, each in a turn of its own. The process is at the last of a run of them once it is at that mark, so
+// one mark does for meetings that follow each other.
+static int mark_group_stops(struct writing *writing, uint32_t number, uint64_t event, uint64_t time_ns) {
+    struct ht_form_state *form = writing->form;
+    const struct ht_form_options *options = form->options;
+    uint32_t due = stops_due(writing, event, time_ns);
+    while (writing->stops_written < due) {
+        const struct ht_form_stop *stop = &options->stops[writing->stops_written];
+        uint32_t by = stop->thread < form->streams_count && form->streams[stop->thread].events ? stop->thread
+                                                                                              : number;
+        uint64_t at_ns = stop->time_ns < time_ns ? stop->time_ns : time_ns;
+        if (ht_touching_until(&writing->touching, at_ns) || ht_form_make_room(form, by)) return -1;
+        ht_stream_put_turn(form, by, at_ns);
+        ht_stream_put(&form->streams[by], ht_word_mark(HT_MARK_SAMPLE, writing->stops_written++));
+    }
+    await_group_stop(writing);
+    return ht_form_make_room(form, number);
+}
+
 // RSS is to be read when the stream has come to where it ends now.
 static int put_sample(struct writing *writing, struct ht_stream_state *stream, uint64_t event,
                       uint64_t time_ns) {
     struct ht_form_state *form = writing->form;
     struct ht_built_form *built = form->built;
+    if (form->options->of_group) return 0;
     uint32_t number = built->form->samples++;
     if (ht_form_grow(form, &built->points, &writing->points_room, (size_t)number + 1,
                      sizeof *built->points)) {
@@ -610,6 +660,7 @@ static uint32_t write_common(struct writing *writing, const struct ht_events *ev
     // The last call of a thread that has blocks to fill is not for here.
     if (stream->fillings) until = earlier(until, i + (stream->events - stream->fillings - 1));
     uint64_t until_ns = earlier(stream->given_ns + HT_TIME_STEP_NS, writing->touching.due_ns);
+    until_ns = earlier(until_ns, writing->group_ns);
     for (uint32_t end = (uint32_t)until; i < end; i++) {
         struct ht_slot_state *slot = &form->slots[events->slot[i]];
         __builtin_prefetch(&form->slots[events->slot[i + AHEAD < end ? i + AHEAD : i]], 1);
@@ -670,6 +721,8 @@ static int write_section(void *context, const struct ht_section_place *place,
             form->at_ns =
                 next_word_ns(writing, &form->streams[number], events->first_event + i, events->time_ns[i]);
             if (ht_form_make_room(form, number)) return -1;
+            if (!inherited && mark_group_stops(writing, number, events->first_event + i, events->time_ns[i]))
+                return -1;
             if ((inherited ? write_inherited : write_event)(writing, place, events, i)) return -1;
             set_stop(writing);
             next = i + 1;
@@ -731,6 +784,7 @@ static struct writing new_writing(struct ht_form_state *form) {
     if (writing.pause_step_ns < PAUSE_STEP_NS_MIN) writing.pause_step_ns = PAUSE_STEP_NS_MIN;
     if (form->options->end_ns == 0) writing.pause_points = HT_PAUSE_POINTS_MAX;  // not known: none
     ht_touching_init(&writing.touching, form);
+    await_group_stop(&writing);
     set_stop(&writing);
     return writing;
 }

@@ -120,8 +120,7 @@ json_t *ht_left_out_json(const struct ht_choice *choice) {
     return list;
 }
 
-static json_t *allocator_json(const struct ht_run_result *line) {
-    const struct ht_choice *choice = line->choice;
+static json_t *allocator_json(const struct ht_choice *choice) {
     const struct ht_allocator *kind = choice->kind;
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
                      json_known_text(choice->name), "path", json_known_text(choice->path), "version",
@@ -131,12 +130,12 @@ static json_t *allocator_json(const struct ht_run_result *line) {
                      "settings", ht_settings_json(choice), "left_out", ht_left_out_json(choice));
 }
 
-static json_t *machine_json(const struct ht_run_result *line) {
-    const struct ht_machine *machine = line->machine;
+// load: NaN where it was not read.
+static json_t *machine_json(const struct ht_machine *machine, double load) {
     json_t *made = json_pack("{s:o, s:i, s:o, s:o, s:o, s:o}", "cpu", json_known_text(machine->cpu), "cores",
                              machine->cores, "kernel", json_known_text(machine->kernel), "libc",
                              json_known_text(machine->libc), "thp", json_known_text(machine->thp), "load",
-                             json_figure(line->load));
+                             json_figure(load));
     json_set_known_text(made, "governor", machine->governor);
     json_object_set_new(made, "turbo", machine->turbo < 0 ? json_null() : json_boolean(machine->turbo));
     return made;
@@ -268,19 +267,30 @@ static json_t *started_json(uint64_t realtime_ns) {
     return json_string(text);
 }
 
+json_t *ht_results_head(const struct ht_plan *plan, const struct ht_choice *choice, json_t *trace,
+                        const char *pass) {
+    return json_pack("{s:i, s:s, s:o, s:o, s:s, s:I, s:s, s:s}", "schema", RESULTS_SCHEMA, "heaptape",
+                     HEAPTAPE_VERSION, "trace", trace, "allocator", allocator_json(choice), "pass", pass, "seed",
+                     (json_int_t)plan->seed, "threads", plan->one_thread ? "1" : "trace", "touch",
+                     ht_touch_names[plan->touch]);
+}
+
+void ht_results_machine(json_t *run, const struct ht_machine *machine, uint64_t started_realtime_ns) {
+    json_object_set_new(run, "machine", machine_json(machine, NAN));
+    json_object_set_new(run, "started_at", started_json(started_realtime_ns));
+}
+
 json_t *ht_results_line(const struct ht_run_result *line, bool with_curves) {
     const struct ht_plan *plan = line->plan;
-    json_t *run =
-        json_pack("{s:i, s:s, s:o, s:o, s:s, s:I, s:I, s:s, s:s, s:s}", "schema", RESULTS_SCHEMA, "heaptape",
-                  HEAPTAPE_VERSION, "trace", trace_json(line), "allocator", allocator_json(line), "pass",
-                  line->verified      ? "verify"
-                  : line->counts      ? "count"
-                  : line->limit       ? "limit"
-                  : line->memory_pass ? "memory"
-                                      : "time",
-                  "round", (json_int_t)line->round, "seed", (json_int_t)plan->seed, "threads",
-                  plan->one_thread ? "1" : "trace", "touch", ht_touch_names[plan->touch], "pace",
-                  line->memory_pass ? plan->paces.memory.name : plan->paces.time.name);
+    json_t *run = ht_results_head(plan, line->choice, trace_json(line),
+                                  line->verified      ? "verify"
+                                  : line->counts      ? "count"
+                                  : line->limit       ? "limit"
+                                  : line->memory_pass ? "memory"
+                                                      : "time");
+    json_set_number(run, "round", line->round);
+    json_object_set_new(run, "pace",
+                        json_string(line->memory_pass ? plan->paces.memory.name : plan->paces.time.name));
     json_object_set_new(run, "control", json_boolean(line->control));
     json_object_set_new(run, "cpu", line->cpu < 0 ? json_null() : json_integer(line->cpu));
     json_set_number(run, "layout", line->layout);
@@ -321,7 +331,7 @@ json_t *ht_results_line(const struct ht_run_result *line, bool with_curves) {
     json_set_number(run, "refused_calls", line->choice->refused_calls);
     json_set_text(run, "problem", line->problem);
     ht_known_faults_add(run, line->choice, line->outcome->known_failures);
-    json_object_set_new(run, "machine", machine_json(line));
+    json_object_set_new(run, "machine", machine_json(line->machine, line->load));
     json_object_set_new(run, "started_at", started_json(line->started_realtime_ns));
     return run;
 }

@@ -12,6 +12,11 @@
 // pen: appending would spoil it. Returns -1 with error.
 int ht_results_open(const char *path, struct ht_error *error);
 
+// How each line begins; trace is given away.
+json_t *ht_results_head(const struct ht_plan *plan, const struct ht_choice *choice, json_t *trace, const char *pass);
+// How each line ends.
+void ht_results_machine(json_t *run, const struct ht_machine *machine, uint64_t started_realtime_ns);
+
 // The line as JSON; without its curves "timeline" is null.
 json_t *ht_results_line(const struct ht_run_result *line, bool with_curves);
 // Appends it to fd with one write. Returns 0, or -1 with errno.

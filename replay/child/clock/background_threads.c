@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "futex_word.h"
 #include "next_functions.h"
@@ -167,6 +168,14 @@ void ht_background_start(_Atomic uint64_t *clock_ns, double real_ns_per_trace_ns
     }
     pthread_mutex_unlock(&table.lock);
     ht_background_advance_slowly(clock_ns, 0);
+}
+
+void ht_background_forked(void) {
+    static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
+    memcpy(&table.lock, &unlocked, sizeof table.lock);
+    atomic_store(&table.used, 0);
+    atomic_store(&ht_background_due_ns, HT_NO_DEADLINE_NS);
+    of_this_thread = &no_background;
 }
 
 static struct ht_background *find_room(void) {

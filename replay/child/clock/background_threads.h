@@ -22,6 +22,9 @@ bool ht_background_this_thread(void);
 // real_ns_per_trace_ns how slowly the trace is replayed (0: as fast as it goes).
 void ht_background_start(_Atomic uint64_t *clock_ns, double real_ns_per_trace_ns);
 
+// In a forked process: none of its parent's threads is here, nor who may have held the lock.
+void ht_background_forked(void);
+
 // From which trace time on the clock cannot just be set: somebody's deadline, or 0 while somebody is awake.
 extern _Atomic uint64_t ht_background_due_ns;
 

@@ -28,13 +28,14 @@ void ht_lane_threads_join(struct ht_window *window) {
     for (struct ht_lane *leaver; (leaver = take_leaver(window));) join(window, leaver);
 }
 
-// A stack in shared memory, so that it is not the allocator's: a former thread's, or a new one.
+// A stack in shared memory, so that it is not the allocator's, unless the process forks: a former thread's, or a new one.
 static void *get_stack(struct ht_window *window) {
     struct ht_lane *leaver = window->stacks_count ? NULL : take_leaver(window);
     if (leaver) join(window, leaver);
     if (window->stacks_count) return window->stacks[--window->stacks_count];
+    int kind = window->forks ? MAP_PRIVATE : MAP_SHARED;
     void *stack =
-        mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, kind | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return stack == MAP_FAILED ? NULL : stack;
 }
 

@@ -21,6 +21,7 @@ struct ht_polluter;
 struct ht_ballast;
 struct ht_purging;
 struct ht_obeyed;
+struct ht_group_run;
 
 // What waiting costs (lane_wait.h).
 struct ht_wait_costs {
@@ -41,6 +42,7 @@ struct ht_window {
     uint64_t base_ns;         // where time 0 of the trace is: not at 0 once it has been replayed before
     bool alone;               // one lane: nothing to wait for
     bool by_turns;            // under simulation (lane_turns.h)
+    bool forks;               // stacks are private: a forked process has one of them, and writes to it
     bool all_first;           // all threads are started before the first op
     uint32_t lanes_count;
     struct ht_lane *lanes, *initial;  // initial: the lane on the initial thread, or NULL
@@ -125,6 +127,7 @@ struct ht_lane {
     struct ht_residency_probe *residency;  // of the memory pass, or NULL
     struct ht_accounting *accounting;      // of the accounting pass, or NULL
     struct ht_ballast *ballast;            // of the limit pass, or NULL
+    struct ht_group_run *group;            // of the group pass, or NULL
     struct ht_purging *purging;            // of passes that read RSS, or NULL
     const struct ht_obeyed *obeyed;
     void (*obey)(const struct ht_obeyed *obeyed, const uint64_t *word);  // allocator_control.h

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who forks holds no lock of ours and is in no call of the allocator, and neither is any other thread: they run by turns, and
+// it is this one's. So a child's allocator has the state that the recorded one's had, whatever it does at a fork.
+#include "group_run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "background_threads.h"
+#include "futex_word.h"
+#include "group_plan.h"
+#include "lane_threads.h"
+#include "measured.h"
+#include "replay_pace.h"
+
+struct ht_group_run {
+    struct measured *run;
+    struct ht_group_plan *plan;
+    const char *slots;  // the file of slots
+    uint32_t number;    // of this process
+    uint32_t stops, writes;  // that it has behind it
+};
+
+static struct ht_group_part *this_part(const struct ht_group_run *group) {
+    return ht_group_parts(group->plan) + group->number;
+}
+
+// Nothing of what is mapped here is the allocator's, and nothing is private: a fork copies nothing of it.
+static void *map_shared(int fd, size_t bytes, int protection) {
+    void *map = mmap(NULL, bytes, protection, MAP_SHARED | (fd < 0 ? MAP_ANONYMOUS : 0), fd, 0);
+    return map == MAP_FAILED ? NULL : map;
+}
+
+static const void *map_file(int fd, int protection) {
+    off_t bytes = lseek(fd, 0, SEEK_END);
+    return bytes > 0 ? map_shared(fd, (size_t)bytes, protection) : NULL;
+}
+
+struct ht_group_run *ht_group_open(struct measured *run) {
+    static struct ht_group_run group;
+    struct ht_outcome *outcome = &run->exchange->outcome;
+    group.run = run;
+    group.plan = (struct ht_group_plan *)map_file(run->job.group_plan_fd, PROT_READ | PROT_WRITE);
+    if (!group.plan || group.plan->magic != HT_GROUP_MAGIC)
+        ht_measured_refuse(outcome, "no plan of the group from the launcher");
+    group.number = group.plan->root;
+    group.slots = map_file(group.plan->slots_fd, PROT_READ);
+    if (!group.slots) ht_measured_refuse(outcome, "no slots of the group from the launcher");
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    this_part(&group)->pid = getpid();
+    atomic_store(&this_part(&group)->state, HT_GROUP_RUNS);
+    return &group;
+}
+
+// The launcher and all processes can be woken by it; whoever finds the launcher gone ends, too.
+static void wait_while(const struct ht_group_plan *plan, _Atomic uint32_t *word, uint32_t value) {
+    const struct timespec moment = {.tv_sec = 1};
+    struct pollfd launcher = {.fd = plan->launcher_fd};
+    ht_futex_wait_shared(word, value, &moment);
+    bool gone = poll(&launcher, 1, 0) > 0 && launcher.revents & (POLLHUP | POLLERR | POLLNVAL);
+    if (gone || atomic_load(&plan->broken)) _exit(1);
+}
+
+static void write_due(struct ht_group_run *group, uint32_t meeting) {
+    const struct ht_group_part *part = this_part(group);
+    const struct ht_group_write *write = ht_group_writes(group->plan, part);
+    for (; group->writes < part->writes && write[group->writes].meeting <= meeting; group->writes++) {
+        const struct ht_group_write *one = &write[group->writes];
+        volatile char *block = group->run->table[one->slot];
+        if (block && !group->run->replaying) block[one->offset] = 1;
+    }
+}
+
+static void tell_launcher(struct ht_group_plan *plan) {
+    atomic_fetch_add(&plan->changes, 1);
+    ht_futex_wake_shared(&plan->changes);
+}
+
+static void meet(struct ht_group_run *group, uint32_t meeting) {
+    struct ht_group_plan *plan = group->plan;
+    uint32_t released;
+    write_due(group, meeting);
+    atomic_fetch_add(&plan->met, 1);
+    tell_launcher(plan);
+    while ((released = atomic_load(&plan->released)) <= meeting)
+        wait_while(plan, &plan->released, released);
+}
+
+static void take_failures(struct ht_group_run *group) {
+    struct ht_group_part *part = this_part(group);
+    const struct measured *run = group->run;
+    for (uint32_t i = 0; run->form && i <= run->lanes_count; i++) {
+        const struct ht_lane *lane = &run->lanes[i];
+        if (lane->failures && !part->failures)
+            snprintf(part->message, sizeof part->message, "%s", lane->first_failure);
+        part->failures += lane->failures;
+    }
+}
+
+static void leave(struct ht_group_run *group) {
+    atomic_store(&this_part(group)->state, HT_GROUP_ENDED);
+    atomic_fetch_sub(&group->plan->alive, 1);
+    ht_futex_wake_shared(&group->plan->alive);
+    tell_launcher(group->plan);
+}
+
+static void stop(struct ht_group_run *group, struct ht_lane *lane);
+
+// All calls, if there are any, and what comes after them.
+static void run_to_end(struct ht_group_run *group) {
+    const struct ht_group_part *part = this_part(group);
+    struct ht_window *window = &group->run->window;
+    if (group->run->form) ht_window_run(window);
+    while (group->stops < part->stops) {
+        uint64_t at_ns = part->base_ns + ht_group_stops(group->plan, part)[group->stops].time_ns;
+        if (group->run->form) ht_pace_to_end(window, at_ns);
+        stop(group, NULL);
+    }
+    if (group->run->form) ht_pace_to_end(window, part->base_ns + part->end_ns);
+    take_failures(group);
+}
+
+// What the parent's lanes and window were is of no use here.
+static _Noreturn void begin_process(struct ht_group_run *group, uint32_t number, void **table) {
+    struct measured *run = group->run;
+    group->number = number;
+    group->stops = group->writes = 0;
+    struct ht_group_part *part = this_part(group);
+    atomic_store(&part->pid, getpid());
+    atomic_store(&part->state, HT_GROUP_RUNS);
+    struct ht_exchange *exchange = map_shared(-1, HT_EXCHANGE_RSS_OFFSET, PROT_READ | PROT_WRITE);
+    if (!exchange) _exit(1);
+    exchange->job = run->job;
+    run->exchange = exchange;
+    run->before = NULL;
+    run->table = table;
+    run->form = part->form_fd < 0 ? NULL : (struct ht_form *)map_file(part->form_fd, PROT_READ);
+    if (part->form_fd >= 0 && (!run->form || run->form->magic != HT_FORM_MAGIC)) _exit(1);
+    ht_background_forked();
+    if (run->form) {
+        ht_measured_prepare(run);
+        ht_window_go_on(&run->window, part->base_ns);
+        atomic_store(&run->window.low_ns, part->base_ns);
+    }
+    run_to_end(group);
+    leave(group);
+    _exit(0);
+}
+
+// The table is filled here, before the fork: the child would read ours while we go on.
+static void **table_of_child(const struct ht_group_run *group, const struct ht_group_part *child,
+                             size_t bytes) {
+    const uint32_t *parents = (const uint32_t *)(group->slots + child->parents_offset);
+    void **table = ht_shared_table(bytes, &group->run->exchange->outcome);
+    for (uint32_t i = 0; i < child->slots; i++)
+        if (parents[i]) table[i] = group->run->table[parents[i]];
+    return table;
+}
+
+static void fork_child(struct ht_group_run *group, uint32_t number) {
+    const struct ht_group_part *child = ht_group_parts(group->plan) + number;
+    size_t bytes = (child->slots + 16) * sizeof(void *);
+    void **table = table_of_child(group, child, bytes);
+    const struct ht_server *server = &group->run->server;
+    if (group->run->job.purge_at_fork && server->kind && server->kind->purge) server->kind->purge(server);
+    atomic_fetch_add(&group->plan->alive, 1);
+    pid_t pid = fork();
+    if (pid == 0) begin_process(group, number, table);
+    if (pid < 0) ht_measured_refuse(&group->run->exchange->outcome, "a process of the group cannot be forked");
+    munmap(table, bytes);
+}
+
+static void stop(struct ht_group_run *group, struct ht_lane *lane) {
+    const struct ht_group_stop *next = ht_group_stops(group->plan, this_part(group)) + group->stops++;
+    if (lane) ht_lane_replaying(lane->window, false);
+    if (next->kind == HT_GROUP_FORK) fork_child(group, next->number);
+    else meet(group, next->number);
+    if (lane) ht_lane_replaying(lane->window, true);
+}
+
+void ht_group_stop_at(struct ht_group_run *group, struct ht_lane *lane, uint32_t last) {
+    while (group->stops <= last) stop(group, lane);
+}
+
+// A root that ended before the others cannot leave them, as its end is the run's. Its memory is given back instead: whole
+// mappings, without what this code itself lies on.
+static void give_memory_back(const struct measured *run) {
+    enum { SMALL_BYTES = 64 << 10 };
+    const uintptr_t spared[] = {(uintptr_t)run, (uintptr_t)__builtin_frame_address(0)};
+    char text[16384];
+    unsigned long from, until;
+    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    size_t held = 0;
+    for (ssize_t got; fd >= 0 && (got = read(fd, text + held, sizeof text - 1 - held)) > 0;) {
+        char *line = text;
+        held += (size_t)got;
+        text[held] = 0;
+        for (char *end; (end = strchr(line, '\n')); line = end + 1) {
+            char mode[5], name[8] = "";
+            *end = 0;
+            if (sscanf(line, "%lx-%lx %4s %*s %*s %*s %7s", &from, &until, mode, name) < 3) continue;
+            bool heap = !strcmp(name, "[heap]");
+            bool in_use = false;
+            for (size_t i = 0; i < sizeof spared / sizeof *spared; i++)
+                in_use |= spared[i] >= from && spared[i] < until;
+            if (mode[3] != 'p' || in_use || (*name && !heap) || (!heap && until - from < SMALL_BYTES)) continue;
+            madvise((void *)from, until - from, MADV_DONTNEED);
+        }
+        held = strlen(line);
+        memmove(text, line, held);
+    }
+    if (fd >= 0) close(fd);
+}
+
+void ht_group_run_root(struct ht_group_run *group) {
+    struct ht_group_plan *plan = group->plan;
+    uint32_t alive;
+    run_to_end(group);
+    if (!this_part(group)->lives && atomic_load(&plan->alive) > 1) give_memory_back(group->run);
+    leave(group);
+    while ((alive = atomic_load(&plan->alive))) wait_while(plan, &plan->alive, alive);
+    // They have said that they end, and have yet to do it.
+    while (waitpid(-1, NULL, 0) > 0 || errno == EINTR) continue;
+}

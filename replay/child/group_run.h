@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// A process of a group, which forks the others and meets them (group_plan.h).
+#ifndef HEAPTAPE_GROUP_RUN_H
+#define HEAPTAPE_GROUP_RUN_H
+
+#include <stdint.h>
+
+#include "replay_lane.h"
+
+struct measured;
+struct ht_group_run;
+
+// Maps the job's plan: this process is its root. It ends with the reason in the outcome if it cannot.
+struct ht_group_run *ht_group_open(struct measured *run);
+
+// The lane has come to the mark of that stop: what stands up to it happens, one after the other. A forked process never
+// returns from this: it replays its own form, and ends.
+void ht_group_stop_at(struct ht_group_run *group, struct ht_lane *lane, uint32_t stop);
+
+// The root's calls, and all that follows the last of them. Returns when every process has ended.
+void ht_group_run_root(struct ht_group_run *group);
+
+#endif

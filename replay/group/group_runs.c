@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "group_runs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "group_draw.h"
+#include "group_result.h"
+#include "group_watch.h"
+#include "json_values.h"
+#include "now.h"
+#include "print.h"
+#include "results_line.h"
+#include "talk.h"
+#include "text_table.h"
+
+enum { ROUNDS = 2, PROBLEM_BYTES = 1024, CELL_BYTES = 64 };
+
+struct range {
+    double low, high;
+};
+
+struct group_runs {
+    struct ht_runner *r;
+    const struct ht_group_program *program;
+    int launcher_pipe[2];  // processes have the first end, and see it hang up when this process is gone
+    struct ht_group_look *null_meeting, *null_part, *meeting, *part;
+    struct range moment[HT_CHOICES_MAX], end[HT_CHOICES_MAX], peak[HT_CHOICES_MAX];
+    json_t *lines;  // with --json, else NULL
+};
+
+static size_t part_looks(const struct ht_group_program *program) {
+    return (size_t)program->parts * (ht_group_moments(program->trace) + 1);
+}
+
+// ---- one run ----
+
+// A root and its descendants.
+static bool run_family(struct group_runs *runs, const struct ht_choice *choice, uint32_t root,
+                       const struct ht_group_writes *writes, struct ht_group_watch *watch,
+                       char problem[PROBLEM_BYTES]) {
+    struct ht_runner *r = runs->r;
+    struct ht_error error;
+    struct ht_random same = {1};
+    int fd;
+    struct ht_job job = ht_runner_job_at_once(r, HT_PASS_GROUP);
+    watch->plan = ht_group_plan_make(runs->program, root, writes, runs->launcher_pipe[0], &fd, &error);
+    if (!watch->plan) {
+        snprintf(problem, PROBLEM_BYTES, "%s", error.message);
+        return false;
+    }
+    job.group_plan_fd = fd;
+    job.by_turns = 1;
+    job.end_ns = ht_group_process(runs->program->trace, root)->end_ns;
+    r->channel.built = &runs->program->part[root].built;
+    bool done = ht_group_watch_start(watch);
+    if (!done) snprintf(problem, PROBLEM_BYTES, "no thread to look at it: %s", strerror(errno));
+    if (done) {
+        done = ht_child_run(&r->channel, choice, &job, -1, &same, problem, PROBLEM_BYTES);
+        bool watched = ht_group_watch_stop(watch);
+        if (!watched) snprintf(problem, PROBLEM_BYTES, "%s", watch->problem);
+        done = done && watched;
+    }
+    for (uint32_t i = 0; done && i < runs->program->parts; i++) {
+        const struct ht_group_part *part = &ht_group_parts(watch->plan)[i];
+        if (!part->failures) continue;
+        snprintf(problem, PROBLEM_BYTES, "a call of process %u failed, but not when recorded: %s",
+                 ht_group_process(runs->program->trace, i)->pid, part->message);
+        done = false;
+    }
+    munmap(watch->plan, watch->plan->bytes);
+    close(fd);
+    return done;
+}
+
+static bool calls(const struct ht_group_program_part *part) {
+    return part->built.fd >= 0 && part->built.form->operations;
+}
+
+static bool run_group(struct group_runs *runs, const struct ht_choice *choice,
+                      const struct ht_group_writes *writes, struct ht_group_look *meeting,
+                      struct ht_group_look *part, char problem[PROBLEM_BYTES]) {
+    const struct ht_group_program *program = runs->program;
+    struct ht_group_watch watch = {.program = program, .meeting = meeting, .part = part};
+    memset(meeting, 0, program->meetings * sizeof *meeting);
+    memset(part, 0, part_looks(program) * sizeof *part);
+    for (uint32_t i = 0; i < program->parts; i++) {
+        if (ht_group_process(program->trace, i)->parent != HT_GROUP_NO_PARENT || !calls(&program->part[i]))
+            continue;
+        if (!run_family(runs, choice, i, writes, &watch, problem)) return false;
+    }
+    return true;
+}
+
+// ---- all runs ----
+
+static void widen(struct range *range, double value) {
+    range->low = fmin(range->low, value);
+    range->high = fmax(range->high, value);
+}
+
+static void keep(struct group_runs *runs, const struct ht_group_result *result) {
+    struct ht_runner *r = runs->r;
+    json_t *line = ht_group_result_json(r, result);
+    if (r->results_fd >= 0 && ht_results_line_write(r->results_fd, line) && !r->results_failed) {
+        ht_print(stderr, "heaptape replay: %s: a result cannot be written: %s\n", r->plan->results_path,
+                 strerror(errno));
+        r->results_failed = true;
+    }
+    if (runs->lines) json_array_append(runs->lines, line);
+    json_decref(line);
+}
+
+static bool run_one(struct group_runs *runs, size_t number, uint32_t round, enum ht_drawn drawn) {
+    struct ht_runner *r = runs->r;
+    const struct ht_choice *choice = &r->plan->choices.list[number];
+    char problem[PROBLEM_BYTES] = "";
+    struct ht_group_writes writes;
+    struct ht_error error;
+    struct ht_group_result result = {.program = runs->program,
+                                     .choice = choice,
+                                     .meeting = runs->meeting,
+                                     .null_meeting = runs->null_meeting,
+                                     .part = runs->part,
+                                     .null_part = runs->null_part,
+                                     .drawn = drawn,
+                                     .round = round,
+                                     .seed = r->plan->seed + round,
+                                     .started_realtime_ns = ht_now_ns(CLOCK_REALTIME)};
+    if (!r->plan->quiet && ht_progress_due(&r->progress))
+        ht_progress_draw(&r->progress, "%s: round %u", choice->name, round + 1);
+    bool done = !ht_group_draw(runs->program, drawn, result.seed, &writes, &error);
+    if (!done) snprintf(problem, sizeof problem, "%s", error.message);
+    result.parts_written = writes.parts_written;
+    done = done && run_group(runs, choice, &writes, runs->meeting, runs->part, problem);
+    ht_group_writes_free(runs->program, &writes);
+    ht_progress_end(&r->progress);
+    if (ht_child_interrupted()) return false;
+    if (!done) result.problem = problem;
+    if (!done) ht_print(stderr, "heaptape replay: %s, round %u: %s\n", choice->name, round + 1, problem);
+    keep(runs, &result);
+    if (!done) return false;
+    widen(&runs->moment[number], ht_group_moment_bytes(&result));
+    widen(&runs->end[number], ht_group_end_bytes(&result));
+    widen(&runs->peak[number], ht_group_peak_bytes(&result));
+    return true;
+}
+
+static size_t run_rounds(struct group_runs *runs) {
+    const struct ht_plan *plan = runs->r->plan;
+    uint32_t rounds = plan->rounds ? plan->rounds : ROUNDS;
+    enum ht_drawn first = runs->program->model ? HT_DRAWN_APART : HT_DRAWN_NOTHING;
+    enum ht_drawn last = runs->program->model ? HT_DRAWN_TOGETHER : HT_DRAWN_NOTHING;
+    if (ht_group_given()) first = last = HT_DRAWN_GIVEN;
+    size_t failed = 0;
+    for (uint32_t round = 0; round < rounds && !failed; round++)
+        for (enum ht_drawn drawn = first; drawn <= last; drawn++)
+            for (size_t i = 0; i < plan->choices.count && !ht_child_interrupted(); i++)
+                failed += !run_one(runs, i, round, drawn);
+    return failed;
+}
+
+// ---- what came of it ----
+
+static const char *range_text(const struct range *range, char text[CELL_BYTES]) {
+    if (isnan(range->low)) return "-";
+    if (range->high - range->low < 0.05e6) snprintf(text, CELL_BYTES, "%.1f MB", range->low / 1e6);
+    else snprintf(text, CELL_BYTES, "%.1f to %.1f MB", range->low / 1e6, range->high / 1e6);
+    return text;
+}
+
+static void print_ranges(const struct group_runs *runs) {
+    static struct ht_text_table table;
+    const struct ht_plan *plan = runs->r->plan;
+    uint32_t highest = ht_group_highest_moment(runs->program);
+    char text[3][CELL_BYTES];
+    ht_table_begin(&table, "lrrr",
+                   (const char *[]){"allocator", "at the recorded peak", "at the end", "highest replayed"});
+    for (size_t i = 0; i < plan->choices.count; i++)
+        ht_table_add(&table, (const char *[]){plan->choices.list[i].name, range_text(&runs->moment[i], text[0]),
+                                              range_text(&runs->end[i], text[1]),
+                                              range_text(&runs->peak[i], text[2])});
+    printf("anonymous memory of %u processes, each page counted once\n", runs->program->parts);
+    ht_table_print(stdout, &table);
+    if (highest == HT_GROUP_NO_MOMENT)
+        printf("what the program itself wrote is unknown: no snapshot was recorded\n");
+    else
+        printf("recorded: %.1f MB\n",
+               (double)ht_group_moment(runs->program->trace, highest)->anonymous_bytes / 1e6);
+}
+
+static void report(struct group_runs *runs) {
+    if (!runs->r->plan->json) {
+        print_ranges(runs);
+        return;
+    }
+    json_dumpf(runs->lines, stdout, JSON_INDENT(1) | HT_JSON_REALS);
+    putchar('\n');
+}
+
+static bool prepare(struct group_runs *runs) {
+    const struct ht_group_program *program = runs->program;
+    size_t meeting_bytes = program->meetings * sizeof *runs->meeting,
+           part_bytes = part_looks(program) * sizeof *runs->part;
+    runs->null_meeting = malloc(meeting_bytes);
+    runs->meeting = malloc(meeting_bytes);
+    runs->null_part = malloc(part_bytes);
+    runs->part = malloc(part_bytes);
+    for (size_t i = 0; i < HT_CHOICES_MAX; i++)
+        runs->moment[i] = runs->end[i] = runs->peak[i] = (struct range){NAN, NAN};
+    if (runs->r->plan->json) runs->lines = json_array();
+    bool made = runs->null_meeting && runs->meeting && runs->null_part && runs->part;
+    if (!made) errno = ENOMEM;
+    return made && !pipe(runs->launcher_pipe) && !fcntl(runs->launcher_pipe[1], F_SETFD, FD_CLOEXEC);
+}
+
+size_t ht_group_runs(struct ht_runner *r, const struct ht_group_program *program) {
+    static struct group_runs runs;
+    char problem[PROBLEM_BYTES] = "";
+    struct ht_group_writes none;
+    struct ht_error error;
+    runs = (struct group_runs){.r = r, .program = program, .launcher_pipe = {-1, -1}};
+    size_t failed = 1;
+    if (!prepare(&runs)) {
+        ht_print(stderr, "heaptape replay: no memory to look at a group: %s\n", strerror(errno));
+    } else if (ht_group_draw(program, HT_DRAWN_NOTHING, 0, &none, &error)) {
+        ht_print(stderr, "heaptape replay: %s\n", error.message);
+    } else {
+        bool done = run_group(&runs, r->null_choice, &none, runs.null_meeting, runs.null_part, problem);
+        if (!done && !ht_child_interrupted()) ht_print(stderr, "heaptape replay: null: %s\n", problem);
+        if (done) failed = run_rounds(&runs);
+        if (done && !ht_child_interrupted()) report(&runs);
+        ht_group_writes_free(program, &none);
+    }
+    for (int i = 0; i < 2; i++)
+        if (runs.launcher_pipe[i] >= 0) close(runs.launcher_pipe[i]);
+    free(runs.null_meeting);
+    free(runs.meeting);
+    free(runs.null_part);
+    free(runs.part);
+    json_decref(runs.lines);
+    return failed;
+}
