@@ -57,7 +57,7 @@ static int choose_meetings(struct ht_group_program *program, struct ht_error *er
 // ---- stops ----
 
 struct due {
-    uint64_t time_ns;
+    uint64_t time_ns, event;
     uint32_t is_meeting;  // a fork comes before a meeting at the same time, so that the child is there
     uint32_t number;
 };
@@ -66,21 +66,37 @@ static int by_time(const void *a, const void *b) {
     const struct due *left = a, *right = b;
     if (left->time_ns != right->time_ns) return left->time_ns < right->time_ns ? -1 : 1;
     if (left->is_meeting != right->is_meeting) return left->is_meeting ? 1 : -1;
+    if (left->event != right->event) return left->event < right->event ? -1 : 1;
     return (left->number > right->number) - (left->number < right->number);
+}
+
+static int by_event(const void *a, const void *b) {
+    const struct due *left = a, *right = b;
+    if (left->event != right->event) return left->event < right->event ? -1 : 1;
+    return (left->number > right->number) - (left->number < right->number);
+}
+
+// The order of forks is that of their events. A child's recording may begin late, after that of one that was forked later.
+static uint32_t find_forks(const struct ht_group_program *program, uint32_t number, struct due *due) {
+    uint32_t count = 0;
+    for (uint32_t i = number + 1; i < program->parts; i++) {
+        const struct ht_group_process *other = ht_group_process(program->trace, i);
+        if (other->parent == number) due[count++] = (struct due){other->start_ns, other->fork_event, 0, i};
+    }
+    qsort(due, count, sizeof *due, by_event);
+    for (uint32_t i = count; i > 1; i--)
+        if (due[i - 1].time_ns < due[i - 2].time_ns) due[i - 2].time_ns = due[i - 1].time_ns;
+    return count;
 }
 
 static uint32_t find_due(const struct ht_group_program *program, uint32_t number, struct due *due) {
     const struct ht_group_process *process = ht_group_process(program->trace, number);
-    uint32_t count = 0;
-    for (uint32_t i = number + 1; i < program->parts; i++) {
-        const struct ht_group_process *other = ht_group_process(program->trace, i);
-        if (other->parent == number) due[count++] = (struct due){other->start_ns, 0, i};
-    }
+    uint32_t count = find_forks(program, number, due);
     for (uint32_t i = 0; i < program->meetings; i++) {
         uint64_t at_ns = program->meeting[i].time_ns;
-        bool there = at_ns >= process->start_ns &&
+        bool there = at_ns >= program->part[number].forked_ns &&
                      (at_ns <= process->end_ns || lives_at_end(program, process));
-        if (there) due[count++] = (struct due){at_ns, 1, i};
+        if (there) due[count++] = (struct due){at_ns, UINT64_MAX, 1, i};
     }
     qsort(due, count, sizeof *due, by_time);
     return count;
@@ -102,6 +118,7 @@ static int choose_stops(struct ht_group_program *program, uint32_t number, struc
         part->stops[i] = (struct ht_group_stop){due[i].is_meeting ? HT_GROUP_MEET : HT_GROUP_FORK,
                                                 due[i].number, at_ns};
         if (due[i].is_meeting) continue;
+        program->part[due[i].number].forked_ns = due[i].time_ns;
         const struct ht_group_process *child = ht_group_process(program->trace, due[i].number);
         stop->event = child->fork_event;
         stop->thread = child->fork_thread;
@@ -295,6 +312,7 @@ int ht_group_program_load(struct ht_group_trace *trace, uint64_t memory_bytes, u
     if (!program->part) return no_memory(error);
     for (uint32_t i = 0; i < program->parts; i++) {
         program->part[i].built.fd = -1;
+        program->part[i].forked_ns = ht_group_process(trace, i)->start_ns;
         uint64_t end_ns = ht_group_process(trace, i)->end_ns;
         if (end_ns > program->end_ns) program->end_ns = end_ns;
     }
