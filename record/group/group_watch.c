@@ -19,9 +19,8 @@ static const double LASTING_S = 1, PEAK_STEP = 1.05;
 #define MS 1000000u
 // A look's CPU time, so many times, passes until the next: a hundredth of a processor.
 enum { PAUSE_TIMES = 100 };
-static const uint64_t PAUSE_LEAST_NS = 5 * MS, PAUSE_UNSEEN_NS = 1000 * MS,
-                      PAUSE_MOST_NS = UINT64_C(60000) * MS, FIRST_PAUSE_NS = 1 * MS,
-                      WRITE_PAUSE_NS = 1000 * MS, KEPT_NS = 5000 * MS, QUICK_NS = 5 * MS,
+static const uint64_t PAUSE_LEAST_NS = 5 * MS, PAUSE_UNSEEN_NS = 1000 * MS, FIRST_PAUSE_NS = 1 * MS,
+                      WRITE_PAUSE_NS = 1000 * MS, KEPT_NS = UINT64_C(5000) * MS, QUICK_NS = 10 * MS,
                       SIGNAL_WAITS_NS = 20 * MS;
 
 // ---- the file ----
@@ -183,7 +182,7 @@ static int rest(struct group_watch *watch, uint64_t ns) {
 
 static uint64_t pause_after(const struct group_watch *watch, uint64_t cost_ns) {
     uint64_t ns = cost_ns * PAUSE_TIMES, least = watch->looks ? PAUSE_LEAST_NS : PAUSE_UNSEEN_NS;
-    return ns < least ? least : ns > PAUSE_MOST_NS ? PAUSE_MOST_NS : ns;
+    return ns < least ? least : ns;
 }
 
 static void *watch_group(void *argument) {
