@@ -9,7 +9,7 @@
 enum {
     EXACT_SIZE_MAX = 65536,
     EXACT_MIN = 200,  // parts that make a size a class of its own
-    HALF_OCTAVES = 128,
+    HALF_OCTAVES = HT_PART_CLASSES_ABOUT / 2,
     EXACTS_MAX = UINT16_MAX / 2 - HALF_OCTAVES
 };
 
@@ -58,6 +58,11 @@ uint32_t ht_part_classes(const struct ht_size_classes *classes) {
 static uint32_t half_octave(uint64_t size) {
     uint32_t octave = 63 - (uint32_t)__builtin_clzll(size | 1);
     return 2 * octave + (octave ? (uint32_t)(size >> (octave - 1)) & 1 : 0);
+}
+
+uint32_t ht_part_class_about(const struct ht_size_classes *classes, uint32_t class) {
+    if (class < HT_PART_CLASSES_ABOUT) return class;
+    return 2 * half_octave(classes->exact[class / 2 - HALF_OCTAVES]) + class % 2;
 }
 
 bool ht_part_classes_give(const struct ht_size_classes *classes, struct ht_classed_parts *classed) {

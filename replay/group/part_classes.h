@@ -22,6 +22,9 @@ struct ht_classed_parts {
 bool ht_sizes_count(const struct ht_classed_parts *classed, enum ht_page_kind most, uint32_t **often);
 bool ht_size_classes_choose(struct ht_size_classes *classes, const uint32_t *often);
 uint32_t ht_part_classes(const struct ht_size_classes *classes);
+// The class of parts of about that size, of which there are few.
+uint32_t ht_part_class_about(const struct ht_size_classes *classes, uint32_t class);
+enum { HT_PART_CLASSES_ABOUT = 2 * 128 };  // those, the first ones
 // Sets class. False for want of memory.
 bool ht_part_classes_give(const struct ht_size_classes *classes, struct ht_classed_parts *classed);
 void ht_classed_parts_free(struct ht_classed_parts *classed);

@@ -9,19 +9,22 @@
 #include <string.h>
 
 enum {
-    ROUNDS = 100,
+    ROUNDS = 200,
     LEAP_ROUNDS = 4,
     LEARNED_FROM_MAX = 8,  // processes: more would only take time
     LEVEL_ROUNDS = 10,
     FAR_PAGES = 8,
     PAIRS_MIN = 100,
-    EVIDENCE_MIN = 1000,  // parts, without which pages that tell less are heard, too
-    RARE = 10             // quiet parts are rare where holed pages have so many times more
+    EVIDENCE_MAX = 1000000,  // parts on copied pages: more would only take time
+    EVIDENCE_MIN = 1000,     // parts, without which pages that tell less are heard, too
+    RARE = 10                // quiet parts are rare where holed pages have so many times more
 };
 
 static const double HAZARD_START = 0.05, HAZARD_LEAST = 1e-7, HAZARD_MOST = 9, LEVEL_LEAST = 1e-6;
 static const double ALLOCATOR_START = 0.5, ALLOCATOR_MOST = 0.9999, ALLOCATOR_SELDOM = 0.25;
-static const double UNSEEN = 1e-6;   // keeps the hazard of a class that no page shows
+static const double UNSEEN = 1e-6;  // keeps the hazard of a class that no page shows
+static const double ALIKE_PARTS =
+    100;  // each class is learned as if so many parts had been written as sizes about it are
 static const double LEAP_MOST = 30;  // rounds at once
 static const double CLUSTER_LEAST = 1.5, CLUSTER_UNKNOWN = 3, ACROSS_MOST = 0.95;
 
@@ -50,7 +53,19 @@ struct tally {
 
 static bool is_evidence(const struct ht_write_model *model, const struct ht_classed_parts *classed,
                         size_t q) {
-    return classed->parts.kind[q] <= model->evidence && ht_page_tells(classed, q);
+    return classed->parts.kind[q] <= model->evidence && q % model->stride == 0 && ht_page_tells(classed, q);
+}
+
+static void set_stride(struct ht_write_model *model, const struct learner *learner, size_t learners) {
+    uint64_t parts = 0;
+    model->stride = 1;
+    for (size_t p = 0; p < learners; p++) {
+        const struct ht_classed_parts *classed = &learner[p].classed;
+        for (size_t q = 0; q < classed->pages->pages; q++)
+            if (ht_page_copied(classed, q) && is_evidence(model, classed, q))
+                parts += classed->parts.first[q + 1] - classed->parts.first[q];
+    }
+    model->stride = 1 + parts / EVIDENCE_MAX;
 }
 
 static bool count_seen(const struct ht_write_model *model, struct learner *learner) {
@@ -107,11 +122,25 @@ static void tally_up(const struct ht_write_model *model, struct learner *learner
     if (*level < LEVEL_LEAST) *level = LEVEL_LEAST;
 }
 
+// The chance of each half octave's parts, exact sizes included.
+static void about(const struct ht_write_model *model, const struct tally *tally, double *chance) {
+    double written[HT_PART_CLASSES_ABOUT] = {0}, seen[HT_PART_CLASSES_ABOUT] = {0};
+    for (uint32_t c = 0; c < ht_part_classes(&model->classes); c++) {
+        uint32_t octave = ht_part_class_about(&model->classes, c);
+        written[octave] += tally->written[c];
+        seen[octave] += tally->expected[c] / -expm1(-model->hazard[c]);
+    }
+    for (uint32_t o = 0; o < HT_PART_CLASSES_ABOUT; o++) chance[o] = written[o] / (seen[o] + UNSEEN);
+}
+
 // Every few rounds it goes as far as rounds that shrink as the last two did would come.
 static void improve(struct ht_write_model *model, struct tally *tally, bool leap) {
+    double octave[HT_PART_CLASSES_ABOUT];
+    about(model, tally, octave);
     for (uint32_t c = 0; c < ht_part_classes(&model->classes); c++) {
         double before = model->hazard[c], chance = -expm1(-before);
-        chance *= (tally->written[c] + UNSEEN) / (tally->expected[c] + UNSEEN);
+        double alike = ALIKE_PARTS * octave[ht_part_class_about(&model->classes, c)] + UNSEEN;
+        chance *= (tally->written[c] + alike) / (tally->expected[c] + ALIKE_PARTS * chance + UNSEEN);
         double hazard = chance < 1 ? -log1p(-chance) : HAZARD_MOST, step = log(hazard / before);
         double shrinks = tally->step[c] != 0 ? step / tally->step[c] : 0;
         double rounds = shrinks < LEAP_MOST / (1 + LEAP_MOST) ? shrinks / (1 - shrinks) : LEAP_MOST;
@@ -152,6 +181,7 @@ static bool learn(struct ht_write_model *model, struct learner *learner, size_t 
     uint32_t classes = ht_part_classes(&model->classes);
     struct tally tally;
     model->evidence = evidence;
+    set_stride(model, learner, learners);
     for (size_t p = 0; p < learners; p++) {
         start(model, learner[p].fit);
         if (!count_seen(model, &learner[p])) return false;
@@ -220,19 +250,20 @@ static void learn_cluster(struct ht_write_model *model, const struct learner *le
     if (model->cluster < CLUSTER_LEAST) model->cluster = CLUSTER_LEAST;
 }
 
-// Quiet pages tell most; where there are hardly any, others must.
+// Quiet pages tell most. Where there are hardly any, those with holes tell more, unless the allocator wrote many of them.
 static bool learn_from_best(struct ht_write_model *model, struct learner *learner, size_t learners,
                             const uint64_t *parts) {
     uint64_t quiet = parts[HT_PAGE_QUIET], holed = parts[HT_PAGE_HOLED];
-    enum ht_page_kind evidence = HT_PAGE_MET;
-    if (quiet + holed >= EVIDENCE_MIN) evidence = HT_PAGE_HOLED;
-    if (quiet >= EVIDENCE_MIN) evidence = HT_PAGE_QUIET;
-    if (!learn(model, learner, learners, evidence)) return false;
-    double allocator = 0;
-    for (size_t p = 0; p < learners; p++)
-        allocator += learner[p].fit->allocator[HT_PAGE_HOLED] / (double)learners;
-    if (evidence > HT_PAGE_QUIET || quiet >= holed / RARE || allocator > ALLOCATOR_SELDOM) return true;
-    return learn(model, learner, learners, HT_PAGE_HOLED);
+    if (quiet + holed < EVIDENCE_MIN) return learn(model, learner, learners, HT_PAGE_MET);
+    if (quiet < EVIDENCE_MIN) return learn(model, learner, learners, HT_PAGE_HOLED);
+    if (quiet < holed / RARE) {
+        if (!learn(model, learner, learners, HT_PAGE_HOLED)) return false;
+        double allocator = 0;
+        for (size_t p = 0; p < learners; p++)
+            allocator += learner[p].fit->allocator[HT_PAGE_HOLED] / (double)learners;
+        if (allocator <= ALLOCATOR_SELDOM) return true;
+    }
+    return learn(model, learner, learners, HT_PAGE_QUIET);
 }
 
 static bool learn_all(struct ht_write_model *model, struct learner *learner, size_t learners) {

@@ -20,6 +20,7 @@ struct ht_write_model {
     double *hazard;              // of each class
     double cluster;              // parts in order of birth that are written together
     enum ht_page_kind evidence;  // classes were learned from pages up to this kind
+    size_t stride;               // and from each page of so many
 };
 
 // The sum of the page's hazards.

@@ -9,12 +9,14 @@
 #include "random_numbers.h"
 #include "write_model.h"
 
+enum { BEGUN = 1, CONTINUED = 2 };
+
 struct draw {
     const struct ht_write_model *model;
     const struct ht_write_fit *fit;
     const struct ht_classed_parts *classed;
     struct ht_random random;
-    uint8_t *written;  // of each part of the page at hand
+    uint8_t *written;  // of each part of the page at hand: BEGUN, CONTINUED
     size_t page;       // that was drawn last
     bool reaches;      // a cluster beyond it, which began with a part of this hazard
     double hazard;
@@ -43,14 +45,14 @@ static void draw_apart(struct draw *draw, size_t q, double share, bool at_least_
     double hazard = share * ht_page_hazard(draw->model, draw->fit, draw->classed, q);
     bool any = !at_least_one;
     for (uint32_t i = first[q]; i < first[q + 1]; i++) {
-        double own = share * draw->fit->level * draw->model->hazard[draw->classed->class[i]],
-               chance = -expm1(-own);
+        double own = share * draw->fit->level * draw->model->hazard[draw->classed->class[i]];
+        double chance = -expm1(-own);
         if (!any) {
             chance = i + 1 == first[q + 1] || hazard <= own ? 1 : chance / -expm1(-hazard);
             hazard -= own;
         }
         bool written = uniform(draw) < chance;
-        draw->written[i - first[q]] = written;
+        draw->written[i - first[q]] |= written ? BEGUN : 0;
         any |= written;
     }
 }
@@ -62,10 +64,20 @@ static bool spread(struct draw *draw, size_t q, uint32_t from, double hazard) {
     double go_on = 1 - 1 / draw->model->cluster;
     for (uint32_t i = from; i < first[q + 1]; i++) {
         double own = draw->model->hazard[draw->classed->class[i]];
-        if (uniform(draw) * hazard <= own) draw->written[i - first[q]] |= 2;
+        if (uniform(draw) * hazard <= own) draw->written[i - first[q]] |= CONTINUED;
         if (uniform(draw) >= go_on) return false;
     }
     return true;
+}
+
+// Whether a cluster comes from the page before. Where that page does not tell, as often as clusters reach across a border.
+static bool comes_over(struct draw *draw, size_t q, double share) {
+    const struct ht_page_parts *parts = &draw->classed->parts;
+    if (q && draw->page == q - 1 && ht_pages_consecutive(parts, q - 1, q)) return draw->reaches;
+    if (q && ht_page_tells(draw->classed, q - 1) && !ht_page_copied(draw->classed, q - 1)) return false;
+    draw->hazard = ht_page_hazard(draw->model, draw->fit, draw->classed, q) / draw->fit->level /
+                   (parts->first[q + 1] - parts->first[q]);
+    return uniform(draw) >= share;
 }
 
 // Clusters begin on the page or come from the one before.
@@ -73,15 +85,12 @@ static void draw_together(struct draw *draw, size_t q) {
     const struct ht_page_parts *parts = &draw->classed->parts;
     uint32_t from = parts->first[q], end = parts->first[q + 1];
     double count = end - from, share = count / (count + draw->model->cluster - 1);
-    bool follows = q && draw->page + 1 == q && ht_pages_consecutive(parts, draw->page, q);
-    bool known = follows || (q && parts->kind[q - 1] == HT_PAGE_QUIET &&
-                             ht_page_tells(draw->classed, q - 1) && !ht_page_copied(draw->classed, q - 1));
-    bool comes = known ? follows && draw->reaches : uniform(draw) >= share;
-    draw->reaches = false;
-    draw_apart(draw, q, share, !comes);
-    if (comes) draw->reaches |= spread(draw, q, from, draw->hazard);
+    bool comes = comes_over(draw, q, share);
+    draw->reaches = comes && spread(draw, q, from, draw->hazard);
+    bool any = comes && memchr(draw->written, CONTINUED, end - from);
+    draw_apart(draw, q, share, !any);
     for (uint32_t i = from; i < end; i++)
-        if (draw->written[i - from] & 1) {
+        if (draw->written[i - from] & BEGUN) {
             draw->hazard = draw->model->hazard[draw->classed->class[i]];
             draw->reaches |= spread(draw, q, i, draw->hazard);
         }
@@ -150,7 +159,8 @@ bool ht_written_parts_draw(const struct ht_write_model *model, const struct ht_i
                            enum ht_write_clusters clusters, uint64_t seed, struct ht_written_part **parts,
                            size_t *count) {
     struct ht_classed_parts classed = {.pages = pages};
-    struct draw draw = {.model = model, .fit = fit_of(model, pages), .classed = &classed, .random = {seed}};
+    struct draw draw = {
+        .model = model, .fit = fit_of(model, pages), .classed = &classed, .page = SIZE_MAX, .random = {seed}};
     assert(draw.fit);
     bool good = ht_page_parts_make(pages, &classed.parts) &&
                 ht_part_classes_give(&model->classes, &classed) && draw_all(&draw, clusters);
