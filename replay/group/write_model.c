@@ -68,18 +68,24 @@ static void set_stride(struct ht_write_model *model, const struct learner *learn
     model->stride = 1 + parts / EVIDENCE_MAX;
 }
 
+// As if one page more had stayed clean, so that where all were copied the least explanation of that is taken.
 static bool count_seen(const struct ht_write_model *model, struct learner *learner) {
     const struct ht_classed_parts *classed = &learner->classed;
     const uint32_t *first = classed->parts.first;
+    double pages = 0;
     free(learner->seen);
     learner->seen = calloc(ht_part_classes(&model->classes), sizeof *learner->seen);
     memset(learner->pages_seen, 0, sizeof learner->pages_seen);
-    for (size_t q = 0; learner->seen && q < classed->pages->pages; q++) {
+    if (!learner->seen) return false;
+    for (size_t q = 0; q < classed->pages->pages; q++) {
         if (!is_evidence(model, classed, q)) continue;
         for (uint32_t i = first[q]; i < first[q + 1]; i++) learner->seen[classed->class[i]]++;
         learner->pages_seen[classed->parts.kind[q]]++;
+        pages++;
     }
-    return learner->seen;
+    for (uint32_t c = 0; pages > 0 && c < ht_part_classes(&model->classes); c++)
+        learner->seen[c] *= (pages + 1) / pages;
+    return true;
 }
 
 static bool tally_make(struct tally *tally, uint32_t classes) {
