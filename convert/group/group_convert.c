@@ -166,9 +166,14 @@ static void settle_ends(struct group_run *run) {
     uint64_t last_ns = 0;
     for (uint32_t i = 0; i < run->content.processes; i++)
         if (run->content.process[i].end_ns > last_ns) last_ns = run->content.process[i].end_ns;
-    for (uint32_t i = 0; i < run->content.processes; i++) {
+    // Children first: a process was there until the last of them began, though a snapshot may have missed it.
+    for (uint32_t i = run->content.processes; i-- > 0;) {
         struct ht_group_process *process = &run->content.process[i];
         uint64_t until_ns = last_ns;
+        if (process->parent != HT_GROUP_NO_PARENT) {
+            uint64_t *parent_end_ns = &run->content.process[process->parent].end_ns;
+            if (*parent_end_ns < process->start_ns) *parent_end_ns = process->start_ns;
+        }
         if (run->state[i].exited) continue;
         for (uint32_t k = run->content.moments; k-- > 0;) {
             uint64_t at_ns = run->content.moment[k].time_ns;

@@ -92,10 +92,12 @@ static uint32_t find_forks(const struct ht_group_program *program, uint32_t numb
 static uint32_t find_due(const struct ht_group_program *program, uint32_t number, struct due *due) {
     const struct ht_group_process *process = ht_group_process(program->trace, number);
     uint32_t count = find_forks(program, number, due);
+    uint64_t end_ns = process->end_ns;
+    if (count && due[count - 1].time_ns > end_ns) end_ns = due[count - 1].time_ns;
     for (uint32_t i = 0; i < program->meetings; i++) {
         uint64_t at_ns = program->meeting[i].time_ns;
         bool there = at_ns >= program->part[number].forked_ns &&
-                     (at_ns <= process->end_ns || lives_at_end(program, process));
+                     (at_ns <= end_ns || lives_at_end(program, process));
         if (there) due[count++] = (struct due){at_ns, UINT64_MAX, 1, i};
     }
     qsort(due, count, sizeof *due, by_time);

@@ -45,10 +45,22 @@ static uint32_t meeting_of(const struct ht_group_program *program, uint32_t mome
     return program->meetings - 1;
 }
 
+// Of the processes that the snapshot has: one that began or ended meanwhile is not in it.
+static double bytes_at_moment(const struct ht_group_result *result, uint32_t moment) {
+    const struct ht_group_program *program = result->program;
+    double sum = (double)ht_group_moment(program->trace, moment)->own_bytes;
+    for (uint32_t i = 0; i < program->parts; i++) {
+        size_t at = (size_t)moment * program->parts + i;
+        if (ht_group_presence(program->trace, i, moment)->there)
+            sum += (double)without(result->part[at].pss_anon_bytes, result->null_part[at].pss_anon_bytes);
+    }
+    return sum;
+}
+
 double ht_group_end_bytes(const struct ht_group_result *result) {
     uint32_t moments = ht_group_moments(result->program->trace);
-    return ht_group_bytes(result, moments ? meeting_of(result->program, moments - 1)
-                                          : result->program->meetings - 1);
+    return moments ? bytes_at_moment(result, moments - 1)
+                   : ht_group_bytes(result, result->program->meetings - 1);
 }
 
 uint32_t ht_group_highest_moment(const struct ht_group_program *program) {
@@ -64,7 +76,7 @@ uint32_t ht_group_highest_moment(const struct ht_group_program *program) {
 
 double ht_group_moment_bytes(const struct ht_group_result *result) {
     uint32_t moment = ht_group_highest_moment(result->program);
-    return moment == HT_GROUP_NO_MOMENT ? NAN : ht_group_bytes(result, meeting_of(result->program, moment));
+    return moment == HT_GROUP_NO_MOMENT ? NAN : bytes_at_moment(result, moment);
 }
 
 // ---- as JSON ----
@@ -117,7 +129,7 @@ static json_t *moments_json(const struct ht_group_result *result) {
         double bytes = ht_group_bytes(result, written), before = written ? ht_group_bytes(result, written - 1) : 0;
         json_set_number(one, "time_ns", moment->time_ns);
         json_object_set_new(one, "reason", json_string(moment->reason == HT_SNAPSHOT_PEAK ? "peak" : "last"));
-        json_set_whole(one, "bytes", bytes);
+        json_set_whole(one, "bytes", bytes_at_moment(result, i));
         json_set_whole(one, "copied_by_program_bytes", bytes > before ? bytes - before : 0);
         json_set_number(one, "own_bytes", moment->own_bytes);
         json_set_number(one, "recorded_bytes", moment->anonymous_bytes);
