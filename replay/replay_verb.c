@@ -563,7 +563,8 @@ static int replay_group(struct ht_runner *r, struct ht_plan *plan, struct ht_cho
     r->program = &recorded;
     r->settings = &recorded.settings;
     r->trace_sha256 = sha256;
-    if (ht_child_channel_open(&r->channel, r->built, 0, &error)) return complain(&error);
+    if (ht_child_channel_open(&r->channel, ht_group_program_largest(&program), 0, &error))
+        return complain(&error);
     r->channel.watch = (struct ht_child_watch){.timeout_ns = plan->timeout_ns};
     r->channel.thp_disable = r->huge_pages.disable;
     size_t refused = describe_all(r, plan, null_choice);

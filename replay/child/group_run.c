@@ -195,7 +195,10 @@ void ht_group_stop_at(struct ht_group_run *group, struct ht_lane *lane, uint32_t
 // mappings, without what this code itself lies on.
 static void give_memory_back(const struct measured *run) {
     enum { SMALL_BYTES = 64 << 10 };
-    const uintptr_t spared[] = {(uintptr_t)run, (uintptr_t)__builtin_frame_address(0)};
+    const uintptr_t stack = (uintptr_t)__builtin_frame_address(0);
+    const struct {
+        uintptr_t first, last;
+    } spared[] = {{(uintptr_t)run, (uintptr_t)(run + 1) - 1}, {stack, stack}};
     char text[16384];
     unsigned long from, until;
     int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
@@ -211,7 +214,7 @@ static void give_memory_back(const struct measured *run) {
             bool heap = !strcmp(name, "[heap]");
             bool in_use = false;
             for (size_t i = 0; i < sizeof spared / sizeof *spared; i++)
-                in_use |= spared[i] >= from && spared[i] < until;
+                in_use |= spared[i].last >= from && spared[i].first < until;
             if (mode[3] != 'p' || in_use || (*name && !heap) || (!heap && until - from < SMALL_BYTES)) continue;
             madvise((void *)from, until - from, MADV_DONTNEED);
         }
@@ -224,6 +227,9 @@ static void give_memory_back(const struct measured *run) {
 void ht_group_run_root(struct ht_group_run *group) {
     struct ht_group_plan *plan = group->plan;
     uint32_t alive;
+    uint64_t base_ns = this_part(group)->base_ns;  // of what another program has become
+    if (base_ns) ht_window_go_on(&group->run->window, base_ns);
+    atomic_store(&group->run->window.low_ns, base_ns);
     run_to_end(group);
     if (!this_part(group)->lives && atomic_load(&plan->alive) > 1) give_memory_back(group->run);
     leave(group);

@@ -330,6 +330,16 @@ int ht_group_program_load(struct ht_group_trace *trace, uint64_t memory_bytes, u
     return learn_writes(program, error);
 }
 
+const struct ht_built_form *ht_group_program_largest(const struct ht_group_program *program) {
+    const struct ht_built_form *largest = &program->part[0].built;
+    for (uint32_t i = 1; i < program->parts; i++) {
+        const struct ht_built_form *built = &program->part[i].built;
+        bool starts = ht_group_process(program->trace, i)->parent == HT_GROUP_NO_PARENT && built->fd >= 0;
+        if (starts && built->form->slots > largest->form->slots) largest = built;
+    }
+    return largest;
+}
+
 void ht_group_program_free(struct ht_group_program *program) {
     for (uint32_t i = 0; program->part && i < program->parts; i++) {
         struct ht_group_program_part *part = &program->part[i];

@@ -45,6 +45,8 @@ struct ht_group_program {
 // memory_bytes: what all forms together may take. Returns 0, or -1 with error; to be freed in any case.
 int ht_group_program_load(struct ht_group_trace *trace, uint64_t memory_bytes, uint64_t seed,
                           struct ht_group_program *program, struct ht_error *error);
+// Of the processes that the launcher starts the one with the most slots: what it shares with them has room for all.
+const struct ht_built_form *ht_group_program_largest(const struct ht_group_program *program);
 void ht_group_program_free(struct ht_group_program *program);
 
 #endif
