@@ -45,7 +45,7 @@ static uint32_t heir_of(const struct group_run *run, const struct ht_group_snaps
                         size_t member) {
     for (size_t tries = 0; tries <= snapshot->members; tries++) {
         uint32_t process = group_process_of(run, snapshot, &snapshot->member[member]), parent = UINT32_MAX;
-        if (process != UINT32_MAX) return process;
+        if (process != UINT32_MAX || snapshot->member[member].executed) return process;
         for (size_t i = 0; i < snapshot->members; i++)
             if (snapshot->member[i].pid == snapshot->member[member].parent_pid) parent = (uint32_t)i;
         if (parent == UINT32_MAX) break;

@@ -51,19 +51,30 @@ static const struct ht_group_mapping *mapping_at(const struct ht_group_member *m
     return i && member->mapping[i - 1].end > address ? &member->mapping[i - 1] : NULL;
 }
 
-// What a live block shows: the whole of what its arena has, or its own pages.
+// All that brk has given: a snapshot leaves out what is absent, and shows the rest as several mappings.
+static bool add_brk(const struct finding *finding) {
+    uint64_t start = UINT64_MAX, end = 0;
+    for (size_t i = 0; i < finding->member->mappings; i++) {
+        const struct ht_group_mapping *mapping = &finding->member->mapping[i];
+        if (mapping->kind != HT_MAPPING_HEAP) continue;
+        if (mapping->start < start) start = mapping->start;
+        if (mapping->end > end) end = mapping->end;
+    }
+    return add_range(finding->ranges, start, end);
+}
+
+// What a live block shows: the whole of what its arena has, or its own pages. A region of glibc's that has an arena has its
+// head, too, which is resident.
 static bool add_block(const struct finding *finding, uint64_t address, uint64_t bytes) {
     const struct ht_group_mapping *mapping = mapping_at(finding->member, address);
     uint64_t page = finding->page_bytes, last = address + (bytes ? bytes - 1 : 0),
              region = address & -ARENA_BYTES;
     bool alone = bytes >= MAPPED_BYTES_MIN && address % page == MAPPED_OFFSET;
     if (last < address) return true;
-    if (mapping && mapping->kind == HT_MAPPING_HEAP)
-        return add_range(finding->ranges, mapping->start, mapping->end);
-    if (mapping && mapping->kind == HT_MAPPING_ANONYMOUS && !alone && region >= mapping->start) {
-        uint64_t end = region + ARENA_BYTES;
-        return add_range(finding->ranges, region, end < mapping->end ? end : mapping->end);
-    }
+    if (mapping && mapping->kind == HT_MAPPING_HEAP) return add_brk(finding);
+    const struct ht_group_mapping *head = alone ? NULL : mapping_at(finding->member, region);
+    if (head && head->kind == HT_MAPPING_ANONYMOUS)
+        return add_range(finding->ranges, region, region + ARENA_BYTES);
     return add_range(finding->ranges, address & -page, (last & -page) + page);
 }
 

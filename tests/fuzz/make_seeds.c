@@ -2,6 +2,7 @@
 // Writes the inputs that a campaign begins with: make_seeds FOLDER. Columns are stored, not compressed, so
 // that a changed byte changes a value; the kept inputs have compressed ones besides.
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 
 #include "access_writer.h"
 #include "fuzz_input.h"
+#include "group_writer.h"
 #include "inheritance.h"
 #include "merge.h"
 #include "packed_log.h"
@@ -125,12 +127,52 @@ static void convert(const char *raw, const char *trace) {
     ht_raw_close(&log);
 }
 
+static void put_group_member(struct ht_trace_writer *writer, uint32_t process, const char *trace) {
+    struct ht_error error;
+    int fd = open(trace, O_RDONLY | O_CLOEXEC);
+    FUZZ_EXPECT(fd >= 0 && !ht_group_put_member(writer, process, fd, &error), "cannot put a member");
+    close(fd);
+}
+
+// A process and its child, which inherited two blocks.
+static void make_group(const char *path, const char *trace) {
+    static const uint8_t states[3] = {1, 0, 6};
+    struct ht_group_content content;
+    struct ht_error error;
+    struct ht_trace_writer *writer = ht_group_create(path, 1, 3, &error);
+    FUZZ_EXPECT(writer && ht_group_content_make(&content, 2, 1), "cannot make a group");
+    content.page_bytes = 4096;
+    content.process[0] = (struct ht_group_process){.parent = HT_GROUP_NO_PARENT, .end_ns = 9};
+    content.process[1] = (struct ht_group_process){.start_ns = 1, .end_ns = 5, .inherited = 2};
+    content.layout_pages[1] = 3;
+    content.presence[1].there = true;
+    const struct ht_group_layout layout = {(uint32_t[]){0, 2}, (uint16_t[]){16, 64}, 2, 3};
+    put_group_member(writer, 0, trace);
+    put_group_member(writer, 1, trace);
+    FUZZ_EXPECT(!ht_group_put_layout(writer, 1, &layout), "no memory");
+    ht_group_put_page_states(writer, 1, 0, states, sizeof states);
+    FUZZ_EXPECT(!ht_group_finish(writer, json_object(), &content, NULL, &error), "%s", error.message);
+    ht_group_content_free(&content);
+}
+
+static void seed_group(const char *folder, const char *trace, const char *name) {
+    char group[4096];
+    snprintf(group, sizeof group, "%s/group.bin", folder);
+    make_group(group, trace);
+    FILE *seed = open_seed(folder, "group_trace", name);
+    fputc(SEALED_CHECKSUMS, seed);
+    append_file(seed, group);
+    fclose(seed);
+    unlink(group);
+}
+
 static void seed_traces(const char *folder, const char *raw) {
     char trace[4096];
     snprintf(trace, sizeof trace, "%s/seed.bin", folder);
     for (unsigned stored = 0; stored < 2; stored++) {
         store_columns = stored;
         convert(raw, trace);
+        seed_group(folder, trace, stored ? "stored" : "compressed");
         for (unsigned flags = 0; flags < 4; flags++) {
             char name[32];
             snprintf(name, sizeof name, "%s-%u", stored ? "stored" : "compressed", flags);
