@@ -70,6 +70,25 @@ static void put_own(struct group_run *run, uint32_t moment, const uint64_t *own_
     }
 }
 
+// A process that made no call has no log.
+static void warn_of_logless(const struct group_run *run) {
+    char count[HT_NUMBER_OF_BYTES];
+    size_t most = 0;
+    for (uint32_t i = 0; i < run->content.moments; i++) {
+        const struct ht_group_snapshot *snapshot = group_snapshot(run, i);
+        size_t logless = 0;
+        for (size_t k = 0; k < snapshot->members; k++)
+            logless += group_process_of(run, snapshot, &snapshot->member[k]) == UINT32_MAX;
+        if (logless > most) most = logless;
+    }
+    if (most)
+        ht_print(
+            stderr,
+            "heaptape convert: warning: %s: a snapshot has %s without a log: its memory is in the sums, but it "
+            "is not in the trace\n",
+            run->request->input, ht_number_of(count, most, "process"));
+}
+
 // Once all processes have been converted.
 static bool count_own(struct group_run *run, uint32_t moment) {
     const struct ht_group_snapshot *snapshot = group_snapshot(run, moment);
@@ -253,6 +272,7 @@ int group_convert(const struct convert_request *request, struct ht_error *error)
             "heaptape convert: warning: %s: no snapshots of the group's pages: what it took in all, and which "
             "pages its processes shared, is not known (heaptape record --group takes them)\n",
             request->input);
+    if (!status) warn_of_logless(&run);
     if (!status) status = convert(&run, error);
     if (!status) status = finish(&run, &file_bytes, error);
     ht_progress_end(&shown.progress);

@@ -246,6 +246,13 @@ static int run_merge(struct member *member, struct ht_error *error) {
     return status;
 }
 
+// Where no snapshot has shown it: that of the executable, as the kernel cuts it.
+static void guess_name(const struct member *member, char name[17]) {
+    const char *path = ht_raw_context(&member->log, "executable"), *slash = path ? strrchr(path, '/') : NULL;
+    enum { COMM_CHARACTERS = 15 };
+    if (!*name && path) snprintf(name, COMM_CHARACTERS + 1, "%s", slash ? slash + 1 : path);
+}
+
 // The trace is complete: what is known of its process now.
 static void note_end(struct member *member, const struct merge_result *result) {
     struct group_run *run = member->run;
@@ -259,6 +266,7 @@ static void note_end(struct member *member, const struct merge_result *result) {
         }
     process->end_ns = until_ns;
     run->state[member->process].exited = header->state == HT_RAW_EXITED;
+    guess_name(member, process->name);
     run->events += result->totals.records;
     run->calls += result->totals.events;
     for (uint32_t i = member->process + 1; i < run->content.processes; i++) {

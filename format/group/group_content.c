@@ -40,13 +40,23 @@ static json_t *presence_json(const struct ht_group_presence *presence) {
     return object;
 }
 
+// A program gives itself any name; JSON's texts are UTF-8.
+static json_t *name_json(const char *name) {
+    char plain[sizeof((struct ht_group_process *)0)->name] = "";
+    json_t *text = json_string(name);
+    if (text) return text;
+    for (size_t i = 0; i + 1 < sizeof plain && name[i]; i++)
+        plain[i] = (unsigned char)name[i] < 0x80 ? name[i] : '?';
+    return json_string(plain);
+}
+
 static json_t *process_json(const struct ht_group_content *content, uint32_t number) {
     const struct ht_group_process *process = &content->process[number];
     json_t *object = json_object(), *presences = json_array();
     json_set_number(object, "pid", process->pid);
     if (process->parent == HT_GROUP_NO_PARENT) json_object_set_new(object, "parent", json_null());
     else json_set_number(object, "parent", process->parent);
-    json_set_text(object, "name", process->name);
+    json_object_set_new(object, "name", name_json(process->name));
     json_set_number(object, "start_ns", process->start_ns);
     json_set_number(object, "end_ns", process->end_ns);
     if (process->parent != HT_GROUP_NO_PARENT) {
