@@ -264,6 +264,11 @@ static void note_end(struct member *member, const struct merge_result *result) {
             uint64_t last_ns = process->start_ns + header->last_pair[i].mono_ns - header->first_pair.mono_ns;
             if (last_ns > until_ns) until_ns = last_ns;
         }
+    // A process that was killed says nothing of its end.
+    for (uint32_t i = 0; i < run->content.moments; i++)
+        if (run->content.presence[(size_t)member->process * run->content.moments + i].there &&
+            run->content.moment[i].time_ns > until_ns)
+            until_ns = run->content.moment[i].time_ns;
     process->end_ns = until_ns;
     run->state[member->process].exited = header->state == HT_RAW_EXITED;
     guess_name(member, process->name);
