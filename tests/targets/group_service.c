@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BLOCKS = 1000, SIZE_FIRST = 600, LARGE_BYTES = 4 << 20, WORKERS = 3, OWN_BYTES = 3 << 20 };
+enum { BLOCKS = 1000, SIZE_FIRST = 600, LARGE_BYTES = 4 << 20, WORKERS = 3, OWN_BYTES = 3 << 20, MADE_BYTES = 4000 };
 
 static int known = -1;
 static char *block[BLOCKS];
@@ -30,10 +30,15 @@ static void tell(const char *format, ...) {
     if (write(known, line, (size_t)bytes) != bytes) abort();
 }
 
+static size_t size_of(int which) {
+    int bytes = SIZE_FIRST + which;
+    return (size_t)bytes;
+}
+
 static void make_blocks(void) {
     for (int i = 0; i < BLOCKS; i++) {
-        block[i] = malloc((size_t)(SIZE_FIRST + i));
-        memset(block[i], i, (size_t)(SIZE_FIRST + i));
+        block[i] = malloc(size_of(i));
+        memset(block[i], i, size_of(i));
     }
     for (int i = 300; i < 400; i += 3) {
         free(block[i]);
@@ -45,7 +50,7 @@ static void make_blocks(void) {
 
 static void write_some(void) {
     for (int i = 0; i < BLOCKS; i += 10)
-        if (block[i]) memset(block[i], 1, (size_t)(SIZE_FIRST + i));
+        if (block[i]) memset(block[i], 1, size_of(i));
 }
 
 static void call_some(void) {
@@ -54,9 +59,9 @@ static void call_some(void) {
         free(block[i]);
     }
     for (int i = 0; i < 20; i++) {
-        char *made = malloc((size_t)(4000 + i));
-        memset(made, 2, (size_t)(4000 + i));
-        tell("made %d %p\n", 4000 + i, (void *)made);
+        char *made = malloc(MADE_BYTES);
+        memset(made, 2, MADE_BYTES);
+        tell("made %d %p\n", MADE_BYTES, (void *)made);
     }
 }
 
@@ -96,7 +101,7 @@ static void serve_known(void) {
 static void use(int from, int to) {
     for (int i = from; i < to; i++) {
         free(block[i]);
-        block[i] = malloc((size_t)(SIZE_FIRST + i));
+        block[i] = malloc(size_of(i));
     }
 }
 
