@@ -277,7 +277,8 @@ def test_no_flipped_bit_goes_unnoticed(tmp_path: Path, step: int) -> None:
 @pytest.mark.parametrize(("header", "words"), [
     (naive_writer.encode_header(min_reader=3), "needs a reader of version 3"),
     (naive_writer.encode_header(version=1, min_reader=1), "released version, found version 1"),
-    (naive_writer.encode_header(features=4), "features 0x4"),
+    (naive_writer.encode_header(features=8), "features 0x8"),
+    (naive_writer.encode_header(features=4), "that of a group of processes"),
     (naive_writer.encode_header(unit_ns=0), "time unit"),
 ])
 def test_header_that_this_reader_does_not_know(tmp_path: Path, header: bytes, words: str) -> None:

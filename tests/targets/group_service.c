@@ -15,7 +15,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BLOCKS = 1000, SIZE_FIRST = 600, LARGE_BYTES = 4 << 20, WORKERS = 3, OWN_BYTES = 3 << 20, MADE_BYTES = 4000 };
+enum {
+    BLOCKS = 1000,
+    SIZE_FIRST = 600,
+    LARGE_BYTES = 4 << 20,
+    WORKERS = 3,
+    OWN_BYTES = 3 << 20,
+    MADE_BYTES = 4000
+};
 
 static int known = -1;
 static char *block[BLOCKS];
