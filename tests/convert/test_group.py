@@ -229,6 +229,24 @@ def test_anonymous(tools: Tools, service: Service, tmp_path: Path) -> None:
     assert b"group_service" not in run([tools.heaptape, "info", "--json", tmp_path / "t.bin"]).stdout
 
 
+def test_as_recorded(tools: Tools, tmp_path: Path) -> None:
+    """The whole way: the recorder's own look at the pages."""
+    known, logs = tmp_path / "known", tmp_path / "logs"
+    command = [tools.heaptape, "record", "--group", "-o", logs, "--", tools.target("group_service"), "known", known]
+    with subprocess.Popen(command, env=clean_environment(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL) as recorder:
+        assert recorder.stdin
+        wait_until(lambda: sum(what == "waits" for what, *_ in read_known(known)) == WORKERS, "workers are ready")
+        written = known.stat().st_mtime_ns
+        wait_until(lambda: any(one.stat().st_mtime_ns > written for one in logs.glob("*.group")), "it has looked")
+        recorder.stdin.close()
+        assert recorder.wait() == 0
+    group, _ = converted(tools, logs, tmp_path / "t.bin")
+    check_inheritance(tools, tmp_path, group)
+    assert len(group.processes) == 1 + WORKERS and group.context["group"]["moments"]
+    assert any(state & 3 == SHARED for one in group.states.values() for state in one)
+
+
 # ---- who is whose child ----
 
 
