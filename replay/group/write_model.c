@@ -1,236 +1,198 @@
 // SPDX-License-Identifier: Apache-2.0
-// A page is copied when the program writes one of its parts or the allocator writes into its holes. Each class of parts has a
-// hazard, each process a level, each kind of page a chance that the allocator wrote: those that make the pages' states likeliest
-// (expectation maximization).
+// A page is copied when the program writes one of its parts or the allocator writes into it. Regions have rates, classes of parts
+// have weights, kinds of pages a hazard of the allocator's: those that make the pages' states likely, by expectation maximization
+// of Poisson counts. What many pages do not tell apart stays as it is usual: all classes alike, all regions alike.
 #include "write_model.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "group_trace.h"
+
 enum {
-    ROUNDS = 200,
-    LEAP_ROUNDS = 4,
+    ROUNDS = 60,
     LEARNED_FROM_MAX = 8,  // processes: more would only take time
-    LEVEL_ROUNDS = 10,
+    RATE_ROUNDS = 20,      // for those that the classes were not learned from
     FAR_PAGES = 8,
-    PAIRS_MIN = 100,
-    EVIDENCE_MAX = 1000000,  // parts on copied pages: more would only take time
-    EVIDENCE_MIN = 1000,     // parts, without which pages that tell less are heard, too
-    RARE = 10                // quiet parts are rare where holed pages have so many times more
+    PAIRS_MIN = 100
 };
 
-static const double HAZARD_START = 0.05, HAZARD_LEAST = 1e-7, HAZARD_MOST = 9, LEVEL_LEAST = 1e-6;
-static const double ALLOCATOR_START = 0.5, ALLOCATOR_MOST = 0.9999, ALLOCATOR_SELDOM = 0.25;
-static const double UNSEEN = 1e-6;  // keeps the hazard of a class that no page shows
-static const double ALIKE_PARTS =
-    100;  // each class is learned as if so many parts had been written as sizes about it are
-static const double LEAP_MOST = 30;  // rounds at once
+// In writes: so many of them are as good as what is usual.
+static const double USUAL_CLASS = 5, USUAL_REGION = 10;
+static const double HAZARD_START = 0.05, ALLOCATOR_START = 0.5, ALLOCATOR_MOST = 9, HAZARD_LEAST = 1e-9;
 static const double CLUSTER_LEAST = 1.5, CLUSTER_UNKNOWN = 3, ACROSS_MOST = 0.95;
 
 double ht_page_hazard(const struct ht_write_model *model, const struct ht_write_fit *fit,
                       const struct ht_classed_parts *classed, size_t page) {
     const uint32_t *first = classed->parts.first;
     double sum = 0;
-    for (uint32_t i = first[page]; i < first[page + 1]; i++) sum += model->hazard[classed->class[i]];
-    return fit->level * sum;
+    for (uint32_t i = first[page]; i < first[page + 1]; i++) sum += model->weight[classed->class[i]];
+    return fit->rate[page / HT_REGION_PAGES] * sum;
 }
 
-// A process that is learned from.
+double *ht_page_hazards(const struct ht_write_model *model, const struct ht_write_fit *fit,
+                        const struct ht_classed_parts *classed) {
+    double *hazards = malloc((classed->pages->pages + 1) * sizeof *hazards);
+    for (size_t q = 0; hazards && q < classed->pages->pages; q++)
+        hazards[q] = ht_page_hazard(model, fit, classed, q) + fit->allocator[classed->parts.kind[q]];
+    return hazards;
+}
+
+// The other page on which a block of less than a page lies; its own if there is none.
+static size_t other_page(const struct ht_inherited_pages *pages, uint32_t block, size_t page) {
+    if (pages->bytes[block] >= pages->page_bytes) return page;
+    uint64_t last = (ht_block_start(pages, block) + pages->bytes[block] - 1) / pages->page_bytes;
+    size_t other = pages->page[block] == page ? (size_t)last : pages->page[block];
+    return other < pages->pages ? other : page;
+}
+
+// What others than this hazard do to the page: the chance that they copy it, where that is known to have happened.
+static double by_others(const struct ht_classed_parts *classed, const double *hazards, size_t page, double own) {
+    if (classed->parts.kind[page] == HT_PAGE_UNKNOWN) return 1;
+    return -expm1(-fmax(hazards[page] - own, 0));
+}
+
+double ht_part_chance(const struct ht_write_model *model, const struct ht_write_fit *fit,
+                      const struct ht_classed_parts *classed, const double *hazards, size_t page, uint32_t part) {
+    uint32_t block = classed->parts.block[part];
+    size_t other = other_page(classed->pages, block, page);
+    bool crosses = other != page;
+    if (!ht_page_copied(classed, page)) return 0;
+    if (crosses && !ht_page_copied(classed, other) && classed->parts.kind[other] != HT_PAGE_UNKNOWN) return 0;
+    double own = ht_part_hazard(model, fit, classed, page, part), chance = -expm1(-own);
+    double others = by_others(classed, hazards, page, own);
+    if (crosses) others *= by_others(classed, hazards, other, own);
+    return chance > 0 ? chance / (chance + (1 - chance) * others) : 0;
+}
+
+// ---- learning ----
+
 struct learner {
     struct ht_write_fit *fit;
     struct ht_classed_parts classed;
-    double *seen;  // of each class: its parts on pages that are evidence
-    double pages_seen[HT_PAGE_KINDS];
+    double *written, *usual;  // of each region: writes, and how many there would be at rate 1
 };
 
-// What the rounds keep of each class.
 struct tally {
-    double *blame;               // of the process at hand
-    double *written, *expected;  // of all
-    double *step;                // by which the last round changed the logarithm of its hazard
+    double *written, *usual;  // of each class: writes, and how many there would be at weight 1
 };
 
-static bool is_evidence(const struct ht_write_model *model, const struct ht_classed_parts *classed,
-                        size_t q) {
-    return classed->parts.kind[q] <= model->evidence && q % model->stride == 0 && ht_page_tells(classed, q);
+static size_t regions_of(const struct ht_inherited_pages *pages) { return pages->pages / HT_REGION_PAGES + 1; }
+
+// So many writes of a hazard, where it was written.
+static double writes_of(double chance, double hazard) {
+    return hazard > HAZARD_LEAST ? chance * hazard / -expm1(-hazard) : chance;
 }
 
-static void set_stride(struct ht_write_model *model, const struct learner *learner, size_t learners) {
-    uint64_t parts = 0;
-    model->stride = 1;
-    for (size_t p = 0; p < learners; p++) {
-        const struct ht_classed_parts *classed = &learner[p].classed;
-        for (size_t q = 0; q < classed->pages->pages; q++)
-            if (ht_page_copied(classed, q) && is_evidence(model, classed, q))
-                parts += classed->parts.first[q + 1] - classed->parts.first[q];
-    }
-    model->stride = 1 + parts / EVIDENCE_MAX;
-}
-
-// As if one page more had stayed clean, so that where all were copied the least explanation of that is taken.
-static bool count_seen(const struct ht_write_model *model, struct learner *learner) {
+static void blame_page(const struct ht_write_model *model, struct learner *learner, const double *hazards, size_t q,
+                       struct tally *tally) {
     const struct ht_classed_parts *classed = &learner->classed;
     const uint32_t *first = classed->parts.first;
-    double pages = 0;
-    free(learner->seen);
-    learner->seen = calloc(ht_part_classes(&model->classes), sizeof *learner->seen);
-    memset(learner->pages_seen, 0, sizeof learner->pages_seen);
-    if (!learner->seen) return false;
-    for (size_t q = 0; q < classed->pages->pages; q++) {
-        if (!is_evidence(model, classed, q)) continue;
-        for (uint32_t i = first[q]; i < first[q + 1]; i++) learner->seen[classed->class[i]]++;
-        learner->pages_seen[classed->parts.kind[q]]++;
-        pages++;
+    size_t region = q / HT_REGION_PAGES;
+    for (uint32_t i = first[q]; i < first[q + 1]; i++) {
+        // A part of two pages counts at the first.
+        if (classed->pages->page[classed->parts.block[i]] != q &&
+            classed->pages->bytes[classed->parts.block[i]] < classed->pages->page_bytes)
+            continue;
+        uint16_t class = classed->class[i];
+        double hazard = ht_part_hazard(model, learner->fit, classed, q, i);
+        double writes = writes_of(ht_part_chance(model, learner->fit, classed, hazards, q, i), hazard);
+        tally->written[class] += writes;
+        tally->usual[class] += learner->fit->rate[region];
+        learner->written[region] += writes;
+        learner->usual[region] += model->weight[class];
     }
-    for (uint32_t c = 0; pages > 0 && c < ht_part_classes(&model->classes); c++)
-        learner->seen[c] *= (pages + 1) / pages;
-    return true;
 }
 
-static bool tally_make(struct tally *tally, uint32_t classes) {
-    double *room = calloc(4 * (size_t)classes, sizeof *room);
-    if (room)
-        *tally = (struct tally){room, room + classes, room + 2 * (size_t)classes, room + 3 * (size_t)classes};
-    return room;
-}
-
-// How often parts of each class must have been written in this process, for its copied pages, with the hazards up to now.
-static void blame_parts(const struct ht_write_model *model, struct learner *learner, struct tally *tally) {
-    const struct ht_classed_parts *classed = &learner->classed;
-    const uint32_t *first = classed->parts.first;
-    struct ht_write_fit *fit = learner->fit;
-    double blame[HT_PAGE_KINDS] = {0};
-    memset(tally->blame, 0, ht_part_classes(&model->classes) * sizeof *tally->blame);
+static void learn_allocator(struct ht_write_fit *fit, const struct ht_classed_parts *classed,
+                            const double *hazards) {
+    double written[HT_PAGE_KINDS] = {0}, pages[HT_PAGE_KINDS] = {0};
     for (size_t q = 0; q < classed->pages->pages; q++) {
-        if (!ht_page_copied(classed, q) || !is_evidence(model, classed, q)) continue;
         uint8_t kind = classed->parts.kind[q];
-        double weight = -1 / expm1(log1p(-fit->allocator[kind]) - ht_page_hazard(model, fit, classed, q));
-        for (uint32_t i = first[q]; i < first[q + 1]; i++) tally->blame[classed->class[i]] += weight;
-        blame[kind] += weight;
-    }
-    for (int k = HT_PAGE_HOLED; k <= HT_PAGE_MET; k++)
-        if (learner->pages_seen[k] > 0)
-            fit->allocator[k] *= blame[k] / learner->pages_seen[k] * ALLOCATOR_MOST;
-}
-
-// The process's level; and what its parts tell of the classes.
-static void tally_up(const struct ht_write_model *model, struct learner *learner, struct tally *tally) {
-    double written = 0, expected = 0, *level = &learner->fit->level;
-    for (uint32_t c = 0; c < ht_part_classes(&model->classes); c++) {
-        double chance = -expm1(-*level * model->hazard[c]);
-        tally->written[c] += tally->blame[c] * chance;
-        tally->expected[c] += learner->seen[c] * chance;
-        written += tally->blame[c] * chance;
-        expected += learner->seen[c] * chance;
-    }
-    if (expected > 0) *level *= written / expected;
-    if (*level < LEVEL_LEAST) *level = LEVEL_LEAST;
-}
-
-// The chance of each half octave's parts, exact sizes included.
-static void about(const struct ht_write_model *model, const struct tally *tally, double *chance) {
-    double written[HT_PART_CLASSES_ABOUT] = {0}, seen[HT_PART_CLASSES_ABOUT] = {0};
-    for (uint32_t c = 0; c < ht_part_classes(&model->classes); c++) {
-        uint32_t octave = ht_part_class_about(&model->classes, c);
-        written[octave] += tally->written[c];
-        seen[octave] += tally->expected[c] / -expm1(-model->hazard[c]);
-    }
-    for (uint32_t o = 0; o < HT_PART_CLASSES_ABOUT; o++) chance[o] = written[o] / (seen[o] + UNSEEN);
-}
-
-// Every few rounds it goes as far as rounds that shrink as the last two did would come.
-static void improve(struct ht_write_model *model, struct tally *tally, bool leap) {
-    double octave[HT_PART_CLASSES_ABOUT];
-    about(model, tally, octave);
-    for (uint32_t c = 0; c < ht_part_classes(&model->classes); c++) {
-        double before = model->hazard[c], chance = -expm1(-before);
-        double alike = ALIKE_PARTS * octave[ht_part_class_about(&model->classes, c)] + UNSEEN;
-        chance *= (tally->written[c] + alike) / (tally->expected[c] + ALIKE_PARTS * chance + UNSEEN);
-        double hazard = chance < 1 ? -log1p(-chance) : HAZARD_MOST, step = log(hazard / before);
-        double shrinks = tally->step[c] != 0 ? step / tally->step[c] : 0;
-        double rounds = shrinks < LEAP_MOST / (1 + LEAP_MOST) ? shrinks / (1 - shrinks) : LEAP_MOST;
-        if (leap && shrinks > 0) hazard *= exp(step * rounds);
-        tally->step[c] = step;
-        model->hazard[c] = hazard < HAZARD_LEAST ? HAZARD_LEAST : hazard > HAZARD_MOST ? HAZARD_MOST : hazard;
-    }
-}
-
-// The levels are 1 on average, lest classes and levels leap after each other.
-static void level_out(struct learner *learner, size_t learners) {
-    double sum = 0;
-    for (size_t p = 0; p < learners; p++) sum += learner[p].fit->level;
-    for (size_t p = 0; p < learners; p++) learner[p].fit->level *= (double)learners / sum;
-}
-
-// What of the copies on pages of each kind the program's writes leave unexplained.
-static void learn_allocator(const struct ht_write_model *model, struct ht_write_fit *fit,
-                            const struct ht_classed_parts *classed) {
-    double clean[HT_PAGE_KINDS] = {0}, shared[HT_PAGE_KINDS] = {0};
-    for (size_t q = 0; q < classed->pages->pages; q++) {
+        double hazard = fit->allocator[kind], chance = -expm1(-hazard);
         if (!ht_page_tells(classed, q)) continue;
-        clean[classed->parts.kind[q]] += exp(-ht_page_hazard(model, fit, classed, q));
-        shared[classed->parts.kind[q]] += !ht_page_copied(classed, q);
+        pages[kind]++;
+        if (!ht_page_copied(classed, q) || chance <= 0) continue;
+        written[kind] += writes_of(chance / (chance + (1 - chance) * by_others(classed, hazards, q, hazard)), hazard);
     }
     for (int k = HT_PAGE_HOLED; k <= HT_PAGE_MET; k++)
-        fit->allocator[k] = clean[k] > shared[k] ? 1 - shared[k] / clean[k] : 0;
+        fit->allocator[k] = fmin(written[k] / (pages[k] + 1), ALLOCATOR_MOST);
 }
 
-static void start(const struct ht_write_model *model, struct ht_write_fit *fit) {
-    fit->level = 1;
-    for (int k = 0; k < HT_PAGE_KINDS; k++)
-        fit->allocator[k] = k > HT_PAGE_QUIET && k <= (int)model->evidence ? ALLOCATOR_START : 0;
-}
-
-static bool learn(struct ht_write_model *model, struct learner *learner, size_t learners,
-                  enum ht_page_kind evidence) {
-    uint32_t classes = ht_part_classes(&model->classes);
-    struct tally tally;
-    model->evidence = evidence;
-    set_stride(model, learner, learners);
-    for (size_t p = 0; p < learners; p++) {
-        start(model, learner[p].fit);
-        if (!count_seen(model, &learner[p])) return false;
+// One round: blames what was copied on parts, regions and the allocator, as the round before left them.
+static bool blame(const struct ht_write_model *model, struct learner *learner, struct tally *tally) {
+    const struct ht_classed_parts *classed = &learner->classed;
+    struct ht_write_fit *fit = learner->fit;
+    size_t regions = regions_of(classed->pages);
+    double *hazards = ht_page_hazards(model, fit, classed), written = 0, usual = 0;
+    if (!hazards) return false;
+    memset(learner->written, 0, regions * sizeof *learner->written);
+    memset(learner->usual, 0, regions * sizeof *learner->usual);
+    for (size_t q = 0; q < classed->pages->pages; q++)
+        if (ht_page_tells(classed, q)) blame_page(model, learner, hazards, q, tally);
+    learn_allocator(fit, classed, hazards);
+    free(hazards);
+    for (size_t i = 0; i < regions; i++) {
+        written += learner->written[i];
+        usual += learner->usual[i];
     }
-    if (!tally_make(&tally, classes)) return false;
-    for (uint32_t c = 0; c < classes; c++) model->hazard[c] = HAZARD_START;
-    for (int round = 1; round <= ROUNDS; round++) {
-        memset(tally.written, 0, classes * sizeof *tally.written);
-        memset(tally.expected, 0, classes * sizeof *tally.expected);
-        for (size_t p = 0; p < learners; p++) {
-            blame_parts(model, &learner[p], &tally);
-            tally_up(model, &learner[p], &tally);
-        }
-        level_out(learner, learners);
-        improve(model, &tally, round % LEAP_ROUNDS == 0 && round < ROUNDS);
-    }
-    free(tally.blame);
-    for (size_t p = 0; p < learners; p++) learn_allocator(model, learner[p].fit, &learner[p].classed);
+    double rate = usual > 0 ? fmax(written / usual, HAZARD_LEAST) : HAZARD_START;
+    for (size_t i = 0; i < regions; i++)
+        fit->rate[i] = (learner->written[i] + USUAL_REGION) / (learner->usual[i] + USUAL_REGION / rate);
     return true;
 }
+
+static void weigh(struct ht_write_model *model, const struct tally *tally) {
+    for (uint32_t c = 0; c < ht_part_classes(&model->classes); c++)
+        model->weight[c] = (tally->written[c] + USUAL_CLASS) / (tally->usual[c] + USUAL_CLASS);
+}
+
+static bool start(struct learner *learner) {
+    size_t regions = regions_of(learner->classed.pages);
+    double *room = calloc(2 * regions, sizeof *room);
+    learner->fit->rate = malloc(regions * sizeof *learner->fit->rate);
+    if (!room || !learner->fit->rate) return false;
+    learner->written = room;
+    learner->usual = room + regions;
+    for (size_t i = 0; i < regions; i++) learner->fit->rate[i] = HAZARD_START;
+    learner->fit->allocator[HT_PAGE_HOLED] = learner->fit->allocator[HT_PAGE_MET] = ALLOCATOR_START;
+    return true;
+}
+
+static bool learn(struct ht_write_model *model, struct learner *learner, size_t learners, int rounds, bool weighs) {
+    uint32_t classes = ht_part_classes(&model->classes);
+    double *room = calloc(2 * (size_t)classes, sizeof *room);
+    bool good = room != NULL;
+    for (int round = 0; good && round < rounds; round++) {
+        struct tally tally = {room, room + classes};
+        memset(room, 0, 2 * (size_t)classes * sizeof *room);
+        for (size_t p = 0; good && p < learners; p++) good = blame(model, &learner[p], &tally);
+        if (weighs && round) weigh(model, &tally);
+    }
+    free(room);
+    return good;
+}
+
+// ---- clusters ----
 
 // Pairs of pages of one distance.
 struct pairs {
     double count, both_clean, expected, hazard, parts;
 };
 
-static void count_pairs(const struct ht_write_model *model, const struct learner *learner, size_t apart,
-                        struct pairs *pairs) {
+static void count_pairs(const struct learner *learner, const double *hazards, size_t apart, struct pairs *pairs) {
     const struct ht_classed_parts *classed = &learner->classed;
     const struct ht_page_parts *parts = &classed->parts;
-    const double *allocator = learner->fit->allocator;
     for (size_t one = 0; one + apart < classed->pages->pages; one++) {
         size_t two = one + apart;
         if (parts->kind[one] > HT_PAGE_HOLED || parts->kind[two] > HT_PAGE_HOLED) continue;
         if (!ht_page_tells(classed, one) || !ht_page_tells(classed, two) ||
             !ht_pages_consecutive(parts, one, two))
             continue;
-        double hazard = ht_page_hazard(model, learner->fit, classed, one) +
-                        ht_page_hazard(model, learner->fit, classed, two);
         pairs->both_clean += !ht_page_copied(classed, one) && !ht_page_copied(classed, two);
-        pairs->expected +=
-            exp(-hazard) * (1 - allocator[parts->kind[one]]) * (1 - allocator[parts->kind[two]]);
-        pairs->hazard += hazard / 2;
+        pairs->expected += exp(-hazards[one] - hazards[two]);
+        pairs->hazard += (hazards[one] + hazards[two]) / 2;
         pairs->parts +=
             (parts->first[one + 1] - parts->first[one] + parts->first[two + 1] - parts->first[two]) / 2.0;
         pairs->count++;
@@ -240,82 +202,57 @@ static void count_pairs(const struct ht_write_model *model, const struct learner
 // Clusters of writes that begin at a rate r a part and are L parts long leave a page of n parts clean with exp(-r(n + L - 1)), and
 // two neighbours with exp(-r(2n + L - 1)): the more often, the longer clusters are. What far pages have in common, too, is a
 // region's way and no cluster.
-static void learn_cluster(struct ht_write_model *model, const struct learner *learner, size_t learners) {
+static bool learn_cluster(struct ht_write_model *model, const struct learner *learner, size_t learners) {
     struct pairs near = {0}, far = {0};
     for (size_t p = 0; p < learners; p++) {
-        count_pairs(model, &learner[p], 1, &near);
-        count_pairs(model, &learner[p], FAR_PAGES, &far);
+        double *hazards = ht_page_hazards(model, learner[p].fit, &learner[p].classed);
+        if (!hazards) return false;
+        count_pairs(&learner[p], hazards, 1, &near);
+        count_pairs(&learner[p], hazards, FAR_PAGES, &far);
+        free(hazards);
     }
     model->cluster = CLUSTER_UNKNOWN;
-    if (near.both_clean < PAIRS_MIN || far.both_clean < PAIRS_MIN || near.hazard <= 0) return;
+    if (near.both_clean < PAIRS_MIN || far.both_clean < PAIRS_MIN || near.hazard <= 0) return true;
     double across = log(near.both_clean / near.expected) - log(far.both_clean / far.expected);
     across += sqrt(1 / near.both_clean + 1 / far.both_clean);  // chance could hide so much
     double share = across * near.count / near.hazard;
     share = share < 0 ? 0 : share > ACROSS_MOST ? ACROSS_MOST : share;
-    model->cluster = 1 + near.parts / near.count * share / (1 - share);
-    if (model->cluster < CLUSTER_LEAST) model->cluster = CLUSTER_LEAST;
+    model->cluster = fmax(1 + near.parts / near.count * share / (1 - share), CLUSTER_LEAST);
+    return true;
 }
 
-// Quiet pages tell most. Where there are hardly any, those with holes tell more, unless the allocator wrote many of them.
-static bool learn_from_best(struct ht_write_model *model, struct learner *learner, size_t learners,
-                            const uint64_t *parts) {
-    uint64_t quiet = parts[HT_PAGE_QUIET], holed = parts[HT_PAGE_HOLED];
-    if (quiet + holed < EVIDENCE_MIN) return learn(model, learner, learners, HT_PAGE_MET);
-    if (quiet < EVIDENCE_MIN) return learn(model, learner, learners, HT_PAGE_HOLED);
-    if (quiet < holed / RARE) {
-        if (!learn(model, learner, learners, HT_PAGE_HOLED)) return false;
-        double allocator = 0;
-        for (size_t p = 0; p < learners; p++)
-            allocator += learner[p].fit->allocator[HT_PAGE_HOLED] / (double)learners;
-        if (allocator <= ALLOCATOR_SELDOM) return true;
-    }
-    return learn(model, learner, learners, HT_PAGE_QUIET);
+// ---- all ----
+
+static void learner_free(struct learner *learner) {
+    ht_classed_parts_free(&learner->classed);
+    free(learner->written);
 }
 
-static bool learn_all(struct ht_write_model *model, struct learner *learner, size_t learners) {
-    uint64_t parts[HT_PAGE_KINDS] = {0};
+static bool learn_classes(struct ht_write_model *model, struct learner *learner, size_t learners) {
     uint32_t *often = NULL;
     bool good = true;
     for (size_t p = 0; good && p < learners; p++) {
-        struct ht_classed_parts *classed = &learner[p].classed;
         learner[p].fit = &model->fit[p * model->processes / learners];
-        classed->pages = &learner[p].fit->pages;
-        good = ht_page_parts_make(classed->pages, &classed->parts);
-        for (size_t q = 0; good && q < classed->pages->pages; q++)
-            parts[classed->parts.kind[q]] += classed->parts.first[q + 1] - classed->parts.first[q];
+        learner[p].classed.pages = &learner[p].fit->pages;
+        good = ht_page_parts_make(learner[p].classed.pages, &learner[p].classed.parts) && start(&learner[p]) &&
+               ht_sizes_count(&learner[p].classed, HT_PAGE_MET, &often);
     }
-    bool rare = parts[HT_PAGE_QUIET] < parts[HT_PAGE_HOLED] / RARE;
-    for (size_t p = 0; good && p < learners; p++)
-        good = ht_sizes_count(&learner[p].classed, rare ? HT_PAGE_HOLED : HT_PAGE_QUIET, &often);
     good = good && ht_size_classes_choose(&model->classes, often);
     free(often);
     for (size_t p = 0; good && p < learners; p++)
         good = ht_part_classes_give(&model->classes, &learner[p].classed);
-    if (good) model->hazard = calloc(ht_part_classes(&model->classes), sizeof *model->hazard);
-    if (!good || !model->hazard || !learn_from_best(model, learner, learners, parts)) return false;
-    learn_cluster(model, learner, learners);
-    return true;
+    uint32_t classes = ht_part_classes(&model->classes);
+    if (good) model->weight = malloc(classes * sizeof *model->weight);
+    for (uint32_t c = 0; good && model->weight && c < classes; c++) model->weight[c] = 1;
+    return good && model->weight && learn(model, learner, learners, ROUNDS, true) &&
+           learn_cluster(model, learner, learners);
 }
 
-static void learner_free(struct learner *learner) {
-    ht_classed_parts_free(&learner->classed);
-    free(learner->seen);
-}
-
-// Of a process that the classes were not learned from.
-static bool fit_level(const struct ht_write_model *model, struct ht_write_fit *fit) {
+static bool fit_rates(struct ht_write_model *model, struct ht_write_fit *fit) {
     struct learner learner = {.fit = fit, .classed = {.pages = &fit->pages}};
-    struct tally tally = {0};
-    start(model, fit);
-    bool good = ht_page_parts_make(&fit->pages, &learner.classed.parts) &&
-                ht_part_classes_give(&model->classes, &learner.classed) && count_seen(model, &learner) &&
-                tally_make(&tally, ht_part_classes(&model->classes));
-    for (int round = 0; good && round < LEVEL_ROUNDS; round++) {
-        blame_parts(model, &learner, &tally);
-        tally_up(model, &learner, &tally);
-    }
-    if (good) learn_allocator(model, fit, &learner.classed);
-    free(tally.blame);
+    bool good = ht_page_parts_make(&fit->pages, &learner.classed.parts) && start(&learner) &&
+                ht_part_classes_give(&model->classes, &learner.classed) &&
+                learn(model, &learner, 1, RATE_ROUNDS, false);
     learner_free(&learner);
     return good;
 }
@@ -328,10 +265,10 @@ struct ht_write_model *ht_write_model_make(const struct ht_inherited_pages *page
     for (size_t p = 0; model->fit && p < processes; p++) model->fit[p].pages = pages[p];
     struct learner learner[LEARNED_FROM_MAX] = {{0}};
     size_t learners = processes < LEARNED_FROM_MAX ? processes : LEARNED_FROM_MAX;
-    bool good = model->fit && learn_all(model, learner, learners);
+    bool good = model->fit && learn_classes(model, learner, learners);
     for (size_t p = 0; p < learners; p++) learner_free(&learner[p]);
     for (size_t p = 0; good && p < processes; p++)
-        if (model->fit[p].level <= 0) good = fit_level(model, &model->fit[p]);
+        if (!model->fit[p].rate) good = fit_rates(model, &model->fit[p]);
     if (good) return model;
     ht_write_model_free(model);
     return NULL;
@@ -339,8 +276,9 @@ struct ht_write_model *ht_write_model_make(const struct ht_inherited_pages *page
 
 void ht_write_model_free(struct ht_write_model *model) {
     if (!model) return;
+    for (size_t p = 0; model->fit && p < model->processes; p++) free(model->fit[p].rate);
     free(model->classes.exact);
-    free(model->hazard);
+    free(model->weight);
     free(model->fit);
     free(model);
 }

@@ -1,30 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is learned of how often blocks are written. A hazard is -log of the chance to stay clean, so those of a page's parts add
-// up.
+// up: that of a part is the rate of its region of pages times the weight of its class.
 #ifndef HEAPTAPE_WRITE_MODEL_H
 #define HEAPTAPE_WRITE_MODEL_H
 
 #include "part_classes.h"
 
+enum { HT_REGION_PAGES = 16 };
+
 // Of one process.
 struct ht_write_fit {
     struct ht_inherited_pages pages;
-    double level;                     // its hazards, over those of all
-    double allocator[HT_PAGE_KINDS];  // the chance that the allocator wrote a page of this kind
+    double *rate;                     // of each region
+    double allocator[HT_PAGE_KINDS];  // the hazard that the allocator writes a page of this kind
 };
 
 struct ht_write_model {
     struct ht_write_fit *fit;
     size_t processes;
     struct ht_size_classes classes;
-    double *hazard;              // of each class
-    double cluster;              // parts in order of birth that are written together
-    enum ht_page_kind evidence;  // classes were learned from pages up to this kind
-    size_t stride;               // and from each page of so many
+    double *weight;  // of each class; 1 is usual
+    double cluster;  // parts in order of birth that are written together
 };
 
-// The sum of the page's hazards.
+static inline double ht_part_hazard(const struct ht_write_model *model, const struct ht_write_fit *fit,
+                                    const struct ht_classed_parts *classed, size_t page, uint32_t part) {
+    return fit->rate[page / HT_REGION_PAGES] * model->weight[classed->class[part]];
+}
+
+// The sum of the page's hazards, without the allocator's.
 double ht_page_hazard(const struct ht_write_model *model, const struct ht_write_fit *fit,
                       const struct ht_classed_parts *classed, size_t page);
+// Those of all pages, with the allocator's. NULL for want of memory.
+double *ht_page_hazards(const struct ht_write_model *model, const struct ht_write_fit *fit,
+                        const struct ht_classed_parts *classed);
+
+// The chance that a part was written, given the states of the pages that its block lies on: one that crosses from one page to
+// the next is written on both or on none.
+double ht_part_chance(const struct ht_write_model *model, const struct ht_write_fit *fit,
+                      const struct ht_classed_parts *classed, const double *hazards, size_t page, uint32_t part);
 
 #endif

@@ -9,17 +9,14 @@
 #include "random_numbers.h"
 #include "write_model.h"
 
-enum { BEGUN = 1, CONTINUED = 2 };
-
 struct draw {
     const struct ht_write_model *model;
     const struct ht_write_fit *fit;
     const struct ht_classed_parts *classed;
+    const double *hazards;  // of pages
+    double cluster;         // blocks in order of birth that are written together; 1: each for itself
     struct ht_random random;
-    uint8_t *written;  // of each part of the page at hand: BEGUN, CONTINUED
-    size_t page;       // that was drawn last
-    bool reaches;      // a cluster beyond it, which began with a part of this hazard
-    double hazard;
+    uint8_t *written;  // of each part
     struct ht_written_part *part;
     size_t count, room;
 };
@@ -38,79 +35,90 @@ static bool put(struct draw *draw, uint32_t block, uint64_t offset) {
     return true;
 }
 
-// Each part for itself, with its hazard times share. One of them at least: part by part, with its chance given that none before
-// it was written.
-static void draw_apart(struct draw *draw, size_t q, double share, bool at_least_one) {
-    const uint32_t *first = draw->classed->parts.first;
-    double hazard = share * ht_page_hazard(draw->model, draw->fit, draw->classed, q);
-    bool any = !at_least_one;
-    for (uint32_t i = first[q]; i < first[q + 1]; i++) {
-        double own = share * draw->fit->level * draw->model->hazard[draw->classed->class[i]];
-        double chance = -expm1(-own);
-        if (!any) {
-            chance = i + 1 == first[q + 1] || hazard <= own ? 1 : chance / -expm1(-hazard);
-            hazard -= own;
+static bool crosses(const struct draw *draw, size_t q, uint32_t part) {
+    const struct ht_inherited_pages *pages = draw->classed->pages;
+    uint32_t block = draw->classed->parts.block[part];
+    uint64_t bytes = pages->bytes[block], start = ht_block_start(pages, block);
+    return bytes < pages->page_bytes && (pages->page[block] != q || (start + bytes - 1) / pages->page_bytes != q);
+}
+
+// Of a block on two pages the part on the second one, once that on the first is drawn.
+static uint32_t part_on(const struct draw *draw, size_t q, uint32_t block) {
+    const struct ht_page_parts *parts = &draw->classed->parts;
+    uint32_t i = parts->first[q];
+    while (i < parts->first[q + 1] && parts->block[i] != block) i++;
+    return i;
+}
+
+// Blocks on two pages, which both tell of them.
+static void draw_crossing(struct draw *draw) {
+    const struct ht_page_parts *parts = &draw->classed->parts;
+    const struct ht_inherited_pages *pages = draw->classed->pages;
+    for (size_t q = 0; q + 1 < pages->pages; q++) {
+        if (!ht_page_copied(draw->classed, q)) continue;
+        for (uint32_t i = parts->first[q]; i < parts->first[q + 1]; i++) {
+            uint32_t block = parts->block[i];
+            if (pages->page[block] != q || !crosses(draw, q, i)) continue;
+            double chance = ht_part_chance(draw->model, draw->fit, draw->classed, draw->hazards, q, i);
+            if (uniform(draw) >= chance) continue;
+            uint32_t other = part_on(draw, q + 1, block);
+            draw->written[i] = 1;
+            if (other < parts->first[q + 2]) draw->written[other] = 1;
         }
-        bool written = uniform(draw) < chance;
-        draw->written[i - first[q]] |= written ? BEGUN : 0;
-        any |= written;
     }
 }
 
-// The parts from this one on, as far as a cluster reaches; those of classes that are written less often are left out more often.
-// Whether it reaches beyond the page.
-static bool spread(struct draw *draw, size_t q, uint32_t from, double hazard) {
-    const uint32_t *first = draw->classed->parts.first;
-    double go_on = 1 - 1 / draw->model->cluster;
-    for (uint32_t i = from; i < first[q + 1]; i++) {
-        double own = draw->model->hazard[draw->classed->class[i]];
-        if (uniform(draw) * hazard <= own) draw->written[i - first[q]] |= CONTINUED;
-        if (uniform(draw) >= go_on) return false;
-    }
-    return true;
+// Of the writes of a page of so many parts, those with which a cluster begins.
+static double begins(const struct draw *draw, uint32_t parts) {
+    return parts / (parts + draw->cluster - 1);
 }
 
-// Whether a cluster comes from the page before. Where that page does not tell, as often as clusters reach across a border.
-static bool comes_over(struct draw *draw, size_t q, double share) {
+// The page's other parts, each with its hazard. Where nothing explains the copy yet, one of them or the allocator at least: one
+// after the other, with its chance given that none before it was written.
+static void draw_page(struct draw *draw, size_t q) {
     const struct ht_page_parts *parts = &draw->classed->parts;
-    if (q && draw->page == q - 1 && ht_pages_consecutive(parts, q - 1, q)) return draw->reaches;
-    if (q && ht_page_tells(draw->classed, q - 1) && !ht_page_copied(draw->classed, q - 1)) return false;
-    draw->hazard = ht_page_hazard(draw->model, draw->fit, draw->classed, q) / draw->fit->level /
-                   (parts->first[q + 1] - parts->first[q]);
-    return uniform(draw) >= share;
-}
-
-// Clusters begin on the page or come from the one before.
-static void draw_together(struct draw *draw, size_t q) {
-    const struct ht_page_parts *parts = &draw->classed->parts;
-    uint32_t from = parts->first[q], end = parts->first[q + 1];
-    double count = end - from, share = count / (count + draw->model->cluster - 1);
-    bool comes = comes_over(draw, q, share);
-    draw->reaches = comes && spread(draw, q, from, draw->hazard);
-    bool any = comes && memchr(draw->written, CONTINUED, end - from);
-    draw_apart(draw, q, share, !any);
+    uint32_t from = parts->first[q], end = parts->first[q + 1], last = UINT32_MAX;
+    double hazard = draw->fit->allocator[parts->kind[q]], share = begins(draw, end - from);
+    bool explained = memchr(draw->written + from, 1, end - from) != NULL;
     for (uint32_t i = from; i < end; i++)
-        if (draw->written[i - from] & BEGUN) {
-            draw->hazard = draw->model->hazard[draw->classed->class[i]];
-            draw->reaches |= spread(draw, q, i, draw->hazard);
-        }
-    draw->page = q;
+        if (!crosses(draw, q, i)) hazard += share * ht_part_hazard(draw->model, draw->fit, draw->classed, q, i);
+    double by_allocator = -expm1(-draw->fit->allocator[parts->kind[q]]);
+    if (!explained && hazard > 0 && uniform(draw) < by_allocator / -expm1(-hazard)) explained = true;
+    hazard -= draw->fit->allocator[parts->kind[q]];
+    for (uint32_t i = from; i < end; i++) {
+        if (crosses(draw, q, i)) continue;
+        double own = share * ht_part_hazard(draw->model, draw->fit, draw->classed, q, i), chance = -expm1(-own);
+        if (!explained && hazard > own) chance /= -expm1(-hazard);
+        else if (!explained) chance = 1;
+        hazard -= own;
+        last = i;
+        if (uniform(draw) >= chance) continue;
+        draw->written[i] = 1;
+        explained = true;
+    }
+    if (!explained && last != UINT32_MAX) draw->written[last] = 1;
+    else if (!explained && from < end) draw->written[from] = 1;  // blocks that cross are all that there is
 }
 
-static bool draw_page(struct draw *draw, size_t q, enum ht_write_clusters clusters) {
+// What was born after a written block is written, too, as far as a cluster reaches on the page.
+static void spread(struct draw *draw, size_t q) {
     const struct ht_page_parts *parts = &draw->classed->parts;
-    const struct ht_inherited_pages *pages = &draw->fit->pages;
-    double hazard = ht_page_hazard(draw->model, draw->fit, draw->classed, q);
-    double allocator = draw->fit->allocator[parts->kind[q]], by_program = -expm1(-hazard);
-    double by_any = 1 - (1 - allocator) * (1 - by_program);
-    if (uniform(draw) * by_any >= by_program) return true;
-    if (clusters == HT_WRITES_TOGETHER) draw_together(draw, q);
-    else draw_apart(draw, q, 1, true);
+    double go_on = 1 - 1 / draw->cluster;
+    for (uint32_t i = parts->first[q]; i < parts->first[q + 1]; i++) {
+        if (draw->written[i] != 1) continue;
+        for (uint32_t k = i + 1; k < parts->first[q + 1] && uniform(draw) < go_on; k++)
+            draw->written[k] |= 2;
+    }
+}
+
+static bool put_page(struct draw *draw, size_t q) {
+    const struct ht_page_parts *parts = &draw->classed->parts;
+    const struct ht_inherited_pages *pages = draw->classed->pages;
     for (uint32_t i = parts->first[q]; i < parts->first[q + 1]; i++) {
         uint32_t block = parts->block[i];
         uint64_t offset =
             pages->page[block] == q ? 0 : (uint64_t)q * pages->page_bytes - ht_block_start(pages, block);
-        if (draw->written[i - parts->first[q]] && !put(draw, block, offset)) return false;
+        if (draw->written[i] && !put(draw, block, offset)) return false;
     }
     return true;
 }
@@ -129,18 +137,18 @@ static bool put_filled_pages(struct draw *draw) {
     return true;
 }
 
-static bool draw_all(struct draw *draw, enum ht_write_clusters clusters) {
+static bool draw_all(struct draw *draw) {
     const struct ht_page_parts *parts = &draw->classed->parts;
-    uint32_t most = 1;
-    for (size_t q = 0; q < draw->fit->pages.pages; q++)
-        if (parts->first[q + 1] - parts->first[q] > most) most = parts->first[q + 1] - parts->first[q];
-    draw->written = malloc(most);
+    size_t pages = draw->classed->pages->pages;
+    draw->written = calloc(parts->first[pages] + 1, 1);
     bool good = draw->written && put_filled_pages(draw);
-    for (size_t q = 0; good && q < draw->fit->pages.pages; q++)
-        if (ht_page_copied(draw->classed, q) && ht_page_tells(draw->classed, q)) {
-            memset(draw->written, 0, parts->first[q + 1] - parts->first[q]);
-            good = draw_page(draw, q, clusters);
-        }
+    if (good) draw_crossing(draw);
+    for (size_t q = 0; good && q < pages; q++) {
+        if (!ht_page_copied(draw->classed, q) || !ht_page_tells(draw->classed, q)) continue;
+        draw_page(draw, q);
+        spread(draw, q);
+        good = put_page(draw, q);
+    }
     free(draw->written);
     return good;
 }
@@ -160,10 +168,14 @@ bool ht_written_parts_draw(const struct ht_write_model *model, const struct ht_i
                            size_t *count) {
     struct ht_classed_parts classed = {.pages = pages};
     struct draw draw = {
-        .model = model, .fit = fit_of(model, pages), .classed = &classed, .page = SIZE_MAX, .random = {seed}};
+        .model = model, .fit = fit_of(model, pages), .classed = &classed, .random = {seed}};
+    draw.cluster = clusters == HT_WRITES_TOGETHER ? model->cluster : 1;
     assert(draw.fit);
-    bool good = ht_page_parts_make(pages, &classed.parts) &&
-                ht_part_classes_give(&model->classes, &classed) && draw_all(&draw, clusters);
+    bool good = ht_page_parts_make(pages, &classed.parts) && ht_part_classes_give(&model->classes, &classed);
+    double *hazards = good ? ht_page_hazards(model, draw.fit, &classed) : NULL;
+    draw.hazards = hazards;
+    good = hazards && draw_all(&draw);
+    free(hazards);
     ht_classed_parts_free(&classed);
     if (!good) free(draw.part);
     *parts = good ? draw.part : NULL;
