@@ -48,11 +48,11 @@ from .trace.reader import read_trace
 
 
 def _read(verb: str, paths: Sequence[str]) -> pd.DataFrame:
-    """The results, with a line on stderr for each file that is cut short, or has what another has."""
+    """The results, with a line on stderr for each file that is cut short, has what another has, or runs of a group."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResultsWarning)
         frame = read_results(paths)
-    for sentence in frame.attrs["cut_short"] + frame.attrs["repeated"]:
+    for sentence in frame.attrs["cut_short"] + frame.attrs["repeated"] + frame.attrs["of_groups"]:
         print(f"heaptape {verb}: warning: {printable(sentence)}", file=sys.stderr)
     return frame
 

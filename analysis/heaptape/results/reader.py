@@ -29,6 +29,8 @@ from .schema import (
 NULL_ALLOCATOR = "null"
 """The replayer without an allocator: it measures the harness and is never compared."""
 
+GROUP_PASS = "group"
+
 _TEXTS = (
     "trace_path", "trace_sha256", "allocator", "allocator_path", "allocator_version", "allocator_build_id",
     "allocator_knobs", "pass", "seed", "threads", "touch", "touch_free", "pace", "wrap", "configuration", "thp", "started_at",
@@ -57,21 +59,23 @@ def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
 
     A file whose last line is cut short, as a killed run leaves it, is read up to there: `frame.attrs["cut_short"]` lists a
     sentence for each, and a ResultsWarning says the same. So it is with `frame.attrs["repeated"]`: a run that is there more
-    than once, as where a file and its copy are named, counts once.
+    than once, as where a file and its copy are named, counts once; and with `frame.attrs["of_groups"]`: runs of a group of
+    processes are left out, whose figures are of other kinds (heaptape.group reads them).
     """
     listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
     cut_short: list[str] = []
     rows, repeated = _once([row for path in listed for row in _read_file(Path(path), cut_short)])
-    for sentence in cut_short + repeated:
+    rows, of_groups = _without_groups(rows)
+    for sentence in cut_short + repeated + of_groups:
         warnings.warn(sentence, ResultsWarning, stacklevel=2)
     if not rows:
-        found = "a line that is cut short" if cut_short else "none"
+        found = "those of a group of processes alone, of which heaptape try and heaptape explain tell" if of_groups else "a line that is cut short" if cut_short else "none"
         raise ResultsError(listed[0] if listed else "results", 0, f"expected at least one run, found {found}")
     frame = pd.DataFrame(_columns(rows))
     # Every selection of rows copies each column that is a block of its own, as newer pandas keeps texts.
     texts = {name: object for name, dtype in frame.dtypes.items() if pd.api.types.is_string_dtype(dtype)}
     whole = frame.astype(texts).copy()
-    whole.attrs["cut_short"], whole.attrs["repeated"] = cut_short, repeated
+    whole.attrs |= {"cut_short": cut_short, "repeated": repeated, "of_groups": of_groups}
     return whole
 
 
@@ -127,8 +131,15 @@ def _once(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
     return list(kept.values()), sentences
 
 
+def _without_groups(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rows without those of groups, and a sentence for each file that has such."""
+    left_out = Counter(row["source"] for row in rows if row["pass"] == GROUP_PASS)
+    sentences = [f"{source}: {counted(count, 'run')} of a group of processes {'is' if count == 1 else 'are'} left out" for source, count in left_out.items()]
+    return [row for row in rows if row["pass"] != GROUP_PASS], sentences
+
+
 class ResultsWarning(UserWarning):
-    """Results that could be read in part only, or that are there twice."""
+    """Results that could be read in part only, or that are there twice, or are of a group of processes."""
 
 
 def _read_file(path: Path, cut_short: list[str]) -> list[dict[str, Any]]:

@@ -85,21 +85,39 @@ def run_recorded(heaptape: str, command: list[str], logs: Path, seconds: float |
         signal.signal(signal.SIGINT, before)
 
 
-def record(heaptape: str, command: list[str], folder: Path, process: str | None, seconds: float | None, checked: bool = False, number: int = 1) -> Recorded:
-    """Records, and converts the log of the process that matters, or of that one. The log of the only process goes; those of several
-    stay. number: of this recording, from 1, in the names of its files. Raises HeaptapeError where nothing was recorded."""
-    again = f"-{number}" if number > 1 else ""
-    logs = folder / f"logs{again}"
+@dataclass(frozen=True)
+class Logs:
+    """What a recording has left, and how the program ended."""
+
+    folder: Path
+    exit_status: int
+
+
+def record_logs(heaptape: str, command: list[str], folder: Path, seconds: float | None, checked: bool = False, number: int = 1) -> Logs:
+    """number: of this recording, from 1, in the names of its files. Raises HeaptapeError where nothing was recorded."""
+    logs = folder / (f"logs-{number}" if number > 1 else "logs")
     begun = time.monotonic()
     status = run_recorded(heaptape, command, logs, seconds, checked)
     if not logs.is_dir() or not any(logs.glob("*.mraw")):
         why = "heaptape record failed" if status >= RECORD_FAILED else f"the program ended with status {status} after {time.monotonic() - begun:.1f} s"
         raise HeaptapeError(f"nothing was recorded of {command[0]}: {why}")
-    found = from_logs(heaptape, logs, folder / f"trace{again}.bin", process, status)
-    if len(list(logs.iterdir())) == 1:
+    return Logs(logs, status)
+
+
+def from_recording(heaptape: str, logs: Logs, trace: Path, process: str | None) -> Recorded:
+    """Converts the log of the process that matters, or of that one. The log of the only process goes; those of several stay. Raises
+    HeaptapeError."""
+    found = from_logs(heaptape, logs.folder, trace, process, logs.exit_status)
+    if len(list(logs.folder.iterdir())) == 1:
         found.process.log.unlink()
-        logs.rmdir()
+        logs.folder.rmdir()
     return found
+
+
+def record(heaptape: str, command: list[str], folder: Path, process: str | None, seconds: float | None, checked: bool = False, number: int = 1) -> Recorded:
+    """Both. Raises HeaptapeError."""
+    logs = record_logs(heaptape, command, folder, seconds, checked, number)
+    return from_recording(heaptape, logs, folder / (f"trace-{number}.bin" if number > 1 else "trace.bin"), process)
 
 
 def folder_of_logs(folder: Path) -> Path:

@@ -11,6 +11,7 @@ import shutil
 import sys
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from ..base.builds import broken, builds_here
@@ -21,6 +22,8 @@ from ..base.printable import printable
 from ..base.programs import find_heaptape, find_replay
 from ..base.recorded_trace import RecordedProcess
 from ..base.units import counted, listing
+from ..group.trace import GroupTrace
+from ..group.verb import recorded_service, try_service
 from ..judge import attached
 from ..judge.model import Interim
 from ..report.html import Decided, write_report
@@ -34,7 +37,16 @@ from .answer_json import answer_object
 from .changes import CPU, MEASURED_BY, MEMORY, Change, Changes, changes_of, interim_changes
 from .decision import decide, may_turn, promising
 from .real_runs import RealRuns, Say, input_position, will_run, with_real
-from .recorded import CHECKED_WITHIN, Recorded, folder_of_logs, from_logs, input_comes_twice, record
+from .recorded import (
+    CHECKED_WITHIN,
+    Logs,
+    Recorded,
+    folder_of_logs,
+    from_logs,
+    from_recording,
+    input_comes_twice,
+    record_logs,
+)
 
 BUDGET_S = 60.0
 """What replay takes where nobody says."""
@@ -100,20 +112,39 @@ def _say(options: argparse.Namespace, words: str) -> None:
         print(f"heaptape try: {printable(words)}", file=sys.stderr, flush=True)
 
 
-def _recordings(heaptape: str, options: argparse.Namespace, folder: Path) -> list[Recorded]:
+def _service(heaptape: str, options: argparse.Namespace, folder: Path, logs: Logs) -> GroupTrace | None:
+    """Where the answer is to be of all processes at once: not where one is asked for, or runs of the program are to be compared."""
+    if options.process or options.recordings > 1:
+        return None
+    return recorded_service(heaptape, logs.folder, folder / "service.bin", partial(_say, options))
+
+
+def _first_logs(heaptape: str, options: argparse.Namespace, folder: Path) -> Logs:
+    """Of the first recording, or those that are there."""
+    if options.logs:
+        return Logs(folder_of_logs(Path(options.logs)), 0)
+    return _record(heaptape, options, folder, 1)
+
+
+def _record(heaptape: str, options: argparse.Namespace, folder: Path, number: int) -> Logs:
+    checked = number == 1 and not options.no_check and not options.seconds and input_comes_twice()
+    of = f" ({number} of {options.recordings})" if options.recordings > 1 else ""
+    again = f", and once more without the recorder if it ends within {CHECKED_WITHIN} (--no-check leaves that out)" if checked else ""
+    _say(options, f"recording {short(options.command)}{of}{again}")
+    found = record_logs(heaptape, options.command, folder, options.seconds, checked, number)
+    if found.exit_status:
+        _say(options, f"the program ended with status {found.exit_status}")
+    return found
+
+
+def _recordings(heaptape: str, options: argparse.Namespace, folder: Path, first: Logs) -> list[Recorded]:
     """One, or as many as were asked for, of the same program in each."""
     if options.logs:
-        return [from_logs(heaptape, folder_of_logs(Path(options.logs)), folder / "trace.bin", options.process)]
-    found: list[Recorded] = []
-    checked = not options.no_check and not options.seconds and input_comes_twice()
-    for number in range(1, options.recordings + 1):
-        of = f" ({number} of {options.recordings})" if options.recordings > 1 else ""
-        again = f", and once more without the recorder if it ends within {CHECKED_WITHIN} (--no-check leaves that out)" if checked and number == 1 else ""
-        _say(options, f"recording {short(options.command)}{of}{again}")
-        wanted = found[0].process.name if found else options.process
-        found.append(record(heaptape, options.command, folder, wanted, options.seconds, checked and number == 1, number))
-        if found[-1].exit_status:
-            _say(options, f"the program ended with status {found[-1].exit_status}")
+        return [from_logs(heaptape, first.folder, folder / "trace.bin", options.process)]
+    found = [from_recording(heaptape, first, folder / "trace.bin", options.process)]
+    for number in range(2, options.recordings + 1):
+        logs = _record(heaptape, options, folder, number)
+        found.append(from_recording(heaptape, logs, folder / f"trace-{number}.bin", found[0].process.name))
     return found
 
 
@@ -196,10 +227,14 @@ def run_try(options: argparse.Namespace) -> int:
     folder = _folder(options)
     position = input_position()
     try:
-        recorded = _recordings(heaptape, options, folder)
+        first = _first_logs(heaptape, options, folder)
+        service = _service(heaptape, options, folder, first)
+        recorded = [] if service else _recordings(heaptape, options, folder, first)
     except HeaptapeError:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+    if service:
+        return try_service(replay, options, folder, first.folder, service, partial(_say, options))
     alloc, baseline, why_baseline = _alloc(replay, options, recorded[0])
     _say(options, f"replaying {counted(sum(one.info['events'] for one in recorded), 'call')} under {alloc.replace(',', ', ')}")
     results = folder / "results.jsonl"

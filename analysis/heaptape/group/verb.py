@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`heaptape try` of a program whose processes share pages: the answer is about all of them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from ..base.errors import EXIT_FAILED, HeaptapeError
+from ..base.programs import run_tool
+from ..base.units import counted
+from .answer import ServiceTrial, answer
+from .answer_json import answer_object
+from .estimate import estimates
+from .replays import allocators, first_seed, kind_of, replay_group
+from .trace import GroupTrace, read_group
+
+Say = Callable[[str], None]
+
+
+def recorded_service(heaptape: str, logs: Path, trace: Path, say: Say) -> GroupTrace | None:
+    """The trace of all processes, where a look at their pages was recorded and at least two share some; else None."""
+    if not any(logs.glob("malloc-footprint.*.group")):
+        return None
+    try:
+        run_tool([heaptape, "convert", "-q", "--group", "-o", str(trace), "--", str(logs)])
+        found = read_group(heaptape, trace)
+    except HeaptapeError as error:
+        say(f"the processes cannot be taken together, so the answer is of one of them: {error}")
+        trace.unlink(missing_ok=True)
+        return None
+    if not found.is_shared:
+        trace.unlink()
+        return None
+    return found
+
+
+def try_service(replay: str, options: argparse.Namespace, folder: Path, logs: Path, trace: GroupTrace, say: Say) -> int:
+    """Replays, and prints the answer. Raises HeaptapeError."""
+    alloc, baseline, why_baseline = allocators(replay, options.alloc, trace)
+    say(f"replaying {counted(len(trace.processes), 'process')} under {','.join(alloc).replace(',', ', ')}")
+    results = folder / "results.jsonl"
+    more = ["--cpus", str(options.cpus)] if options.cpus else []
+    runs = replay_group([replay, *more, "--alloc", ",".join(alloc)], trace, results, options.quiet)
+    if not any(run.name == baseline and run.total_bytes is not None for run in runs):
+        raise HeaptapeError(f"no replay under {baseline} succeeded, with which the others are compared")
+    if not options.alloc and not why_baseline and kind_of(replay, baseline) == "glibc":
+        say(f"and under {baseline} with free memory given back before each fork")
+        own = next((word for word in alloc[0].split(",") if word.startswith(f"{baseline}=")), baseline)
+        runs = replay_group([replay, *more, "--purge", "fork", "--seed", str(first_seed(runs)), "--alloc", own], trace, results, options.quiet)
+    found = estimates(trace, runs, baseline, why_baseline)
+    command = options.command or [word.replace("\\x20", " ") for word in str(trace.context.get("command") or "").split(" ")]
+    trial = ServiceTrial(command, folder, options.logs or str(logs), trace, runs, found, [])
+    print(json.dumps(answer_object(trial), indent=1) if options.json else answer(trial))
+    return EXIT_FAILED if found.failed else 0
