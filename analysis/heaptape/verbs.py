@@ -20,6 +20,7 @@ from .base.files import check_output
 from .base.printable import printable
 from .base.progress import ProgressLine
 from .base.units import counted
+from .group.trace import is_group
 from .report.old_new import old_new_markdown, old_new_views, print_old_new
 from .report.table import (
     comparison_csv,
@@ -80,6 +81,11 @@ def run_explain(options: argparse.Namespace) -> None:
     for name in ("stop", "every", "for_", "blocks"):
         if getattr(options, name):
             raise UsageError(f"--{name.rstrip('_')}: expected with --pid, found with a trace")
+    if is_group(options.trace):
+        from .group.explain import explain_group
+
+        explain_group(options)
+        return
 
     answers = explain(options)
     print_answers(options, answers)

@@ -36,7 +36,7 @@ from heaptape.results.use import (
 )
 from heaptape.trial.allocators import choose
 from heaptape.trial.answer import table
-from heaptape.trial.recorded import record, sharers_of
+from heaptape.trial.recorded import Recorded, from_recording, record_logs, sharers_of
 from heaptape.trial.verb import _notes
 from verbs_here import run_here
 from waiting import wait_until
@@ -52,6 +52,10 @@ def _environment() -> dict[str, str]:
 
 def _try(binary: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([binary, "try", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=folder, env=_environment(), timeout=200, check=False)
+
+
+def _recorded(binary: Path, command: list[str], folder: Path) -> Recorded:
+    return from_recording(str(binary), record_logs(str(binary), command, folder, None), folder / "trace.bin", None)
 
 
 def test_from_a_command_to_the_answer(heaptape_binary: Path, tmp_path: Path) -> None:
@@ -258,7 +262,7 @@ def test_processes_of_one_name(heaptape_binary: Path, tmp_path: Path, monkeypatc
     """The logs of the others are named, so that one of them can be compared instead."""
     monkeypatch.setenv("PYTHONMALLOC", "malloc")
     (tmp_path / "logs").mkdir()
-    recorded = record(str(heaptape_binary), [PYTHON, "-S", "-c", f"import os; os.fork(); {WORK}"], tmp_path, None, None)
+    recorded = _recorded(heaptape_binary, [PYTHON, "-S", "-c", f"import os; os.fork(); {WORK}"], tmp_path)
     one, other = recorded.processes
     assert one == recorded.process and one.name == other.name and one.pid != other.pid == int(other.log.name.split(".")[1])
     assert recorded.sharers == "2 processes" and one.pid == recorded.context["pid"]
@@ -306,7 +310,7 @@ def test_a_script_around_the_program_is_not_compared(heaptape_binary: Path, tmp_
     wrapper.write_text(f'#!/bin/bash\nfor i in {{1..60}}; do x="$x$i"; done\n"{PYTHON}" -S -c "list(map(str, range(9)))"\nexit 0\n')
     wrapper.chmod(0o755)
     (tmp_path / "logs").mkdir()
-    recorded = record(str(heaptape_binary), [str(wrapper)], tmp_path, None, None)
+    recorded = _recorded(heaptape_binary, [str(wrapper)], tmp_path)
     assert recorded.executable.startswith("python") and len(recorded.processes) > 1 and recorded.sharers == ""
 
 

@@ -83,7 +83,8 @@ def name_of(one: Estimate) -> str:
 
 
 def _signed(share: float) -> str:
-    return f"{100 * share:+.0f}".replace("-", "−").replace("+0", "0").replace("−0", "0") if abs(share) < 0.005 else f"{100 * share:+.0f}".replace("-", "−")
+    """In percent: what is not 0 does not look so."""
+    return "0" if abs(share) < 0.0005 else f"{100 * share:+.{1 if abs(share) < 0.0095 else 0}f}".replace("-", "−")
 
 
 def change_words(one: Estimate, whole_bytes: float) -> str:

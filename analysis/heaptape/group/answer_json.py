@@ -19,8 +19,8 @@ from .trace import Process
 
 
 def answer_object(trial: ServiceTrial) -> dict[str, Any]:
-    """decision: "use", "keep" or "not decided". changes: differences to the baseline, [low, high] the interval by which was decided;
-    null: not known."""
+    """decision: "use", "keep" or "not decided". group_bytes: of all processes, each page once; changes: the same under others, with the
+    interval by which was decided. null: not known."""
     found, trace = trial.estimates, trial.trace
     return {
         "kind": "group",
@@ -34,10 +34,10 @@ def answer_object(trial: ServiceTrial) -> dict[str, Any]:
         "one_more_worker_bytes": _whole(found.worker_bytes),
         "copied_by_program_bytes": _whole(found.copied_bytes),
         "baseline_error": None if found.baseline_error is None else round(found.baseline_error, 4),
-        "changes": {name_of(one): _change(one) for one in found.others},
+        "changes": {name_of(one): _change(one, found.whole_bytes) for one in found.others},
         "unknown": unknown_lines(trial),
-        "processes": len(trace.present),
-        "process": [_process(one) for one in trace.present[:PROCESSES_SHOWN] if one.pages],
+        "process_count": len(trace.present),
+        "processes": [_process(one) for one in trace.present[:PROCESSES_SHOWN] if one.pages],
         "folder": str(trial.folder),
     }
 
@@ -46,9 +46,9 @@ def _whole(value: float | None) -> int | None:
     return None if value is None else round(value)
 
 
-def _change(one: Estimate) -> dict[str, Any]:
-    return {"group_bytes": round(one.total_bytes), "low_bytes": round(one.low_bytes), "high_bytes": round(one.high_bytes), "resolved": one.is_resolved,
-            "one_more_worker_bytes": _whole(one.worker_bytes)}
+def _change(one: Estimate, whole_bytes: float) -> dict[str, Any]:
+    return {"group_bytes": round(one.total_bytes), "group_low_bytes": round(whole_bytes + one.low_bytes),
+            "group_high_bytes": round(whole_bytes + one.high_bytes), "resolved": one.is_resolved, "one_more_worker_bytes": _whole(one.worker_bytes)}
 
 
 def _process(one: Process) -> dict[str, Any]:

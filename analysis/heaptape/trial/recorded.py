@@ -114,12 +114,6 @@ def from_recording(heaptape: str, logs: Logs, trace: Path, process: str | None) 
     return found
 
 
-def record(heaptape: str, command: list[str], folder: Path, process: str | None, seconds: float | None, checked: bool = False, number: int = 1) -> Recorded:
-    """Both. Raises HeaptapeError."""
-    logs = record_logs(heaptape, command, folder, seconds, checked, number)
-    return from_recording(heaptape, logs, folder / (f"trace-{number}.bin" if number > 1 else "trace.bin"), process)
-
-
 def folder_of_logs(folder: Path) -> Path:
     """The folder itself, or that of a trial's logs in it. Raises UsageError where there are none."""
     for place in (folder, folder / "logs"):
