@@ -11,6 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 from heaptape.results.schema import LINE
+from preforking import write_group
 from service_load import Service, write_service
 from test_replay_controls import record_controls
 from tool_runner import Tools
@@ -41,6 +42,7 @@ def lines(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> list[dict[s
     tools.succeed([*replay, "--alloc", "glibc", "--pass", "memory", controls])
     steady = write_service(tools, folder / "s.bin", Service(duration_ms=8000))
     tools.succeed([*replay, "--alloc", "glibc", "--pass", "memory", "--extend", "9s", steady])
+    tools.succeed([*replay, "--alloc", "glibc", write_group(tools, folder)])
     if simulates(tools):
         accesses = folder / "a.acc"  # sampled: all keys of whole ones, and those of samples
         tools.succeed(["valgrind", "--tool=heaptape", "-q", "--sampled=yes", "--between=2", f"--record={accesses}", tools.target("placement"), "stride", "30"],

@@ -31,10 +31,12 @@ def recorded_service(heaptape: str, logs: Path, trace: Path, say: Say) -> GroupT
         say(f"the processes cannot be taken together, so the answer is of one of them: {error}")
         trace.unlink(missing_ok=True)
         return None
-    if not found.is_shared:
-        trace.unlink()
-        return None
-    return found
+    if found.is_shared and found.moment:
+        return found
+    if found.is_shared:
+        say("no snapshot of the processes' pages was recorded, so the answer is of one of them")
+    trace.unlink()
+    return None
 
 
 def try_service(replay: str, options: argparse.Namespace, folder: Path, logs: Path, trace: GroupTrace, say: Say) -> int:
