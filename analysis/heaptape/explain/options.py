@@ -36,13 +36,15 @@ def parser() -> VerbParser:
         "explain", ["TRACE", "--pid N", "--core FILE"],
         "Show why RSS exceeds the live bytes when TRACE is replayed: the parts of resident memory, which live blocks hold the "
         "empty parts of its pages, and what other settings and allocators save. With --pid or --core, show the parts of a process "
-        "that nobody recorded, without changing it.",
+        "that nobody recorded, without changing it. Of the trace of a group of processes (heaptape convert --group), show which of their "
+        "pages are shared, and who copies them.",
         notes="Accounts add up to RSS. The empty part of a page is charged in equal shares to the live blocks in it.",
         see_also=["replay", "tune", "stats", "extend"],
         examples=[("heaptape explain app.bin", "Under the recorded allocator, at the peak of RSS"),
                   ("heaptape explain app.bin --alloc jemalloc --at end", "What is still resident at the end"),
                   ("heaptape explain app.bin --alloc glibc,jemalloc --html explain.html", "Two allocators side by side, with pictures"),
                   ("heaptape explain app.bin --extend 24h --at end", "After a day of the same load, if that is steady"),
+                  ("heaptape explain service.bin", "A service of several processes: who breaks the sharing of their pages"),
                   ("heaptape explain app.bin --budget 0", "Without trying cures"),
                   ("heaptape explain --pid 4711", "A process that runs: what its heap consists of now"),
                   ("heaptape explain --pid 4711 --every 60s --for 10m", "What grows in it"),

@@ -23,11 +23,12 @@ def parser() -> VerbParser:
         notes="The answer goes to standard output, after what the program prints. The baseline is the allocator that the program "
               "was recorded under.",
         files=[("DIR/trace.bin", "The trace; trace-2.bin and so on of further recordings"), ("DIR/results.jsonl", "The results of the replays"), ("DIR/report.html", "The report"),
-               ("DIR/logs", "Where several processes were recorded: the raw logs")],
+               ("DIR/service.bin", "Of a service the trace of all its processes, in place of trace.bin and report.html"), ("DIR/logs", "Where several processes were recorded: the raw logs")],
         see_also=["record", "replay", "report"],
         examples=[("heaptape try -- ./app --its options", "A program that ends by itself"),
                   ("heaptape try --seconds 60 -- ./server", "A server, for a minute"),
                   ("heaptape try --alloc glibc,/opt/lib/libfoo.so -- ./app", "Under chosen allocators"),
+                  ("heaptape try --seconds 60 -- gunicorn --preload -w 4 app:app", "A service: what all its processes take together"),
                   ("heaptape try --recordings 5 -- ./app", "A program whose runs differ"),
                   ("heaptape try --logs heaptape-app --process 4711", "Another process of a run that was recorded")],
         statuses=[("0", "There is an answer"), ("1", "The recording or a replay failed"), ("2", "Wrong usage"),
@@ -45,8 +46,8 @@ def parser() -> VerbParser:
     trial.add_argument("--recordings", type=recordings, metavar="N", default=1,
                        help="Record COMMAND N times: intervals are then over the program's own runs (default: once)")
     trial.add_argument("--process", metavar="PID|NAME",
-                       help="Of several processes, take that one, or one of the executable NAME (default: that which used most CPU time and memory; "
-                            "the one that was started, unless another clearly used more)")
+                       help="Of several processes, take that one, or one of the executable NAME (default: all of a service, whose processes share pages "
+                            "and are compared by memory; else that which used most CPU time and memory; the one that was started, unless another clearly used more)")
     trial.add_argument("--logs", metavar="DIR", help="Record nothing: take the raw logs in DIR, of heaptape record or of an earlier trial (default: record COMMAND)")
     trial.add_argument("-o", "--output", type=output_name, metavar="DIR",
                        help="Make the folder DIR for trace, results and report (default: heaptape-COMMAND, numbered if it exists)")
