@@ -82,7 +82,7 @@ _GOOD = {"trace": {}, "allocator": {"name": "a"}, "pass": "time", "round": 0}
     ("\x00\x01", "expected one JSON object"),
     (json.dumps(_GOOD | {"trace": "t.bin"}), '"trace" to be an object'),
     (json.dumps(_GOOD | {"allocator": {}}), '"allocator.name" to be a text that is not empty, found nothing'),
-    (json.dumps(_GOOD | {"pass": "speed"}), '"pass" to be "time", "memory", "verify", "limit" or "count"'),
+    (json.dumps(_GOOD | {"pass": "speed"}), '"pass" to be "time", "memory", "verify", "limit", "count" or "group"'),
     (json.dumps(_GOOD | {"round": None}), '"round" to be a whole number, found null'),
     (json.dumps(_GOOD | {"alloc_time_ns": "12"}), '"alloc_time_ns" to be a number, found a text (12)'),
     (json.dumps(_GOOD | {"fragmentation": {"f4": []}}), '"fragmentation.f4" to be a number, found a list'),

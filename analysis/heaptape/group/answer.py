@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..base.allocator_settings import in_words
 from ..base.printable import printable
-from ..base.recorded_settings import left_out_sentence
+from ..base.recorded_settings import left_out_sentence, shown_name
 from ..base.text_table import table_lines
 from ..base.units import byte_count, counted, nanoseconds, percent
 from ..results.use import also_set, use_lines
@@ -72,6 +72,8 @@ def decision_lines(trial: ServiceTrial) -> list[str]:
     whole = whole_words(trial.trace, found.whole_bytes)
     if found.unjudged:
         return [f"{whole}.", *found.unjudged]
+    if best is None and not found.others:
+        return [f"{whole}."]
     if best is None:
         return [f"{whole}; keep {in_words(found.baseline)}: none of {len(found.others)} others is shown to take less."]
     return [f"{whole}; {name_of(best)} would take {byte_count(best.total_bytes)} ({change_words(best, found.whole_bytes)})."]
@@ -101,11 +103,18 @@ def allocator_table(trial: ServiceTrial) -> list[str]:
     found = trial.estimates
     versions = {run.name: str(run.allocator.get("version") or "") for run in trial.runs}
     rows = [["allocator", "memory of the service", "change", "one more worker"],
-            [_with_version(found.baseline, versions), byte_count(found.whole_bytes), "", _known(found.worker_bytes)]]
+            [_baseline_name(trial, versions), byte_count(found.whole_bytes), "", _known(found.worker_bytes)]]
     for one in found.others:
         name = name_of(one) if one.trimmed or ":" in one.name else _with_version(one.name, versions)
         rows.append([name, byte_count(one.total_bytes), _change(one, found.whole_bytes), _known(one.worker_bytes)])
     return table_lines(rows, right=(1, 3), columns=0)
+
+
+def _baseline_name(trial: ServiceTrial, versions: dict[str, str]) -> str:
+    """With the settings that the program had."""
+    name = trial.estimates.baseline
+    settings = next(run for run in trial.runs if run.name == name).allocator.get("settings")
+    return shown_name(_with_version(name, versions), settings) if settings else _with_version(name, versions)
 
 
 def _with_version(name: str, versions: dict[str, str]) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,21 +12,34 @@ from typing import Any
 from ..base.builds import builds_here, nearest
 from ..base.errors import HeaptapeError
 from ..base.programs import list_allocators, run_attended
-from ..trial.allocators import choose
 from .runs import GroupRun, read_runs
 from .trace import GroupTrace
 
 ARENAS = ("arena_max=1", "arena_max=2")
 """Settings of glibc that decide where threads allocate, and so which inherited pages they copy."""
 
+ARENA_LIMIT = "MALLOC_ARENA_MAX"
+ARENAS_EACH = 8
+"""Of each processor: glibc's limit where nobody sets one."""
 
-def allocators(replay: str, specification: str | None, trace: GroupTrace) -> tuple[list[str], str, str]:
-    """As --alloc takes them, the baseline's name, and why that is not the allocator of the recording, or ""."""
-    alloc, baseline, why_baseline = choose(replay, specification, trace.context)
-    if specification or why_baseline or kind_of(replay, baseline) != "glibc" or max(one.threads for one in trace.processes) < 2:
-        return [alloc], baseline, why_baseline
-    own = next((word for word in alloc.split(",") if word.startswith(f"{baseline}=")), baseline).removeprefix(f"{baseline}=")
-    return [alloc, *(found for found in (f"{own}:{knob}" for knob in ARENAS) if _is_possible(replay, found))], baseline, ""
+
+def with_arenas(replay: str, alloc: str, baseline: str, trace: GroupTrace) -> str:
+    """An --alloc with settings of the baseline, where that is glibc and the program has threads."""
+    if kind_of(replay, baseline) != "glibc" or max(one.threads for one in trace.processes) < 2:
+        return alloc
+    own = word_of(alloc, baseline).removeprefix(f"{baseline}=")
+    return ",".join([alloc, *(found for found in (f"{own}:{knob}" for knob in _arenas(trace)) if _is_possible(replay, found))])
+
+
+def word_of(alloc: str, baseline: str) -> str:
+    """What the baseline is called in an --alloc: its name, or with its path."""
+    return next((word for word in alloc.split(",") if word.startswith(f"{baseline}=")), baseline)
+
+
+def _arenas(trace: GroupTrace) -> list[str]:
+    """But what the program had; where it had a limit, none is one of them."""
+    limit = str(trace.context.get(f"env.{ARENA_LIMIT}") or "")
+    return [*(knob for knob in ARENAS if knob != f"arena_max={limit}"), *([f"arena_max={ARENAS_EACH * (os.cpu_count() or 1)}"] if limit else [])]
 
 
 def recorded_allocator(replay: str, trace: GroupTrace) -> str:

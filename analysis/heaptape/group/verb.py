@@ -14,7 +14,7 @@ from ..base.units import counted
 from .answer import ServiceTrial, answer
 from .answer_json import answer_object
 from .estimate import estimates
-from .replays import allocators, first_seed, kind_of, replay_group
+from .replays import first_seed, kind_of, replay_group, with_arenas, word_of
 from .trace import GroupTrace, read_group
 
 Say = Callable[[str], None]
@@ -39,19 +39,22 @@ def recorded_service(heaptape: str, logs: Path, trace: Path, say: Say) -> GroupT
     return None
 
 
-def try_service(replay: str, options: argparse.Namespace, folder: Path, logs: Path, trace: GroupTrace, say: Say) -> int:
-    """Replays, and prints the answer. Raises HeaptapeError."""
-    alloc, baseline, why_baseline = allocators(replay, options.alloc, trace)
-    say(f"replaying {counted(len(trace.processes), 'process')} under {','.join(alloc).replace(',', ', ')}")
+def try_service(replay: str, options: argparse.Namespace, chosen: tuple[str, str, str], folder: Path, logs: Path, trace: GroupTrace, say: Say) -> int:
+    """Replays, and prints the answer. chosen: what --alloc is, the baseline, and why that is not the allocator of the recording, or "".
+    Raises HeaptapeError."""
+    alloc, baseline, why_baseline = chosen
+    has_cures = not options.alloc and not why_baseline
+    alloc = with_arenas(replay, alloc, baseline, trace) if has_cures else alloc
+    say(f"replaying {counted(len(trace.processes), 'process')} under {alloc.replace(',', ', ')}")
     results = folder / "results.jsonl"
     more = ["--cpus", str(options.cpus)] if options.cpus else []
-    runs = replay_group([replay, *more, "--alloc", ",".join(alloc)], trace, results, options.quiet)
+    runs = replay_group([replay, *more, "--alloc", alloc], trace, results, options.quiet)
     if not any(run.name == baseline and run.total_bytes is not None for run in runs):
         raise HeaptapeError(f"no replay under {baseline} succeeded, with which the others are compared")
-    if not options.alloc and not why_baseline and kind_of(replay, baseline) == "glibc":
+    if has_cures and kind_of(replay, baseline) == "glibc":
         say(f"and under {baseline} with free memory given back before each fork")
-        own = next((word for word in alloc[0].split(",") if word.startswith(f"{baseline}=")), baseline)
-        runs = replay_group([replay, *more, "--purge", "fork", "--seed", str(first_seed(runs)), "--alloc", own], trace, results, options.quiet)
+        purge = ["--purge", "fork", "--seed", str(first_seed(runs))]
+        runs = replay_group([replay, *more, *purge, "--alloc", word_of(alloc, baseline)], trace, results, options.quiet)
     found = estimates(trace, runs, baseline, why_baseline)
     command = options.command or [word.replace("\\x20", " ") for word in str(trace.context.get("command") or "").split(" ")]
     trial = ServiceTrial(command, folder, options.logs or str(logs), trace, runs, found, [])

@@ -234,7 +234,7 @@ def run_try(options: argparse.Namespace) -> int:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     if service:
-        return try_service(replay, options, folder, first.folder, service, partial(_say, options))
+        return try_service(replay, options, choose(replay, options.alloc, service.context), folder, first.folder, service, partial(_say, options))
     alloc, baseline, why_baseline = _alloc(replay, options, recorded[0])
     _say(options, f"replaying {counted(sum(one.info['events'] for one in recorded), 'call')} under {alloc.replace(',', ', ')}")
     results = folder / "results.jsonl"
