@@ -123,8 +123,9 @@ def test_the_highest_moment_counts(tmp_path: Path) -> None:
 
 def test_a_replay_that_failed_is_named(tmp_path: Path) -> None:
     broken = line("jemalloc", 0) | {"group_moment_bytes": None, "group_peak_bytes": None, "group_end_bytes": None, "moments": None, "problem": "killed by SIGSEGV", "failures": 1}
-    found = _estimates(tmp_path, line("glibc", TOTAL), broken, line("mimalloc", TOTAL / 2))
-    assert found.failed == {"jemalloc": "killed by SIGSEGV"} and [one.name for one in found.others] == ["mimalloc"]
+    trimmed = broken | {"allocator": broken["allocator"] | {"name": "glibc"}, "purged_at_fork": True}
+    found = _estimates(tmp_path, line("glibc", TOTAL), broken, line("mimalloc", TOTAL / 2), trimmed, trimmed | {"purged_at_fork": False, "round": 1})
+    assert found.failed == {"jemalloc": "killed by SIGSEGV", "glibc, malloc_trim before each fork": "killed by SIGSEGV"} and [one.name for one in found.others] == ["mimalloc"]
 
 
 # ---- the answers ----
@@ -149,7 +150,7 @@ glibc, malloc_trim before each fork                 108 MB  not resolved [−5, 
 
 With glibc:
   two arenas for all threads: 28.0 MB more (+25 %, +22 to +29 %)
-  inherited blocks never written (Python: gc.freeze()): at most 9.00 MB less (8.2 %)
+  inherited blocks never written: at most 9.00 MB less (8.2 %)
 
 At its highest, 2.00 s after the start (anonymous pages; PSS: its own ones, and its part of shared ones):
   process  role        RSS      PSS  not malloc's  program

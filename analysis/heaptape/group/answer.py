@@ -14,7 +14,7 @@ from ..base.recorded_settings import left_out_sentence, shown_name
 from ..base.text_table import table_lines
 from ..base.units import byte_count, counted, nanoseconds, percent
 from ..results.use import also_set, use_lines
-from .estimate import SYSTEMATIC, Estimate, Estimates
+from .estimate import SYSTEMATIC, TRIM, Estimate, Estimates
 from .runs import GroupRun
 from .trace import GroupTrace, Process
 
@@ -22,7 +22,6 @@ PROCESSES_SHOWN = 8
 COMMAND_SHOWN = 60
 """Characters of a command line; a longer one would fold."""
 
-TRIM = "malloc_trim before each fork"
 TRIM_BY = "Call malloc_trim(0) in the master right before it forks (a hook of the server, such as gunicorn's when_ready)."
 
 USE, KEEP, OPEN = "use", "keep", "not decided"
@@ -159,7 +158,8 @@ def _cures(trial: ServiceTrial) -> list[str]:
              f"{'less' if one.saves else 'more'} ({change_words(one, found.whole_bytes)})"
              for one in found.others if one.is_resolved and is_cure(one, found.baseline)]
     bound = never_written(found)
-    lines += [f"  inherited blocks never written (Python: gc.freeze()): at most {byte_count(bound)} less ({percent(bound / found.whole_bytes)})"] if bound else []
+    way = " (a part of it: gc.freeze())" if any("python" in one.name for one in trial.trace.processes) else ""
+    lines += [f"  inherited blocks never written{way}: at most {byte_count(bound)} less ({percent(bound / found.whole_bytes)})"] if bound else []
     return ["", f"With {found.baseline}:", *lines] if lines else []
 
 

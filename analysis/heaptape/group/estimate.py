@@ -21,6 +21,8 @@ BASELINE_OFF_MAX = 0.10
 INEXACT_SHARE = 0.01
 """With more in swap, in merged or in huge pages it is not known which pages are shared."""
 
+TRIM = "malloc_trim before each fork"
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -88,8 +90,9 @@ def estimates(trace: GroupTrace, runs: Sequence[GroupRun], baseline: str, why_ba
             pairs.setdefault((run.name, run.trimmed), []).append((run, base[run.draw]))
     others = [_estimate(trace, name, trimmed, found, whole, worker, not unjudged) for (name, trimmed), found in pairs.items()]
     copied = max((run.copied_bytes(trace.moment.number) for run in base.values()), default=None) if trace.moment else None
-    failed = {run.name: str(run.line.get("problem") or "its replay failed") for run in runs if run.total_bytes is None}
-    return Estimates(baseline, whole, worker, error, copied, others, unjudged, {name: why for name, why in failed.items() if (name, False) not in pairs})
+    failed = {(run.name, run.trimmed): str(run.line.get("problem") or "its replay failed") for run in runs if run.total_bytes is None}
+    without = {f"{name}, {TRIM}" if trimmed else name: why for (name, trimmed), why in failed.items() if (name, trimmed) not in [*pairs, (baseline, False)]}
+    return Estimates(baseline, whole, worker, error, copied, others, unjudged, without)
 
 
 def _total(run: GroupRun) -> float:
