@@ -74,7 +74,7 @@ def decision_lines(trial: ServiceTrial) -> list[str]:
     if best is None and not found.others:
         return [f"{whole}."]
     if best is None:
-        return [f"{whole}; keep {in_words(found.baseline)}: none of {len(found.others)} others is shown to take less."]
+        return [f"{whole}; keep {in_words(found.baseline)}: none of {counted(len(found.others), 'other')} is shown to take less."]
     return [f"{whole}; {name_of(best)} would take {byte_count(best.total_bytes)} ({change_words(best, found.whole_bytes)})."]
 
 
