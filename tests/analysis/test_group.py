@@ -194,6 +194,12 @@ def test_the_answer_for_programs(tmp_path: Path) -> None:
     assert found["process_count"] == 3 and found["processes"][1] == {"pid": 101, "role": "worker", "name": "server", "rss_anon_bytes": 80 * MB, "pss_anon_bytes": 40 * MB, "own_bytes": OWN}
 
 
+def test_memory_of_processes_without_a_log(tmp_path: Path) -> None:
+    trial = _trial(tmp_path, line("glibc", TOTAL), of=trace(anonymous_bytes=TOTAL + 8 * MB))
+    assert "\n8.00 MB of the memory are of processes without a log, which are not replayed.\n" in answer(trial)
+    assert "without a log" not in answer(_trial(tmp_path, line("glibc", TOTAL)))
+
+
 def test_trim_may_be_the_best(tmp_path: Path) -> None:
     trial = _trial(tmp_path, line("glibc", TOTAL), line("glibc", TOTAL - 20 * MB, purged_at_fork=True))
     text = answer(trial)

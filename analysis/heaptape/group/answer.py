@@ -180,6 +180,8 @@ def unknown_lines(trial: ServiceTrial) -> list[str]:
     lines += [f"{name}: no figure: {why}" for name, why in found.failed.items()]
     if trial.trace.moment and not found.unjudged:
         lines.append(f"Intervals: of all draws of what the program wrote, and {100 * SYSTEMATIC:.0f} % of the memory in both directions.")
+    nameless = trial.trace.nameless_bytes
+    lines += [f"{byte_count(nameless)} of the memory are of processes without a log, which are not replayed."] if nameless > SYSTEMATIC * found.whole_bytes else []
     base = next(run for run in trial.runs if run.name == found.baseline)
     lines += filter(None, [left_out_sentence(base.allocator.get("left_out"))])
     return [*lines, f"Not known: CPU time. Of one process:  heaptape try --logs {shlex.quote(trial.logs)} --process PID"]

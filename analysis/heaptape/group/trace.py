@@ -74,6 +74,11 @@ class GroupTrace:
         return [one for one in self.processes if one.pages or not self.moment]
 
     @property
+    def nameless_bytes(self) -> float:
+        """At the moment of processes that made no call, and so have no log."""
+        return max(self.moment.anonymous_bytes - sum(one.pages.pss_bytes for one in self.present if one.pages), 0.0) if self.moment else 0.0
+
+    @property
     def is_shared(self) -> bool:
         """Whether at least two processes share pages."""
         return len(self.family) > 1
