@@ -512,27 +512,28 @@ static int replay_all(struct ht_runner *r, struct ht_plan *plan, struct ht_choic
 
 // The trace as a whole has no events: what is asked of a single process's makes no sense of it.
 static const char *unfit_for_group(const struct ht_plan *plan) {
-    return plan->extend_to_ns               ? "--extend-to"
-           : plan->snapshots_folder         ? "--snapshots"
-           : plan->limit_pass               ? "--memory-max"
-           : plan->verify                   ? "--verify"
-           : plan->count_pass               ? "--pass count"
-           : plan->instructions             ? "--instructions"
-           : plan->scale > 1                ? "--scale"
-           : plan->one_thread               ? "--threads 1"
-           : plan->age_occupancy > 0        ? "--age"
-           : plan->conditions.count         ? "--fail-if"
-           : plan->baseline_file            ? "--baseline-file"
-           : plan->write_baseline           ? "--write-baseline"
-           : plan->wrap                     ? "--wrap"
-           : plan->purge_ns                 ? "--purge TIME"
-                                            : NULL;
+    return plan->extend_to_ns        ? "--extend-to"
+           : plan->snapshots_folder  ? "--snapshots"
+           : plan->limit_pass        ? "--memory-max"
+           : plan->verify            ? "--verify"
+           : plan->count_pass        ? "--pass count"
+           : plan->instructions      ? "--instructions"
+           : plan->scale > 1         ? "--scale"
+           : plan->one_thread        ? "--threads 1"
+           : plan->age_occupancy > 0 ? "--age"
+           : plan->conditions.count  ? "--fail-if"
+           : plan->baseline_file     ? "--baseline-file"
+           : plan->write_baseline    ? "--write-baseline"
+           : plan->wrap              ? "--wrap"
+           : plan->purge_ns          ? "--purge TIME"
+                                     : NULL;
 }
 
 static int load_group(struct ht_runner *r, struct ht_group_trace *trace, struct ht_group_program *program,
                       struct ht_recorded_program *recorded, struct ht_error *error) {
     const struct ht_plan *plan = r->plan;
-    uint64_t memory_bytes = plan->decoded_memory_bytes ? plan->decoded_memory_bytes : ht_memory_available_bytes() / 2;
+    uint64_t memory_bytes =
+        plan->decoded_memory_bytes ? plan->decoded_memory_bytes : ht_memory_available_bytes() / 2;
     const char *unfit = unfit_for_group(plan);
     if (unfit) {
         errno = 0;

@@ -5,6 +5,7 @@
 
 #include "group_snapshot.h"
 #include "json_values.h"
+#include "trace_layout.h"
 
 static const uint64_t NUMBER_MAX = INT64_MAX;
 static const char *const reason_names[HT_SNAPSHOT_REASONS] = {

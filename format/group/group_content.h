@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-#include "group_trace.h"
+#include "group_facts.h"
 
 enum {
     HT_GROUP_PAGE_BYTES_MAX = 1 << 16,

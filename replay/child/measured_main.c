@@ -24,8 +24,8 @@
 #include "block_spacing.h"
 #include "cycle_trap.h"
 #include "far_table.h"
+#include "forked_group.h"
 #include "group_memory.h"
-#include "group_run.h"
 #include "lane_wait.h"
 #include "left_blocks.h"
 #include "measured.h"
@@ -207,7 +207,8 @@ static void begin_figures(struct measured *run) {
 static void free_left(struct measured *run) {
     if (run->replaying) run->replaying(true);
     for (uint32_t copy = 0; copy < run->scale; copy++) {
-        ht_left_blocks_free(ht_measured_live_slots(run), run->form->slots, run->table + (size_t)copy * run->copy_slots);
+        ht_left_blocks_free(ht_measured_live_slots(run), run->form->slots,
+                            run->table + (size_t)copy * run->copy_slots);
     }
     if (run->replaying) run->replaying(false);
 }

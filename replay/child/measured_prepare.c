@@ -12,6 +12,7 @@
 
 #include "after_replay.h"
 #include "far_table.h"
+#include "forked_group.h"
 #include "lane_wait.h"
 #include "older_libc.h"
 #include "peak_watch.h"
@@ -35,7 +36,6 @@ void *ht_shared_table(size_t bytes, struct ht_outcome *outcome) {
     if (table == MAP_FAILED) ht_measured_refuse(outcome, "no memory for a table of the replay");
     return table;
 }
-
 
 // What a lane does in a form of which it has no stream.
 static struct ht_stream no_stream = {.first_unit = HT_SEGMENT_NONE};
@@ -113,6 +113,7 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
     if (job->pass == HT_PASS_LIMIT) lane->ballast = &run->ballast;
     if (run->purging.every_ns) lane->purging = &run->purging;
     lane->group = run->group;
+    lane->stop_at = ht_group_stop_at;
     lane->obeyed = &run->obeyed;
     lane->obey = ht_obey;
     if (lane->run == ht_accounting_run) lane->accounting = &run->accounting;

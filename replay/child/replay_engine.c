@@ -14,7 +14,6 @@
 #include "allocator_calls.h"
 #include "allocator_control.h"
 #include "ballast.h"
-#include "group_run.h"
 #include "memory_residency.h"
 #include "peak_watch.h"
 #include "polluter.h"
@@ -453,7 +452,7 @@ static void take_reading(struct ht_lane *lane, const uint64_t *op, struct ht_rea
 // Not inlined: one layout has a second caller, and must have the same code as the others.
 static __attribute__((noinline)) void take_sample(struct ht_lane *lane, uint32_t number) {
     if (lane->group) {
-        ht_group_stop_at(lane->group, lane, number);
+        lane->stop_at(lane->group, lane, number);
         return;
     }
     if (lane->purging) ht_purge_if_due(lane->purging);

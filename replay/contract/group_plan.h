@@ -35,14 +35,15 @@ enum ht_group_state {
 };
 
 struct ht_group_part {
-    int32_t form_fd;   // -1: it makes no call
-    uint32_t slots;    // of its trace
-    uint64_t base_ns;  // where time 0 of its trace is in the group's time
-    uint64_t end_ns;   // of it, in its own time
+    int32_t form_fd;                       // -1: it makes no call
+    uint32_t slots;                        // of its trace
+    uint64_t base_ns;                      // where time 0 of its trace is in the group's time
+    uint64_t end_ns;                       // of it, in its own time
     uint64_t stops_offset, writes_offset;  // in this file; writes by meeting
     uint32_t stops, writes;
-    uint64_t parents_offset;  // in the file of slots: of each slot the parent's that holds the same block at the fork, 0: none
-    uint32_t lives;           // 1: it lived when the recording ended
+    uint64_t
+        parents_offset;  // in the file of slots: of each slot the parent's that holds the same block at the fork, 0: none
+    uint32_t lives;  // 1: it lived when the recording ended
     uint32_t zero;
     _Atomic int32_t pid;
     _Atomic uint32_t state;
@@ -55,7 +56,7 @@ struct ht_group_plan {
     uint32_t parts, meetings;
     uint32_t root;  // the part that the launcher starts: the others are its descendants
     uint32_t zero;
-    int32_t slots_fd;  // the file of slots
+    int32_t slots_fd;     // the file of slots
     int32_t launcher_fd;  // a pipe whose other end the launcher alone has: hung up once it is gone
     // Futexes. Meetings below `released` may be left; alive: processes that have been forked and have not ended; met: those
     // of them that wait at the meeting that is due; changes: of these two, for the launcher to wait for.

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "written_parts.h"
 
 const char *const ht_drawn_names[HT_DRAWN_KINDS] = {"none", "apart", "together", "given"};
 
@@ -24,11 +25,12 @@ static uint32_t meeting_of(const struct ht_group_program *program, uint32_t mome
 static bool is_later(const struct ht_group_program_part *part, uint32_t moment,
                      const struct ht_written_part *drawn) {
     const struct ht_inherited_pages *pages = &part->pages[moment];
-    uint64_t page = pages->page[drawn->block] +
-                    (pages->offset[drawn->block] + drawn->offset) / pages->page_bytes;
+    uint64_t page =
+        pages->page[drawn->block] + (pages->offset[drawn->block] + drawn->offset) / pages->page_bytes;
     for (uint32_t earlier = 0; earlier < moment; earlier++) {
         const uint8_t *state = part->pages[earlier].state;
-        if (state && page < pages->pages && (state[page] & HT_PAGE_STATE_BITS) == HT_PAGE_EXCLUSIVE) return false;
+        if (state && page < pages->pages && (state[page] & HT_PAGE_STATE_BITS) == HT_PAGE_EXCLUSIVE)
+            return false;
     }
     return true;
 }
@@ -77,8 +79,8 @@ struct given {
     uint64_t bytes, number;
 };
 
-static bool find_given(const struct ht_group_program *program, struct given *given, uint32_t part, uint64_t bytes,
-                       uint64_t number, uint32_t *block) {
+static bool find_given(const struct ht_group_program *program, struct given *given, uint32_t part,
+                       uint64_t bytes, uint64_t number, uint32_t *block) {
     const struct ht_group_program_part *of = &program->part[part];
     uint64_t blocks = ht_group_process(program->trace, part)->inherited;
     if (part != given->part || bytes != given->bytes || number < given->number)

@@ -45,10 +45,8 @@ static int choose_meetings(struct ht_group_program *program, struct ht_error *er
     program->meeting[points - 1].time_ns = program->end_ns;
     for (uint32_t i = 0; i < 2 * moments; i++) {
         uint64_t at_ns = ht_group_moment(program->trace, i / 2)->time_ns;
-        program->meeting[program->meetings++] =
-            (struct ht_group_meeting){.time_ns = at_ns < program->end_ns ? at_ns : program->end_ns,
-                                      .moment = i / 2,
-                                      .written = i % 2};
+        program->meeting[program->meetings++] = (struct ht_group_meeting){
+            .time_ns = at_ns < program->end_ns ? at_ns : program->end_ns, .moment = i / 2, .written = i % 2};
     }
     qsort(program->meeting, program->meetings, sizeof *program->meeting, earlier_first);
     return 0;
@@ -96,8 +94,8 @@ static uint32_t find_due(const struct ht_group_program *program, uint32_t number
     if (count && due[count - 1].time_ns > end_ns) end_ns = due[count - 1].time_ns;
     for (uint32_t i = 0; i < program->meetings; i++) {
         uint64_t at_ns = program->meeting[i].time_ns;
-        bool there = at_ns >= program->part[number].forked_ns &&
-                     (at_ns <= end_ns || lives_at_end(program, process));
+        bool there =
+            at_ns >= program->part[number].forked_ns && (at_ns <= end_ns || lives_at_end(program, process));
         if (there) due[count++] = (struct due){at_ns, UINT64_MAX, 1, i};
     }
     qsort(due, count, sizeof *due, by_time);
@@ -115,10 +113,9 @@ static int choose_stops(struct ht_group_program *program, uint32_t number, struc
     for (uint32_t i = 0; i < count; i++) {
         uint64_t at_ns = due[i].time_ns > start_ns ? due[i].time_ns - start_ns : 0;
         struct ht_form_stop *stop = &part->form_stops[i];
-        *stop = (struct ht_form_stop){
-            .time_ns = at_ns, .event = HT_STOP_BY_TIME, .thread = HT_STOP_ANYWHERE};
-        part->stops[i] = (struct ht_group_stop){due[i].is_meeting ? HT_GROUP_MEET : HT_GROUP_FORK,
-                                                due[i].number, at_ns};
+        *stop = (struct ht_form_stop){.time_ns = at_ns, .event = HT_STOP_BY_TIME, .thread = HT_STOP_ANYWHERE};
+        part->stops[i] =
+            (struct ht_group_stop){due[i].is_meeting ? HT_GROUP_MEET : HT_GROUP_FORK, due[i].number, at_ns};
         if (due[i].is_meeting) continue;
         program->part[due[i].number].forked_ns = due[i].time_ns;
         const struct ht_group_process *child = ht_group_process(program->trace, due[i].number);
@@ -146,14 +143,15 @@ static int put_parents(struct ht_group_program *program, uint32_t child, const s
     uint32_t slots = 0;
     if (count != process->inherited)
         return ht_error_input(error, ht_trace_path(part->reader), 0,
-                              "expected process %" PRIu32 " to inherit the %zu blocks that its parent has when it "
+                              "expected process %" PRIu32
+                              " to inherit the %zu blocks that its parent has when it "
                               "forks, found %" PRIu64,
                               process->pid, count, process->inherited);
     for (size_t i = 0; i < count; i++) {
         if (part->inherited_bytes[i] != live[i].bytes)
             return ht_error_input(error, ht_trace_path(part->reader), 0,
-                                  "expected inherited block %zu of process %" PRIu32 " to have its parent's %" PRIu64
-                                  " bytes, found %" PRIu64,
+                                  "expected inherited block %zu of process %" PRIu32
+                                  " to have its parent's %" PRIu64 " bytes, found %" PRIu64,
                                   i, process->pid, live[i].bytes, part->inherited_bytes[i]);
         if (part->inherited_slots[i] >= slots) slots = part->inherited_slots[i] + 1;
     }

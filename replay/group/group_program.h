@@ -6,7 +6,7 @@
 #include "form_builder.h"
 #include "group_plan.h"
 #include "group_trace.h"
-#include "written_parts.h"
+#include "write_model.h"
 
 enum { HT_GROUP_NO_MOMENT = UINT32_MAX };
 
@@ -22,11 +22,12 @@ struct ht_group_program_part {
     struct ht_built_form built;  // fd -1, or no operation: it makes no call
     struct ht_form_options options;
     struct ht_form_stop *form_stops;
-    uint64_t forked_ns;           // of the group: when its parent comes to the fork, which is no later than its own start
+    uint64_t
+        forked_ns;  // of the group: when its parent comes to the fork, which is no later than its own start
     struct ht_group_stop *stops;  // as many as the options have
     uint32_t *inherited_slots;    // of its own trace, in order of birth
     uint64_t *inherited_bytes;
-    uint64_t parents_offset;  // in the file of slots
+    uint64_t parents_offset;                                // in the file of slots
     struct ht_inherited_pages pages[HT_GROUP_MOMENTS_MAX];  // state is NULL: it was not there
     struct ht_group_layout layout;
 };

@@ -28,7 +28,8 @@ static double own_bytes_at(const struct ht_group_program *program, uint64_t time
 }
 
 double ht_group_bytes(const struct ht_group_result *result, uint32_t meeting) {
-    uint64_t heap = without(result->meeting[meeting].pss_anon_bytes, result->null_meeting[meeting].pss_anon_bytes);
+    uint64_t heap =
+        without(result->meeting[meeting].pss_anon_bytes, result->null_meeting[meeting].pss_anon_bytes);
     return (double)heap + own_bytes_at(result->program, result->program->meeting[meeting].time_ns);
 }
 
@@ -126,16 +127,17 @@ static json_t *moments_json(const struct ht_group_result *result) {
         const struct ht_group_moment *moment = ht_group_moment(program->trace, i);
         uint32_t written = meeting_of(program, i);
         json_t *one = json_object();
-        double bytes = ht_group_bytes(result, written), before = written ? ht_group_bytes(result, written - 1) : 0;
+        double bytes = ht_group_bytes(result, written),
+               before = written ? ht_group_bytes(result, written - 1) : 0;
         json_set_number(one, "time_ns", moment->time_ns);
         json_object_set_new(one, "reason", json_string(moment->reason == HT_SNAPSHOT_PEAK ? "peak" : "last"));
         json_set_whole(one, "bytes", bytes_at_moment(result, i));
         json_set_whole(one, "copied_by_program_bytes", bytes > before ? bytes - before : 0);
         json_set_number(one, "own_bytes", moment->own_bytes);
         json_set_number(one, "recorded_bytes", moment->anonymous_bytes);
-        json_set_number(one, "rss_anon_sum_bytes",
-                        without(result->meeting[written].rss_anon_bytes,
-                                result->null_meeting[written].rss_anon_bytes));
+        json_set_number(
+            one, "rss_anon_sum_bytes",
+            without(result->meeting[written].rss_anon_bytes, result->null_meeting[written].rss_anon_bytes));
         json_set_number(one, "recorded_rss_anon_sum_bytes", moment->rss_anon_sum_bytes);
         json_object_set_new(one, "processes", processes_json(result, i));
         json_array_append_new(list, one);

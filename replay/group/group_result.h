@@ -4,14 +4,15 @@
 #define HEAPTAPE_GROUP_RESULT_H
 
 #include "group_draw.h"
-#include "group_watch.h"
+#include "group_meetings.h"
 #include "runner.h"
 
 struct ht_group_result {
     const struct ht_group_program *program;
     const struct ht_choice *choice;
-    const struct ht_group_look *meeting, *null_meeting;  // by meeting; of the null replayer the harness itself
-    const struct ht_group_look *part, *null_part;        // by moment and part
+    const struct ht_group_look *meeting,
+        *null_meeting;                             // by meeting; of the null replayer the harness itself
+    const struct ht_group_look *part, *null_part;  // by moment and part
     enum ht_drawn drawn;
     uint32_t round;
     uint64_t seed, parts_written, started_realtime_ns;

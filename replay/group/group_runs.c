@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "group_draw.h"
+#include "group_meetings.h"
 #include "group_result.h"
-#include "group_watch.h"
 #include "json_values.h"
 #include "now.h"
 #include "print.h"
@@ -183,9 +183,9 @@ static void print_ranges(const struct group_runs *runs) {
     ht_table_begin(&table, "lrrr",
                    (const char *[]){"allocator", "at the recorded peak", "at the end", "highest replayed"});
     for (size_t i = 0; i < plan->choices.count; i++)
-        ht_table_add(&table, (const char *[]){plan->choices.list[i].name, range_text(&runs->moment[i], text[0]),
-                                              range_text(&runs->end[i], text[1]),
-                                              range_text(&runs->peak[i], text[2])});
+        ht_table_add(&table, (const char *[]){
+                                 plan->choices.list[i].name, range_text(&runs->moment[i], text[0]),
+                                 range_text(&runs->end[i], text[1]), range_text(&runs->peak[i], text[2])});
     printf("anonymous memory of %u processes, each page counted once\n", runs->program->parts);
     ht_table_print(stdout, &table);
     if (highest == HT_GROUP_NO_MOMENT)

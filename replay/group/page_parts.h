@@ -3,7 +3,9 @@
 #ifndef HEAPTAPE_PAGE_PARTS_H
 #define HEAPTAPE_PAGE_PARTS_H
 
-#include "written_parts.h"
+#include <stdbool.h>
+
+#include "page_evidence.h"
 
 enum ht_page_kind {
     HT_PAGE_QUIET,    // blocks fill it and no call met it: only the program can have written it

@@ -48,13 +48,15 @@ static size_t other_page(const struct ht_inherited_pages *pages, uint32_t block,
 }
 
 // What others than this hazard do to the page: the chance that they copy it, where that is known to have happened.
-static double by_others(const struct ht_classed_parts *classed, const double *hazards, size_t page, double own) {
+static double by_others(const struct ht_classed_parts *classed, const double *hazards, size_t page,
+                        double own) {
     if (classed->parts.kind[page] == HT_PAGE_UNKNOWN) return 1;
     return -expm1(-fmax(hazards[page] - own, 0));
 }
 
 double ht_part_chance(const struct ht_write_model *model, const struct ht_write_fit *fit,
-                      const struct ht_classed_parts *classed, const double *hazards, size_t page, uint32_t part) {
+                      const struct ht_classed_parts *classed, const double *hazards, size_t page,
+                      uint32_t part) {
     uint32_t block = classed->parts.block[part];
     size_t other = other_page(classed->pages, block, page);
     bool crosses = other != page;
@@ -78,15 +80,17 @@ struct tally {
     double *written, *usual;  // of each class: writes, and how many there would be at weight 1
 };
 
-static size_t regions_of(const struct ht_inherited_pages *pages) { return pages->pages / HT_REGION_PAGES + 1; }
+static size_t regions_of(const struct ht_inherited_pages *pages) {
+    return pages->pages / HT_REGION_PAGES + 1;
+}
 
 // So many writes of a hazard, where it was written.
 static double writes_of(double chance, double hazard) {
     return hazard > HAZARD_LEAST ? chance * hazard / -expm1(-hazard) : chance;
 }
 
-static void blame_page(const struct ht_write_model *model, struct learner *learner, const double *hazards, size_t q,
-                       struct tally *tally) {
+static void blame_page(const struct ht_write_model *model, struct learner *learner, const double *hazards,
+                       size_t q, struct tally *tally) {
     const struct ht_classed_parts *classed = &learner->classed;
     const uint32_t *first = classed->parts.first;
     size_t region = q / HT_REGION_PAGES;
@@ -114,7 +118,8 @@ static void learn_allocator(struct ht_write_fit *fit, const struct ht_classed_pa
         if (!ht_page_tells(classed, q)) continue;
         pages[kind]++;
         if (!ht_page_copied(classed, q) || chance <= 0) continue;
-        written[kind] += writes_of(chance / (chance + (1 - chance) * by_others(classed, hazards, q, hazard)), hazard);
+        written[kind] +=
+            writes_of(chance / (chance + (1 - chance) * by_others(classed, hazards, q, hazard)), hazard);
     }
     for (int k = HT_PAGE_HOLED; k <= HT_PAGE_MET; k++)
         fit->allocator[k] = fmin(written[k] / (pages[k] + 1), ALLOCATOR_MOST);
@@ -160,7 +165,8 @@ static bool start(struct learner *learner) {
     return true;
 }
 
-static bool learn(struct ht_write_model *model, struct learner *learner, size_t learners, int rounds, bool weighs) {
+static bool learn(struct ht_write_model *model, struct learner *learner, size_t learners, int rounds,
+                  bool weighs) {
     uint32_t classes = ht_part_classes(&model->classes);
     double *room = calloc(2 * (size_t)classes, sizeof *room);
     bool good = room != NULL;
@@ -181,7 +187,8 @@ struct pairs {
     double count, both_clean, expected, hazard, parts;
 };
 
-static void count_pairs(const struct learner *learner, const double *hazards, size_t apart, struct pairs *pairs) {
+static void count_pairs(const struct learner *learner, const double *hazards, size_t apart,
+                        struct pairs *pairs) {
     const struct ht_classed_parts *classed = &learner->classed;
     const struct ht_page_parts *parts = &classed->parts;
     for (size_t one = 0; one + apart < classed->pages->pages; one++) {
@@ -234,8 +241,8 @@ static bool learn_classes(struct ht_write_model *model, struct learner *learner,
     for (size_t p = 0; good && p < learners; p++) {
         learner[p].fit = &model->fit[p * model->processes / learners];
         learner[p].classed.pages = &learner[p].fit->pages;
-        good = ht_page_parts_make(learner[p].classed.pages, &learner[p].classed.parts) && start(&learner[p]) &&
-               ht_sizes_count(&learner[p].classed, HT_PAGE_MET, &often);
+        good = ht_page_parts_make(learner[p].classed.pages, &learner[p].classed.parts) &&
+               start(&learner[p]) && ht_sizes_count(&learner[p].classed, HT_PAGE_MET, &often);
     }
     good = good && ht_size_classes_choose(&model->classes, often);
     free(often);

@@ -23,6 +23,13 @@ struct ht_write_model {
     double cluster;  // parts in order of birth that are written together
 };
 
+// Learns from all processes how often blocks of each size are written. NULL for want of memory. The arrays must last as long as
+// the model.
+struct ht_write_model *ht_write_model_make(const struct ht_inherited_pages *pages, size_t processes);
+void ht_write_model_free(struct ht_write_model *model);
+// How many blocks in order of birth are written together: what HT_WRITES_TOGETHER assumes.
+double ht_write_model_cluster(const struct ht_write_model *model);
+
 static inline double ht_part_hazard(const struct ht_write_model *model, const struct ht_write_fit *fit,
                                     const struct ht_classed_parts *classed, size_t page, uint32_t part) {
     return fit->rate[page / HT_REGION_PAGES] * model->weight[classed->class[part]];
@@ -38,6 +45,7 @@ double *ht_page_hazards(const struct ht_write_model *model, const struct ht_writ
 // The chance that a part was written, given the states of the pages that its block lies on: one that crosses from one page to
 // the next is written on both or on none.
 double ht_part_chance(const struct ht_write_model *model, const struct ht_write_fit *fit,
-                      const struct ht_classed_parts *classed, const double *hazards, size_t page, uint32_t part);
+                      const struct ht_classed_parts *classed, const double *hazards, size_t page,
+                      uint32_t part);
 
 #endif

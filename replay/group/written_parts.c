@@ -39,7 +39,8 @@ static bool crosses(const struct draw *draw, size_t q, uint32_t part) {
     const struct ht_inherited_pages *pages = draw->classed->pages;
     uint32_t block = draw->classed->parts.block[part];
     uint64_t bytes = pages->bytes[block], start = ht_block_start(pages, block);
-    return bytes < pages->page_bytes && (pages->page[block] != q || (start + bytes - 1) / pages->page_bytes != q);
+    return bytes < pages->page_bytes &&
+           (pages->page[block] != q || (start + bytes - 1) / pages->page_bytes != q);
 }
 
 // Of a block on two pages the part on the second one, once that on the first is drawn.
@@ -69,9 +70,7 @@ static void draw_crossing(struct draw *draw) {
 }
 
 // Of the writes of a page of so many parts, those with which a cluster begins.
-static double begins(const struct draw *draw, uint32_t parts) {
-    return parts / (parts + draw->cluster - 1);
-}
+static double begins(const struct draw *draw, uint32_t parts) { return parts / (parts + draw->cluster - 1); }
 
 // The page's other parts, each with its hazard. Where nothing explains the copy yet, one of them or the allocator at least: one
 // after the other, with its chance given that none before it was written.
@@ -81,13 +80,15 @@ static void draw_page(struct draw *draw, size_t q) {
     double hazard = draw->fit->allocator[parts->kind[q]], share = begins(draw, end - from);
     bool explained = memchr(draw->written + from, 1, end - from) != NULL;
     for (uint32_t i = from; i < end; i++)
-        if (!crosses(draw, q, i)) hazard += share * ht_part_hazard(draw->model, draw->fit, draw->classed, q, i);
+        if (!crosses(draw, q, i))
+            hazard += share * ht_part_hazard(draw->model, draw->fit, draw->classed, q, i);
     double by_allocator = -expm1(-draw->fit->allocator[parts->kind[q]]);
     if (!explained && hazard > 0 && uniform(draw) < by_allocator / -expm1(-hazard)) explained = true;
     hazard -= draw->fit->allocator[parts->kind[q]];
     for (uint32_t i = from; i < end; i++) {
         if (crosses(draw, q, i)) continue;
-        double own = share * ht_part_hazard(draw->model, draw->fit, draw->classed, q, i), chance = -expm1(-own);
+        double own = share * ht_part_hazard(draw->model, draw->fit, draw->classed, q, i),
+               chance = -expm1(-own);
         if (!explained && hazard > own) chance /= -expm1(-hazard);
         else if (!explained) chance = 1;
         hazard -= own;
@@ -106,8 +107,7 @@ static void spread(struct draw *draw, size_t q) {
     double go_on = 1 - 1 / draw->cluster;
     for (uint32_t i = parts->first[q]; i < parts->first[q + 1]; i++) {
         if (draw->written[i] != 1) continue;
-        for (uint32_t k = i + 1; k < parts->first[q + 1] && uniform(draw) < go_on; k++)
-            draw->written[k] |= 2;
+        for (uint32_t k = i + 1; k < parts->first[q + 1] && uniform(draw) < go_on; k++) draw->written[k] |= 2;
     }
 }
 
@@ -167,8 +167,7 @@ bool ht_written_parts_draw(const struct ht_write_model *model, const struct ht_i
                            enum ht_write_clusters clusters, uint64_t seed, struct ht_written_part **parts,
                            size_t *count) {
     struct ht_classed_parts classed = {.pages = pages};
-    struct draw draw = {
-        .model = model, .fit = fit_of(model, pages), .classed = &classed, .random = {seed}};
+    struct draw draw = {.model = model, .fit = fit_of(model, pages), .classed = &classed, .random = {seed}};
     draw.cluster = clusters == HT_WRITES_TOGETHER ? model->cluster : 1;
     assert(draw.fit);
     bool good = ht_page_parts_make(pages, &classed.parts) && ht_part_classes_give(&model->classes, &classed);

@@ -13,17 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// One process at one moment, by inherited block and by page (format/group/group_trace.h has what these arrays mean).
-struct ht_inherited_pages {
-    size_t blocks;
-    const uint64_t *bytes;   // of each block
-    const uint32_t *page;    // of its first byte
-    const uint16_t *offset;  // in that page
-    const uint8_t *ended;    // 1: it does not live at that moment any more
-    size_t pages;
-    const uint8_t *state;  // enum ht_page_state, and HT_PAGE_CALLED
-    uint32_t page_bytes;   // no less than 1
-};
+#include "page_evidence.h"
 
 // A byte of a block that is to be written: of each page that the block covered, at most one.
 struct ht_written_part {
@@ -39,13 +29,6 @@ enum ht_write_clusters {
 };
 
 struct ht_write_model;
-// Learns from all processes how often blocks of each size are written. NULL for want of memory. The arrays must last as long as
-// the model.
-struct ht_write_model *ht_write_model_make(const struct ht_inherited_pages *pages, size_t processes);
-void ht_write_model_free(struct ht_write_model *model);
-// How many blocks in order of birth are written together: what HT_WRITES_TOGETHER assumes.
-double ht_write_model_cluster(const struct ht_write_model *model);
-
 // One draw for a process that the model was made of: the same arrays. The same for the same seed. False for want of memory;
 // *parts is to be freed.
 bool ht_written_parts_draw(const struct ht_write_model *model, const struct ht_inherited_pages *pages,

@@ -48,7 +48,7 @@ struct ht_plan {
     bool pollution_by_trace;        // what follows from the trace, once that is read
     uint64_t decoded_memory_bytes;  // 0: as the machine allows
     uint32_t points;                // of the curves in results
-    bool purge_at_fork;                    // of a group
+    bool purge_at_fork;             // of a group
     uint64_t max_live_bytes;        // 0: as the machine allows, UINT64_MAX: no limit
     uint64_t purge_ns;              // of the memory pass: between purges; 0: none
     uint64_t timeout_ns;            // of one run; 0: none

@@ -43,7 +43,7 @@ struct ht_form_options {
     bool of_group;            // a process of a group: it stops where it is told, not at samples
     const struct ht_form_stop *stops;  // in the order in which they are due
     uint32_t stops_count;
-    bool of_prelude;          // its threads and slots have the numbers of the slice, whatever those are
+    bool of_prelude;  // its threads and slots have the numbers of the slice, whatever those are
     // What is replayed before it, unmeasured: it allocates the blocks with which this one begins. NULL: nothing.
     const struct ht_built_form *before;
 };

@@ -119,7 +119,8 @@ static int build(struct ht_form_state *form) {
         if (form->options->has_aligned && ht_form_count_odd(form)) return -1;
         if (form->built->form->operations) return keep_live_slots(form);
     }
-    if (form->options->of_group) return 0;  // a process that was forked and calls nothing has its share all the same
+    if (form->options->of_group)
+        return 0;  // a process that was forked and calls nothing has its share all the same
     return ht_error_input(form->error, form->path, ht_trace_valid_bytes(form->reader),
                           "expected at least one call that can be replayed");
 }

@@ -125,8 +125,8 @@ static int mark_group_stops(struct writing *writing, uint32_t number, uint64_t e
     uint32_t due = stops_due(writing, event, time_ns);
     while (writing->stops_written < due) {
         const struct ht_form_stop *stop = &options->stops[writing->stops_written];
-        uint32_t by = stop->thread < form->streams_count && form->streams[stop->thread].events ? stop->thread
-                                                                                              : number;
+        uint32_t by =
+            stop->thread < form->streams_count && form->streams[stop->thread].events ? stop->thread : number;
         uint64_t at_ns = stop->time_ns < time_ns ? stop->time_ns : time_ns;
         if (ht_touching_until(&writing->touching, at_ns) || ht_form_make_room(form, by)) return -1;
         ht_stream_put_turn(form, by, at_ns);

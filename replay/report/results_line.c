@@ -270,8 +270,8 @@ static json_t *started_json(uint64_t realtime_ns) {
 json_t *ht_results_head(const struct ht_plan *plan, const struct ht_choice *choice, json_t *trace,
                         const char *pass) {
     return json_pack("{s:i, s:s, s:o, s:o, s:s, s:I, s:s, s:s}", "schema", RESULTS_SCHEMA, "heaptape",
-                     HEAPTAPE_VERSION, "trace", trace, "allocator", allocator_json(choice), "pass", pass, "seed",
-                     (json_int_t)plan->seed, "threads", plan->one_thread ? "1" : "trace", "touch",
+                     HEAPTAPE_VERSION, "trace", trace, "allocator", allocator_json(choice), "pass", pass,
+                     "seed", (json_int_t)plan->seed, "threads", plan->one_thread ? "1" : "trace", "touch",
                      ht_touch_names[plan->touch]);
 }
 

@@ -128,7 +128,8 @@ struct ht_lane {
     struct ht_accounting *accounting;      // of the accounting pass, or NULL
     struct ht_ballast *ballast;            // of the limit pass, or NULL
     struct ht_group_run *group;            // of the group pass, or NULL
-    struct ht_purging *purging;            // of passes that read RSS, or NULL
+    void (*stop_at)(struct ht_group_run *group, struct ht_lane *lane, uint32_t stop);  // forked_group.h
+    struct ht_purging *purging;  // of passes that read RSS, or NULL
     const struct ht_obeyed *obeyed;
     void (*obey)(const struct ht_obeyed *obeyed, const uint64_t *word);  // allocator_control.h
     struct ht_verify *verify;  // NULL but in a pass that checks the allocator (verify_pass.c)

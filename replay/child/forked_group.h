@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A process of a group, which forks the others and meets them (group_plan.h).
-#ifndef HEAPTAPE_GROUP_RUN_H
-#define HEAPTAPE_GROUP_RUN_H
+#ifndef HEAPTAPE_FORKED_GROUP_H
+#define HEAPTAPE_FORKED_GROUP_H
 
 #include <stdint.h>
 

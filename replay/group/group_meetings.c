@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "group_watch.h"
+#include "group_meetings.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -52,7 +52,8 @@ static bool look_at(struct ht_group_watch *watch, uint32_t number, struct ht_gro
     char text[TEXT_BYTES];
     if (read_file(ht_group_parts(watch->plan)[number].pid, "smaps_rollup", text) <= 0)
         return fail(watch, number, "cannot be looked at", errno);
-    if (field(text, "\nPss_Anon:", &look->pss_anon_bytes) && field(text, "\nAnonymous:", &look->rss_anon_bytes))
+    if (field(text, "\nPss_Anon:", &look->pss_anon_bytes) &&
+        field(text, "\nAnonymous:", &look->rss_anon_bytes))
         return true;
     return fail(watch, number, "cannot be looked at: this kernel's smaps_rollup has no Pss_Anon", 0);
 }

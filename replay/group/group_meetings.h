@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Looks at all processes of a replayed group at one moment, while none of them runs.
-#ifndef HEAPTAPE_GROUP_WATCH_H
-#define HEAPTAPE_GROUP_WATCH_H
+#ifndef HEAPTAPE_GROUP_MEETINGS_H
+#define HEAPTAPE_GROUP_MEETINGS_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,9 +16,10 @@ struct ht_group_look {
 struct ht_group_watch {
     const struct ht_group_program *program;
     struct ht_group_plan *plan;
-    struct ht_group_look *meeting;  // by meeting; added to what is there, as one family after the other is replayed
-    struct ht_group_look *part;     // by part and moment (once written), likewise
-    char problem[256];              // empty: none
+    struct ht_group_look
+        *meeting;  // by meeting; added to what is there, as one family after the other is replayed
+    struct ht_group_look *part;  // by part and moment (once written), likewise
+    char problem[256];           // empty: none
     // Of the thread that looks.
     pthread_t thread;
     _Atomic bool ended;  // the root has: nothing more will come

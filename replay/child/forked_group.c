@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who forks holds no lock of ours and is in no call of the allocator, and neither is any other thread: they run by turns, and
 // it is this one's. So a child's allocator has the state that the recorded one's had, whatever it does at a fork.
-#include "group_run.h"
+#include "forked_group.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,8 +25,8 @@
 struct ht_group_run {
     struct measured *run;
     struct ht_group_plan *plan;
-    const char *slots;  // the file of slots
-    uint32_t number;    // of this process
+    const char *slots;       // the file of slots
+    uint32_t number;         // of this process
     uint32_t stops, writes;  // that it has behind it
 };
 
@@ -91,8 +91,7 @@ static void meet(struct ht_group_run *group, uint32_t meeting) {
     write_due(group, meeting);
     atomic_fetch_add(&plan->met, 1);
     tell_launcher(plan);
-    while ((released = atomic_load(&plan->released)) <= meeting)
-        wait_while(plan, &plan->released, released);
+    while ((released = atomic_load(&plan->released)) <= meeting) wait_while(plan, &plan->released, released);
 }
 
 static void take_failures(struct ht_group_run *group) {
@@ -175,7 +174,8 @@ static void fork_child(struct ht_group_run *group, uint32_t number) {
     atomic_fetch_add(&group->plan->alive, 1);
     pid_t pid = fork();
     if (pid == 0) begin_process(group, number, table);
-    if (pid < 0) ht_measured_refuse(&group->run->exchange->outcome, "a process of the group cannot be forked");
+    if (pid < 0)
+        ht_measured_refuse(&group->run->exchange->outcome, "a process of the group cannot be forked");
     munmap(table, bytes);
 }
 
@@ -215,7 +215,8 @@ static void give_memory_back(const struct measured *run) {
             bool in_use = false;
             for (size_t i = 0; i < sizeof spared / sizeof *spared; i++)
                 in_use |= spared[i].last >= from && spared[i].first < until;
-            if (mode[3] != 'p' || in_use || (*name && !heap) || (!heap && until - from < SMALL_BYTES)) continue;
+            if (mode[3] != 'p' || in_use || (*name && !heap) || (!heap && until - from < SMALL_BYTES))
+                continue;
             madvise((void *)from, until - from, MADV_DONTNEED);
         }
         held = strlen(line);
