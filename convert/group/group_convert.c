@@ -179,6 +179,19 @@ static json_t *context_of(const struct group_run *run, struct ht_error *error) {
     return context;
 }
 
+// When the process became another program, whose log has the same pid; 0: it did not.
+static uint64_t executed_ns(const struct group_run *run, uint32_t process) {
+    const struct ht_group_process *of = &run->content.process[process];
+    uint64_t first_ns = 0;
+    for (uint32_t i = 0; i < run->content.processes; i++) {
+        const struct ht_group_process *other = &run->content.process[i];
+        bool later =
+            other->pid == of->pid && other->parent == HT_GROUP_NO_PARENT && other->start_ns > of->start_ns;
+        if (later && (!first_ns || other->start_ns < first_ns)) first_ns = other->start_ns;
+    }
+    return first_ns;
+}
+
 // A log does not say when its process was killed, or left by _exit: it lived as long as any of them, unless a snapshot shows
 // that it had gone.
 static void settle_ends(struct group_run *run) {
@@ -194,6 +207,9 @@ static void settle_ends(struct group_run *run) {
             if (*parent_end_ns < process->start_ns) *parent_end_ns = process->start_ns;
         }
         if (run->state[i].exited) continue;
+        uint64_t became_ns = executed_ns(run, i);
+        if (became_ns) process->end_ns = became_ns;
+        if (became_ns) continue;
         for (uint32_t k = run->content.moments; k-- > 0;) {
             uint64_t at_ns = run->content.moment[k].time_ns;
             bool there = run->content.presence[(size_t)i * run->content.moments + k].there;

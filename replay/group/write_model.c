@@ -11,7 +11,7 @@
 #include "group_trace.h"
 
 enum {
-    ROUNDS = 60,
+    ROUNDS = 100,
     LEARNED_FROM_MAX = 8,  // processes: more would only take time
     RATE_ROUNDS = 20,      // for those that the classes were not learned from
     FAR_PAGES = 8,
