@@ -23,6 +23,7 @@ MASKS = [
     (re.compile(r"^(The program used .* of CPU time|At its peak the program held).*$"), "<what could be gained>"),
     # What `try` decides, and what follows it where the time is not resolved: heaptape/trial/.
     (re.compile(r"^(Keep \w+: |Not decided: |(Or |For (CPU|memory) alone, )?[\w ,:=]+: .* (less|more|same) (CPU|memory)).*$"), "<the decision>"),
+    (re.compile(r"\d[\d.]* to (?=\d[\d.]* [kM]B)"), ""),  # of a group, where draws differ
     (re.compile(r"^The service, .*$"), "<the service's memory, and the decision>"),
     (re.compile(r"^(allocator +time in malloc +)modelled", re.MULTILINE), r"\1"),
     (re.compile(r"not resolved|no difference shown|the same|\d[\d.]*(×| %) (faster|slower|less|more)"), ""),
