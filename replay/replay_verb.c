@@ -512,11 +512,12 @@ static int replay_all(struct ht_runner *r, struct ht_plan *plan, struct ht_choic
 
 // The trace as a whole has no events: what is asked of a single process's makes no sense of it.
 static const char *unfit_for_group(const struct ht_plan *plan) {
-    return plan->extend_to_ns        ? "--extend-to"
+    return plan->extend_to_ns        ? "--extend"
            : plan->snapshots_folder  ? "--snapshots"
            : plan->limit_pass        ? "--memory-max"
            : plan->verify            ? "--verify"
            : plan->count_pass        ? "--pass count"
+           : !plan->memory_pass      ? "--pass time"
            : plan->instructions      ? "--instructions"
            : plan->scale > 1         ? "--scale"
            : plan->one_thread        ? "--threads 1"

@@ -21,7 +21,7 @@ static const double LASTING_S = 1, PEAK_STEP = 1.05;
 enum { PAUSE_TIMES = 100 };
 static const uint64_t PAUSE_LEAST_NS = 5 * MS, PAUSE_UNSEEN_NS = 1000 * MS, FIRST_PAUSE_NS = 1 * MS,
                       WRITE_PAUSE_NS = 1000 * MS, KEPT_NS = UINT64_C(5000) * MS, QUICK_NS = 10 * MS,
-                      SIGNAL_WAITS_NS = 20 * MS;
+                      SIGNAL_WAITS_NS = 20 * MS, DYING_NS = UINT64_C(1500) * MS;
 
 // ---- the file ----
 
@@ -83,9 +83,23 @@ static void keep_copy(struct group_watch *watch, enum ht_snapshot_reason reason,
         ht_group_snapshot_free(&copy);
         return;
     }
-    ht_group_snapshot_free(&watch->snapshot[reason]);
+    ht_group_snapshot_free(&watch->former[reason]);
+    watch->former[reason] = watch->snapshot[reason];
     watch->snapshot[reason] = copy;
     watch->changed = true;
+}
+
+// Processes that are about to end may write to all that they inherited, to free it: what was seen shortly before they ended is
+// not what the group was like.
+static void go_back(struct group_watch *watch) {
+    for (size_t i = 0; i < HT_SNAPSHOT_REASONS; i++) {
+        bool dying = watch->snapshot[i].members && watch->snapshot[i].time_ns + DYING_NS > watch->complete_ns;
+        if (!dying || watch->former[i].members < watch->snapshot[i].members) continue;
+        ht_group_snapshot_free(&watch->snapshot[i]);
+        watch->snapshot[i] = watch->former[i];
+        watch->former[i] = (struct ht_group_snapshot){0};
+        watch->changed = true;
+    }
 }
 
 static bool is_new_peak(const struct group_watch *watch, uint64_t bytes) {
@@ -97,8 +111,10 @@ static bool may_be_last(struct group_watch *watch, size_t processes) {
     uint64_t now_ns = ht_now_ns(CLOCK_MONOTONIC);
     if (processes >= watch->snapshot[HT_SNAPSHOT_LAST].members) {
         watch->shrunk_ns = 0;
+        watch->complete_ns = now_ns;
         return true;
     }
+    if (!watch->shrunk_ns) go_back(watch);
     if (!watch->shrunk_ns) watch->shrunk_ns = now_ns;
     return now_ns - watch->shrunk_ns > KEPT_NS;
 }
@@ -133,8 +149,9 @@ static void look(struct group_watch *watch) {
     struct group_look_sum sum = group_look_sum(&order);
     uint64_t summed_ns = cpu_ns();
     watch->looks_cpu_ns += summed_ns - began_ns;
-    bool grown = is_new_peak(watch, sum.pss_anon_bytes);
-    bool last = may_be_last(watch, sum.processes) && watch->pages_cpu_ns <= watch->looks_cpu_ns;
+    bool complete = may_be_last(watch, sum.processes);
+    bool grown = complete && is_new_peak(watch, sum.pss_anon_bytes);
+    bool last = complete && watch->pages_cpu_ns <= watch->looks_cpu_ns;
     if (!sum.processes || !(grown || last)) return;
     take(watch, 0);
     if (!grown) watch->pages_cpu_ns += cpu_ns() - summed_ns;
@@ -147,6 +164,7 @@ static void forget_image_before(struct group_watch *watch) {
     watch->image = *root;
     if (same) return;
     for (size_t i = 0; i < HT_SNAPSHOT_REASONS; i++) ht_group_snapshot_free(&watch->snapshot[i]);
+    for (size_t i = 0; i < HT_SNAPSHOT_REASONS; i++) ht_group_snapshot_free(&watch->former[i]);
     if (watch->written_ns) unlink(watch->path);
     watch->highest_bytes = watch->shrunk_ns = watch->written_ns = 0;
     watch->is_group = watch->changed = false;
@@ -157,7 +175,8 @@ static void go_on(struct group_watch *watch) {
     if (!group_tree_find(&watch->tree, watch->root)) return;
     forget_image_before(watch);
     watch->looks |= group_tree_has_lasting_child(&watch->tree, LASTING_S);
-    if (watch->looks) look(watch);
+    bool ending = ht_now_ns(CLOCK_MONOTONIC) < atomic_load(&watch->ending_until_ns);
+    if (watch->looks && !ending) look(watch);
     write_if_due(watch);
 }
 
@@ -217,6 +236,8 @@ void group_watch_begin(struct group_watch *watch, pid_t root) {
 bool group_watch_passes(struct group_watch *watch, int number) {
     int waits = WATCH_WAITS;
     bool ends = number == SIGTERM || number == SIGINT || number == SIGQUIT || number == SIGHUP;
+    // Of a hangup servers read their settings again.
+    if (ends && number != SIGHUP) atomic_store(&watch->ending_until_ns, ht_now_ns(CLOCK_MONOTONIC) + KEPT_NS);
     return ends && atomic_load(&watch->quick) &&
            atomic_compare_exchange_strong(&watch->state, &waits, number) && !eventfd_write(watch->wake, 1);
 }
@@ -232,5 +253,6 @@ void group_watch_leave(struct group_watch *watch) {
 
 void group_watch_free(struct group_watch *watch) {
     for (size_t i = 0; i < HT_SNAPSHOT_REASONS; i++) ht_group_snapshot_free(&watch->snapshot[i]);
+    for (size_t i = 0; i < HT_SNAPSHOT_REASONS; i++) ht_group_snapshot_free(&watch->former[i]);
     group_tree_free(&watch->tree);
 }

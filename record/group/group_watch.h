@@ -16,6 +16,7 @@ struct group_watch {
     const char *directory, *id;
     // As found.
     struct ht_group_snapshot snapshot[HT_SNAPSHOT_REASONS];  // without processes: none
+    struct ht_group_snapshot former[HT_SNAPSHOT_REASONS];    // whose place they have taken
     bool is_group;  // one of these has a process that shares pages with its parent; then there is a file
     struct group_hidden hidden;
     char path[4096];
@@ -29,7 +30,9 @@ struct group_watch {
     atomic_bool stop;
     atomic_int state;   // enum group_watch_state, or the signal that is to be passed on
     atomic_bool quick;  // the last look at pages took so little time that a signal may wait for one
-    uint64_t highest_bytes, shrunk_ns, written_ns;
+    uint64_t highest_bytes, shrunk_ns, complete_ns, written_ns;  // complete: when it was seen so last
+    _Atomic uint64_t
+        ending_until_ns;  // a signal has asked the program to end: nothing is looked at until then
     uint64_t looks_cpu_ns, pages_cpu_ns;
 };
 

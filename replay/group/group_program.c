@@ -300,7 +300,7 @@ static int load_part(struct ht_group_program *program, uint32_t number, uint64_t
     if (*held_bytes <= memory_bytes) return 0;
     return ht_error_input(error, ht_trace_path(part->reader), 0,
                           "expected processes that can be held decoded in %" PRIu64
-                          " MB of memory (--memory allows more), found more",
+                          " MB of memory (--decoded-memory allows more), found more",
                           memory_bytes / 1000000);
 }
 

@@ -156,11 +156,9 @@ static json_t *timeline_json(const struct ht_group_result *result) {
 
 json_t *ht_group_result_json(struct ht_runner *r, const struct ht_group_result *result) {
     const struct ht_plan *plan = r->plan;
-    json_t *run = ht_results_head(r->plan, result->choice, trace_json(r, result->program), "group");
+    json_t *run = ht_results_head(r->plan, result->choice, trace_json(r, result->program), "group",
+                                  result->round, result->seed, plan->paces.memory.name);
     bool done = !result->problem;
-    json_set_number(run, "round", result->round);
-    json_set_number(run, "seed", result->seed);
-    json_object_set_new(run, "pace", json_string(plan->paces.memory.name));
     bool purges = plan->purge_at_fork && result->choice->kind && result->choice->kind->purge;
     json_object_set_new(run, "purged_at_fork", json_boolean(purges));
     json_object_set_new(run, "drawn", json_string(ht_drawn_names[result->drawn]));

@@ -268,11 +268,11 @@ static json_t *started_json(uint64_t realtime_ns) {
 }
 
 json_t *ht_results_head(const struct ht_plan *plan, const struct ht_choice *choice, json_t *trace,
-                        const char *pass) {
-    return json_pack("{s:i, s:s, s:o, s:o, s:s, s:I, s:s, s:s}", "schema", RESULTS_SCHEMA, "heaptape",
-                     HEAPTAPE_VERSION, "trace", trace, "allocator", allocator_json(choice), "pass", pass,
-                     "seed", (json_int_t)plan->seed, "threads", plan->one_thread ? "1" : "trace", "touch",
-                     ht_touch_names[plan->touch]);
+                        const char *pass, uint32_t round, uint64_t seed, const char *pace) {
+    return json_pack("{s:i, s:s, s:o, s:o, s:s, s:I, s:I, s:s, s:s, s:s}", "schema", RESULTS_SCHEMA,
+                     "heaptape", HEAPTAPE_VERSION, "trace", trace, "allocator", allocator_json(choice),
+                     "pass", pass, "round", (json_int_t)round, "seed", (json_int_t)seed, "threads",
+                     plan->one_thread ? "1" : "trace", "touch", ht_touch_names[plan->touch], "pace", pace);
 }
 
 void ht_results_machine(json_t *run, const struct ht_machine *machine, uint64_t started_realtime_ns) {
@@ -282,15 +282,13 @@ void ht_results_machine(json_t *run, const struct ht_machine *machine, uint64_t 
 
 json_t *ht_results_line(const struct ht_run_result *line, bool with_curves) {
     const struct ht_plan *plan = line->plan;
-    json_t *run = ht_results_head(plan, line->choice, trace_json(line),
-                                  line->verified      ? "verify"
-                                  : line->counts      ? "count"
-                                  : line->limit       ? "limit"
-                                  : line->memory_pass ? "memory"
-                                                      : "time");
-    json_set_number(run, "round", line->round);
-    json_object_set_new(run, "pace",
-                        json_string(line->memory_pass ? plan->paces.memory.name : plan->paces.time.name));
+    const char *pass = line->verified      ? "verify"
+                       : line->counts      ? "count"
+                       : line->limit       ? "limit"
+                       : line->memory_pass ? "memory"
+                                           : "time";
+    const char *pace = line->memory_pass ? plan->paces.memory.name : plan->paces.time.name;
+    json_t *run = ht_results_head(plan, line->choice, trace_json(line), pass, line->round, plan->seed, pace);
     json_object_set_new(run, "control", json_boolean(line->control));
     json_object_set_new(run, "cpu", line->cpu < 0 ? json_null() : json_integer(line->cpu));
     json_set_number(run, "layout", line->layout);

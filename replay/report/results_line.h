@@ -14,7 +14,7 @@ int ht_results_open(const char *path, struct ht_error *error);
 
 // How each line begins; trace is given away.
 json_t *ht_results_head(const struct ht_plan *plan, const struct ht_choice *choice, json_t *trace,
-                        const char *pass);
+                        const char *pass, uint32_t round, uint64_t seed, const char *pace);
 // How each line ends.
 void ht_results_machine(json_t *run, const struct ht_machine *machine, uint64_t started_realtime_ns);
 
