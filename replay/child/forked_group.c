@@ -45,6 +45,13 @@ static const void *map_file(int fd, int protection) {
     return bytes > 0 ? map_shared(fd, (size_t)bytes, protection) : NULL;
 }
 
+// By the process itself and by its parent: it may end before it comes to that.
+static void begin_part(struct ht_group_part *part, pid_t pid) {
+    uint32_t unborn = HT_GROUP_UNBORN;
+    atomic_store(&part->pid, pid);
+    atomic_compare_exchange_strong(&part->state, &unborn, HT_GROUP_RUNS);
+}
+
 struct ht_group_run *ht_group_open(struct measured *run) {
     static struct ht_group_run group;
     struct ht_outcome *outcome = &run->exchange->outcome;
@@ -56,8 +63,7 @@ struct ht_group_run *ht_group_open(struct measured *run) {
     group.slots = map_file(group.plan->slots_fd, PROT_READ);
     if (!group.slots) ht_measured_refuse(outcome, "no slots of the group from the launcher");
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    this_part(&group)->pid = getpid();
-    atomic_store(&this_part(&group)->state, HT_GROUP_RUNS);
+    begin_part(this_part(&group), getpid());
     return &group;
 }
 
@@ -134,16 +140,14 @@ static _Noreturn void begin_process(struct ht_group_run *group, uint32_t number,
     group->number = number;
     group->stops = group->writes = 0;
     struct ht_group_part *part = this_part(group);
-    atomic_store(&part->pid, getpid());
-    atomic_store(&part->state, HT_GROUP_RUNS);
-    struct ht_exchange *exchange = map_shared(-1, HT_EXCHANGE_RSS_OFFSET, PROT_READ | PROT_WRITE);
-    if (!exchange) _exit(1);
-    exchange->job = run->job;
-    run->exchange = exchange;
+    begin_part(part, getpid());
+    run->exchange = ht_group_exchange(group->plan, part);
+    run->exchange->job = run->job;
     run->before = NULL;
     run->table = table;
     run->form = part->form_fd < 0 ? NULL : (struct ht_form *)map_file(part->form_fd, PROT_READ);
-    if (part->form_fd >= 0 && (!run->form || run->form->magic != HT_FORM_MAGIC)) _exit(1);
+    if (part->form_fd >= 0 && (!run->form || run->form->magic != HT_FORM_MAGIC))
+        ht_measured_refuse(&run->exchange->outcome, "no replay form from the launcher");
     ht_background_forked();
     if (run->form) {
         ht_measured_prepare(run);
@@ -166,7 +170,7 @@ static void **table_of_child(const struct ht_group_run *group, const struct ht_g
 }
 
 static void fork_child(struct ht_group_run *group, uint32_t number) {
-    const struct ht_group_part *child = ht_group_parts(group->plan) + number;
+    struct ht_group_part *child = ht_group_parts(group->plan) + number;
     size_t bytes = (child->slots + 16) * sizeof(void *);
     void **table = table_of_child(group, child, bytes);
     const struct ht_server *server = &group->run->server;
@@ -176,6 +180,7 @@ static void fork_child(struct ht_group_run *group, uint32_t number) {
     if (pid == 0) begin_process(group, number, table);
     if (pid < 0)
         ht_measured_refuse(&group->run->exchange->outcome, "a process of the group cannot be forked");
+    begin_part(child, pid);
     munmap(table, bytes);
 }
 
@@ -191,16 +196,43 @@ void ht_group_stop_at(struct ht_group_run *group, struct ht_lane *lane, uint32_t
     while (group->stops <= last) stop(group, lane);
 }
 
-// A root that ended before the others cannot leave them, as its end is the run's. Its memory is given back instead: whole
-// mappings, without what this code itself lies on.
-static void give_memory_back(const struct measured *run) {
-    enum { SMALL_BYTES = 64 << 10 };
-    const uintptr_t stack = (uintptr_t)__builtin_frame_address(0);
-    const struct {
-        uintptr_t first, last;
-    } spared[] = {{(uintptr_t)run, (uintptr_t)(run + 1) - 1}, {stack, stack}};
-    char text[16384];
+// What this code itself lies on and calls: the allocator is not called any more.
+enum { SPARED_BYTES = 64 << 10, SMALL_BYTES = 64 << 10, SPARES = 3 };
+struct span {
+    uintptr_t from, until;
+};
+
+static void discard(uintptr_t from, uintptr_t until, const struct span spared[SPARES]) {
+    while (from < until) {
+        struct span next = {until, until};
+        for (size_t i = 0; i < SPARES; i++)
+            if (spared[i].until > from && spared[i].from < next.from) next = spared[i];
+        if (next.from > from) madvise((void *)from, next.from - from, MADV_DONTNEED);
+        from = next.until;
+    }
+}
+
+static struct span pages_around(const void *first, size_t bytes, size_t more_bytes) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)first;
+    return (struct span){(at - more_bytes) / page * page, (at + bytes + more_bytes + page - 1) / page * page};
+}
+
+// A line of /proc/self/maps.
+static void discard_mapping(const char *line, const struct span spared[SPARES]) {
     unsigned long from, until;
+    char mode[5], name[8] = "";
+    if (sscanf(line, "%lx-%lx %4s %*s %*s %*s %7s", &from, &until, mode, name) < 3) return;
+    bool heap = !strcmp(name, "[heap]");
+    bool anonymous = heap || !*name || !strncmp(name, "[anon:", 6);  // an allocator may name what it maps
+    if (mode[3] == 'p' && anonymous && (heap || until - from >= SMALL_BYTES)) discard(from, until, spared);
+}
+
+// A root that ended before the others cannot leave them, as its end is the run's. Its memory is given back instead.
+static void give_memory_back(const struct measured *run) {
+    const struct span spared[SPARES] = {
+        pages_around(run, sizeof *run, 0), pages_around(__builtin_frame_address(0), 0, SPARED_BYTES),
+        pages_around((void *)pthread_self(), 0, SPARED_BYTES)};  // with what is thread-local
+    char text[16384];
     int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     size_t held = 0;
     for (ssize_t got; fd >= 0 && (got = read(fd, text + held, sizeof text - 1 - held)) > 0;) {
@@ -208,16 +240,8 @@ static void give_memory_back(const struct measured *run) {
         held += (size_t)got;
         text[held] = 0;
         for (char *end; (end = strchr(line, '\n')); line = end + 1) {
-            char mode[5], name[8] = "";
             *end = 0;
-            if (sscanf(line, "%lx-%lx %4s %*s %*s %*s %7s", &from, &until, mode, name) < 3) continue;
-            bool heap = !strcmp(name, "[heap]");
-            bool in_use = false;
-            for (size_t i = 0; i < sizeof spared / sizeof *spared; i++)
-                in_use |= spared[i].last >= from && spared[i].first < until;
-            if (mode[3] != 'p' || in_use || (*name && !heap) || (!heap && until - from < SMALL_BYTES))
-                continue;
-            madvise((void *)from, until - from, MADV_DONTNEED);
+            discard_mapping(line, spared);
         }
         held = strlen(line);
         memmove(text, line, held);

@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "replay_job.h"
+
 #define HT_GROUP_MAGIC 0x3170757267706174ull  // "tapgrup1"
 
 // Between two calls of its trace a process stops. Where its form has a mark of a sample, the mark's number is that of the stop;
@@ -43,12 +45,13 @@ struct ht_group_part {
     uint32_t stops, writes;
     uint64_t
         parents_offset;  // in the file of slots: of each slot the parent's that holds the same block at the fork, 0: none
-    uint32_t lives;  // 1: it lived when the recording ended
+    uint64_t exchange_offset;  // in this file: where it says why it cannot go on, unless it is the root
+    uint32_t lives;            // 1: it lived when the recording ended
     uint32_t zero;
     _Atomic int32_t pid;
     _Atomic uint32_t state;
     uint64_t failures;
-    char message[128];  // why it could not go on, or its first failure
+    char message[128];  // its first failure
 };
 
 struct ht_group_plan {
@@ -73,6 +76,10 @@ static inline const struct ht_group_stop *ht_group_stops(const struct ht_group_p
 static inline const struct ht_group_write *ht_group_writes(const struct ht_group_plan *plan,
                                                            const struct ht_group_part *part) {
     return (const struct ht_group_write *)((const char *)plan + part->writes_offset);
+}
+static inline struct ht_exchange *ht_group_exchange(struct ht_group_plan *plan,
+                                                    const struct ht_group_part *part) {
+    return (struct ht_exchange *)((char *)plan + part->exchange_offset);
 }
 
 #endif

@@ -109,7 +109,8 @@ static int read_given(const struct ht_group_program *program, struct ht_group_wr
         uint32_t part = 0;
         struct ht_written_part one = {.offset = offset};
         while (part < program->parts && ht_group_process(program->trace, part)->pid != pid) part++;
-        if (part == program->parts || !find_given(program, &given, part, bytes, number, &one.block)) continue;
+        if (part == program->parts || offset >= bytes) continue;
+        if (!find_given(program, &given, part, bytes, number, &one.block)) continue;
         failed = add_writes(&program->part[part], 0, meeting, &one, 1, &writes->write[part],
                             &writes->count[part], error);
         writes->parts_written++;
@@ -137,11 +138,14 @@ void ht_group_writes_free(const struct ht_group_program *program, struct ht_grou
     *writes = (struct ht_group_writes){0};
 }
 
-static uint32_t slots_of(const struct ht_group_program_part *part, uint64_t inherited) {
-    uint32_t slots = part->built.fd >= 0 ? part->built.form->slots : 1;
-    for (uint64_t i = 0; i < inherited; i++)
-        if (part->inherited_slots[i] >= slots) slots = part->inherited_slots[i] + 1;
-    return slots;
+// On a page of their own.
+static uint64_t exchanges_begin(const struct ht_group_program *program,
+                                const struct ht_group_writes *writes) {
+    uint64_t bytes = sizeof(struct ht_group_plan) + program->parts * sizeof(struct ht_group_part);
+    for (uint32_t i = 0; i < program->parts; i++)
+        bytes += program->part[i].options.stops_count * sizeof(struct ht_group_stop) +
+                 writes->count[i] * sizeof(struct ht_group_write);
+    return (bytes + HT_EXCHANGE_RSS_OFFSET - 1) / HT_EXCHANGE_RSS_OFFSET * HT_EXCHANGE_RSS_OFFSET;
 }
 
 static void fill_part(const struct ht_group_program *program, uint32_t number,
@@ -151,7 +155,7 @@ static void fill_part(const struct ht_group_program *program, uint32_t number,
     struct ht_group_part *part = ht_group_parts(plan) + number;
     bool calls = from->built.fd >= 0 && from->built.form->operations;
     part->form_fd = calls ? from->built.fd : -1;
-    part->slots = slots_of(from, process->inherited);
+    part->slots = ht_group_program_slots(from, process->inherited);
     part->base_ns = process->start_ns;
     part->end_ns = process->end_ns - process->start_ns;
     part->lives = process->end_ns >= program->end_ns;
@@ -165,20 +169,13 @@ static void fill_part(const struct ht_group_program *program, uint32_t number,
     if (part->writes)
         memcpy((char *)plan + *end, writes->write[number], part->writes * sizeof **writes->write);
     *end += part->writes * sizeof **writes->write;
-}
-
-static uint64_t plan_bytes(const struct ht_group_program *program, const struct ht_group_writes *writes) {
-    uint64_t bytes = sizeof(struct ht_group_plan) + program->parts * sizeof(struct ht_group_part);
-    for (uint32_t i = 0; i < program->parts; i++)
-        bytes += program->part[i].options.stops_count * sizeof(struct ht_group_stop) +
-                 writes->count[i] * sizeof(struct ht_group_write);
-    return bytes;
+    part->exchange_offset = exchanges_begin(program, writes) + (uint64_t)number * HT_EXCHANGE_RSS_OFFSET;
 }
 
 struct ht_group_plan *ht_group_plan_make(const struct ht_group_program *program, uint32_t root,
                                          const struct ht_group_writes *writes, int launcher_fd, int *fd,
                                          struct ht_error *error) {
-    uint64_t bytes = plan_bytes(program, writes),
+    uint64_t bytes = exchanges_begin(program, writes) + (uint64_t)program->parts * HT_EXCHANGE_RSS_OFFSET,
              end = sizeof(struct ht_group_plan) + program->parts * sizeof(struct ht_group_part);
     *fd = memfd_create("heaptape-group", 0);
     struct ht_group_plan *plan = MAP_FAILED;

@@ -8,12 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "futex_word.h"
 
-enum { TEXT_BYTES = 4096, KB = 1024, GONE_POLLS_MAX = 20000 };
+enum { TEXT_BYTES = 4096, KB = 1024, POLL_MS = 200, IDLE_POLLS_MAX = 300, GONE_POLLS_MAX = 200000 };
 
 static ssize_t read_file(pid_t pid, const char *name, char text[TEXT_BYTES]) {
     char path[64];
@@ -89,28 +90,92 @@ static bool look(struct ht_group_watch *watch, uint32_t meeting) {
     return true;
 }
 
+// How a process ended that has not been waited for.
+static void say_end(struct ht_group_watch *watch, uint32_t number) {
+    struct ht_group_part *part = &ht_group_parts(watch->plan)[number];
+    const struct ht_outcome *outcome = &ht_group_exchange(watch->plan, part)->outcome;
+    char text[TEXT_BYTES], what[sizeof outcome->message] = "ended before its calls had been made";
+    int status = 0;
+    const char *last = read_file(part->pid, "stat", text) > 0 ? strrchr(text, ' ') : NULL;  // its exit status
+    if (last) status = (int)strtol(last, NULL, 10);
+    if (outcome->state == HT_OUTCOME_REFUSED)
+        snprintf(what, sizeof what, "could not go on: %.*s", (int)sizeof what - 20, outcome->message);
+    else if (WIFSIGNALED(status) && sigabbrev_np(WTERMSIG(status)))
+        snprintf(what, sizeof what, "was killed by SIG%s", sigabbrev_np(WTERMSIG(status)));
+    fail(watch, number, what, 0);
+}
+
+// If the root has ended then that is the reason, and known to who waits for it.
 static bool all_are_there(struct ht_group_watch *watch) {
+    const struct ht_group_part *parts = ht_group_parts(watch->plan);
+    for (uint32_t i = 0; i < watch->program->parts; i++) {
+        // One that ends says so first.
+        bool ended = atomic_load(&parts[i].state) == HT_GROUP_RUNS && has_ended(parts[i].pid);
+        if (!ended || atomic_load(&parts[i].state) != HT_GROUP_RUNS) continue;
+        if (i != watch->plan->root && !has_ended(parts[watch->plan->root].pid)) say_end(watch, i);
+        return false;
+    }
+    return true;
+}
+
+// How long nothing has happened. Who waits wakes once a second, which takes next to no time.
+struct idle {
+    uint32_t polls;
+    uint64_t cpu_ticks;
+};
+
+// All processes' CPU time together. False if one is stopped, by a debugger say, or waits for a disk: it is not to blame.
+static bool cpu_ticks_of_all(const struct ht_group_watch *watch, uint64_t *ticks) {
+    char text[TEXT_BYTES], state;
+    unsigned long long user, system;
+    *ticks = 0;
     for (uint32_t i = 0; i < watch->program->parts; i++) {
         const struct ht_group_part *part = &ht_group_parts(watch->plan)[i];
-        // One that ends says so first.
-        bool ended = atomic_load(&part->state) == HT_GROUP_RUNS && has_ended(part->pid);
-        if (ended && atomic_load(&part->state) == HT_GROUP_RUNS)
-            return fail(watch, i, *part->message ? part->message : "ended before its calls had been made", 0);
+        if (atomic_load(&part->state) != HT_GROUP_RUNS || read_file(part->pid, "stat", text) <= 0) continue;
+        const char *name_end = strrchr(text, ')');
+        if (!name_end || sscanf(name_end + 1, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu %llu", &state,
+                                &user, &system) != 3)
+            continue;
+        if (strchr("DTt", state)) return false;
+        *ticks += user + system;
     }
+    return true;
+}
+
+// Polls are counted, since while this process is stopped itself no time passes.
+static bool hangs(struct ht_group_watch *watch, struct idle *idle) {
+    uint64_t ticks, second = (uint64_t)sysconf(_SC_CLK_TCK);
+    if (idle->polls++ % (IDLE_POLLS_MAX / 2)) return false;
+    bool known = cpu_ticks_of_all(watch, &ticks);
+    if (idle->polls == 1 || !known || ticks > idle->cpu_ticks + second / 10) *idle = (struct idle){1, ticks};
+    if (idle->polls < IDLE_POLLS_MAX) return false;
+    snprintf(watch->problem, sizeof watch->problem,
+             "its processes hung without CPU time for %d s and were ended", IDLE_POLLS_MAX * POLL_MS / 1000);
     return true;
 }
 
 // Until all wait, or have ended. False if the group has failed, or has ended.
 static bool await_all(struct ht_group_watch *watch) {
-    const struct timespec moment = {.tv_nsec = 200000000};
+    const struct timespec moment = {.tv_nsec = POLL_MS * 1000000};
     struct ht_group_plan *plan = watch->plan;
+    struct idle idle = {0};
     for (;;) {
-        uint32_t changes = atomic_load(&plan->changes), alive = atomic_load(&plan->alive);
+        // In this order: who has met stays, so if no more are alive then nobody is left who could fork.
+        uint32_t changes = atomic_load(&plan->changes), met = atomic_load(&plan->met),
+                 alive = atomic_load(&plan->alive);
         if (!alive || atomic_load(&watch->ended)) return false;
-        if (atomic_load(&plan->met) == alive) return true;
+        if (met == alive) return true;
         ht_futex_wait_shared(&plan->changes, changes, &moment);
-        if (atomic_load(&plan->changes) == changes && !all_are_there(watch)) return false;
+        if (atomic_load(&plan->changes) != changes) idle.polls = 0;
+        else if (!all_are_there(watch) || hangs(watch, &idle)) return false;
     }
+}
+
+// Whoever waits ends.
+static void end_all(struct ht_group_plan *plan) {
+    atomic_store(&plan->broken, 1);
+    ht_futex_wake_shared(&plan->released);
+    ht_futex_wake_shared(&plan->alive);
 }
 
 static void *watch_group(void *context) {
@@ -125,11 +190,7 @@ static void *watch_group(void *context) {
         atomic_store(&plan->released, ++meeting);
         ht_futex_wake_shared(&plan->released);
     }
-    if (watch->problem[0]) {
-        atomic_store(&plan->broken, 1);
-        ht_futex_wake_shared(&plan->released);
-        ht_futex_wake_shared(&plan->alive);
-    }
+    if (watch->problem[0]) end_all(plan);
     return NULL;
 }
 
@@ -143,6 +204,8 @@ bool ht_group_watch_start(struct ht_group_watch *watch) {
 bool ht_group_watch_stop(struct ht_group_watch *watch) {
     atomic_store(&watch->ended, true);
     ht_futex_wake_shared(&watch->plan->changes);
+    // Where the root was killed, others may be left.
+    end_all(watch->plan);
     pthread_join(watch->thread, NULL);
     return !watch->problem[0];
 }

@@ -19,7 +19,7 @@ struct ht_group_watch {
     struct ht_group_look
         *meeting;  // by meeting; added to what is there, as one family after the other is replayed
     struct ht_group_look *part;  // by part and moment (once written), likewise
-    char problem[256];           // empty: none
+    char problem[512];           // empty: none
     // Of the thread that looks.
     pthread_t thread;
     _Atomic bool ended;  // the root has: nothing more will come

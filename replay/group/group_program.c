@@ -136,11 +136,17 @@ struct handing {
     uint32_t *child;  // of each moment
 };
 
+uint32_t ht_group_program_slots(const struct ht_group_program_part *part, uint64_t inherited) {
+    uint32_t slots = part->built.fd >= 0 ? part->built.form->slots : 0;
+    for (uint64_t i = 0; i < inherited; i++)
+        if (part->inherited_slots[i] >= slots) slots = part->inherited_slots[i] + 1;
+    return slots;
+}
+
 static int put_parents(struct ht_group_program *program, uint32_t child, const struct ht_live_slot *live,
                        size_t count, struct ht_error *error) {
     struct ht_group_program_part *part = &program->part[child];
     const struct ht_group_process *process = ht_group_process(program->trace, child);
-    uint32_t slots = 0;
     if (count != process->inherited)
         return ht_error_input(error, ht_trace_path(part->reader), 0,
                               "expected process %" PRIu32
@@ -153,10 +159,8 @@ static int put_parents(struct ht_group_program *program, uint32_t child, const s
                                   "expected inherited block %zu of process %" PRIu32
                                   " to have its parent's %" PRIu64 " bytes, found %" PRIu64,
                                   i, process->pid, live[i].bytes, part->inherited_bytes[i]);
-        if (part->inherited_slots[i] >= slots) slots = part->inherited_slots[i] + 1;
     }
-    if (part->built.fd >= 0 && part->built.form->slots > slots) slots = part->built.form->slots;
-    size_t bytes = ((size_t)slots + 15) / 16 * 16 * sizeof(uint32_t);
+    size_t slots = ht_group_program_slots(part, count), bytes = (slots + 15) / 16 * 16 * sizeof(uint32_t);
     uint32_t *parents = calloc(bytes ? bytes : 1, 1);
     if (!parents) return no_memory(error);
     for (size_t i = 0; i < count; i++) parents[part->inherited_slots[i]] = live[i].slot;

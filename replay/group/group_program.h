@@ -48,6 +48,8 @@ int ht_group_program_load(struct ht_group_trace *trace, uint64_t memory_bytes, u
                           struct ht_group_program *program, struct ht_error *error);
 // Of the processes that the launcher starts the one with the most slots: what it shares with them has room for all.
 const struct ht_built_form *ht_group_program_largest(const struct ht_group_program *program);
+// How many its table has: those of its calls, and of what it inherited.
+uint32_t ht_group_program_slots(const struct ht_group_program_part *part, uint64_t inherited);
 void ht_group_program_free(struct ht_group_program *program);
 
 #endif
