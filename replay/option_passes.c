@@ -13,6 +13,7 @@ enum {
     OF_COUNT = 16,
     OF_SNAPSHOTS = 32,
     OF_LIST = 64,
+    OF_GROUP = 128,  // the trace of a group of processes, whose pass is its own
     OF_ROUNDS = OF_TIME | OF_MEMORY,
     OF_FIGURES = OF_ROUNDS | OF_COUNT,
     // All that replay by the clock or by trace time; a simulation has an order, an address space and caches of its own.
@@ -25,35 +26,35 @@ static const struct rule {
     const char *option;
     unsigned passes;
 } rules[] = {
-    {"alloc", OF_ALL | OF_LIST},
-    {"output", OF_ALL & ~OF_SNAPSHOTS},
-    {"rounds", OF_ROUNDS},
+    {"alloc", OF_ALL | OF_LIST | OF_GROUP},
+    {"output", (OF_ALL & ~OF_SNAPSHOTS) | OF_GROUP},
+    {"rounds", OF_ROUNDS | OF_GROUP},
     {"budget", OF_ROUNDS},
     {"repeats", OF_TIME},
-    {"seed", OF_ALL},  // that of the lines of results, too
+    {"seed", OF_ALL | OF_GROUP},  // that of the lines of results, too
     {"layout", OF_ROUNDS | OF_VERIFY | OF_SNAPSHOTS},
-    {"pass", OF_ALL},
+    {"pass", OF_ALL | OF_GROUP},
     {"splice", OF_COUNT},
     {"snapshots", OF_SNAPSHOTS},
     {"at", OF_SNAPSHOTS},
     {"verify", OF_ALL},
-    {"threads", OF_ALL},
+    {"threads", OF_ALL | OF_GROUP},
     {"scale", OF_ALL & ~OF_SNAPSHOTS},
-    {"cpus", OF_ALL},
+    {"cpus", OF_ALL | OF_GROUP},
     {"memory-max", OF_LIMIT},
     {"extend", OF_ALL},
-    {"touch", OF_ALL & ~OF_VERIFY},
-    {"touch-free", OF_ALL & ~OF_VERIFY},
+    {"touch", (OF_ALL & ~OF_VERIFY) | OF_GROUP},
+    {"touch-free", (OF_ALL & ~OF_VERIFY) | OF_GROUP},
     {"pollute", OF_TIME | OF_SNAPSHOTS},
-    {"pace", OF_ALL},
+    {"pace", OF_ALL | OF_GROUP},
     {"age", OF_ROUNDS},
-    {"thp", OF_REPLAYS},
-    {"purge", OF_MEMORY | OF_LIMIT | OF_SNAPSHOTS},
+    {"thp", OF_REPLAYS | OF_GROUP},
+    {"purge", OF_MEMORY | OF_LIMIT | OF_SNAPSHOTS | OF_GROUP},
     {"window-ns", OF_REPLAYS},
     {"max-live", OF_ALL},
-    {"timeout", OF_ALL},
+    {"timeout", OF_ALL | OF_GROUP},
     {"wrap", OF_ALL & ~OF_COUNT & ~OF_LIMIT},
-    {"decoded-memory", OF_ALL},
+    {"decoded-memory", OF_ALL | OF_GROUP},
     {"points", OF_MEMORY},
     {"baseline", OF_FIGURES},
     {"fail-if", OF_FIGURES},
@@ -61,10 +62,10 @@ static const struct rule {
     {"write-baseline", OF_FIGURES},
     {"instructions", OF_FIGURES},
     {"profile", OF_FIGURES},
-    {"json", (OF_FIGURES | OF_LIMIT | OF_LIST)},
+    {"json", OF_FIGURES | OF_LIMIT | OF_LIST | OF_GROUP},
     {"list", OF_LIST},
-    {"quiet", OF_ALL | OF_LIST},
-    {"verbose", OF_ROUNDS | OF_VERIFY | OF_LIST},
+    {"quiet", OF_ALL | OF_LIST | OF_GROUP},
+    {"verbose", OF_ROUNDS | OF_VERIFY | OF_LIST | OF_GROUP},
 };
 enum { RULES = sizeof rules / sizeof *rules };
 
@@ -82,6 +83,12 @@ void ht_option_note(struct ht_given_options *given, const char *name) {
 
 bool ht_option_given(const struct ht_given_options *given, const char *name) {
     return given->options >> rule_of(name) & 1;
+}
+
+const char *ht_option_unfit_for_group(const struct ht_given_options *given) {
+    for (size_t i = 0; i < RULES; i++)
+        if (given->options >> i & 1 && !(rules[i].passes & OF_GROUP)) return rules[i].option;
+    return NULL;
 }
 
 static unsigned passes_of(const struct ht_given_options *given, const struct ht_plan *plan) {

@@ -20,6 +20,10 @@ void ht_option_note(struct ht_given_options *given, const char *name);
 
 bool ht_option_given(const struct ht_given_options *given, const char *name);
 
+// The first given option that means nothing to the trace of a group of processes, or NULL. Of those that mean something a value may
+// not.
+const char *ht_option_unfit_for_group(const struct ht_given_options *given);
+
 // Whether an option was given that means nothing to what is to run; problem says which, and what it takes.
 bool ht_option_without_pass(const struct ht_given_options *given, const struct ht_plan *plan, char *problem,
                             size_t room);

@@ -510,32 +510,32 @@ static int replay_all(struct ht_runner *r, struct ht_plan *plan, struct ht_choic
 
 // ---- a group of processes ----
 
-// The trace as a whole has no events: what is asked of a single process's makes no sense of it.
-static const char *unfit_for_group(const struct ht_plan *plan) {
-    return plan->extend_to_ns        ? "--extend"
-           : plan->snapshots_folder  ? "--snapshots"
-           : plan->limit_pass        ? "--memory-max"
-           : plan->verify            ? "--verify"
-           : plan->count_pass        ? "--pass count"
-           : !plan->memory_pass      ? "--pass time"
-           : plan->instructions      ? "--instructions"
-           : plan->scale > 1         ? "--scale"
-           : plan->one_thread        ? "--threads 1"
-           : plan->age_occupancy > 0 ? "--age"
-           : plan->conditions.count  ? "--fail-if"
-           : plan->baseline_file     ? "--baseline-file"
-           : plan->write_baseline    ? "--write-baseline"
-           : plan->wrap              ? "--wrap"
-           : plan->purge_ns          ? "--purge TIME"
-                                     : NULL;
+enum { UNFIT_BYTES = 64 };
+
+// The trace as a whole has no events: what is asked of a single process's makes no sense of it. NULL: nothing such is.
+static const char *unfit_for_group(const struct ht_replay_options *options, char room[UNFIT_BYTES]) {
+    const struct ht_plan *plan = &options->plan;
+    const char *option = ht_option_unfit_for_group(&options->given);
+    if (option) snprintf(room, UNFIT_BYTES, "--%s", option);
+    return option                                        ? room
+           : plan->count_pass                            ? "--pass count"
+           : plan->limit_pass                            ? "--pass limit"
+           : plan->verify                                ? "--pass verify"
+           : !plan->memory_pass                          ? "--pass time"
+           : plan->one_thread                            ? "--threads 1"
+           : plan->purge_ns                              ? "--purge TIME"
+           : plan->paces.memory.real_ns_per_trace_ns > 0 ? "--pace real"
+                                                         : NULL;
 }
 
-static int load_group(struct ht_runner *r, struct ht_group_trace *trace, struct ht_group_program *program,
-                      struct ht_recorded_program *recorded, struct ht_error *error) {
-    const struct ht_plan *plan = r->plan;
+static int load_group(const struct ht_replay_options *options, struct ht_group_trace *trace,
+                      struct ht_group_program *program, struct ht_recorded_program *recorded,
+                      struct ht_error *error) {
+    const struct ht_plan *plan = &options->plan;
+    char room[UNFIT_BYTES];
     uint64_t memory_bytes =
         plan->decoded_memory_bytes ? plan->decoded_memory_bytes : ht_memory_available_bytes() / 2;
-    const char *unfit = unfit_for_group(plan);
+    const char *unfit = unfit_for_group(options, room);
     if (unfit) {
         errno = 0;
         ht_error_system(error, plan->trace_path, "%s is not for the trace of a group of processes", unfit);
@@ -546,26 +546,12 @@ static int load_group(struct ht_runner *r, struct ht_group_trace *trace, struct 
     return ht_recorded_program_read(program->part[0].reader, recorded, error);
 }
 
-static int replay_group(struct ht_runner *r, struct ht_plan *plan, struct ht_choice *null_choice,
-                        struct ht_group_trace *trace) {
-    static char sha256[HT_DIGEST_TEXT_BYTES];
-    struct ht_group_program program;
-    struct ht_recorded_program recorded = {0};
+static int run_group(struct ht_runner *r, struct ht_plan *plan, struct ht_choice *null_choice,
+                     const struct ht_group_program *program) {
     struct ht_error error = {0};
-    ht_machine_read(&r->machine);
-    if (!ht_huge_pages_here(plan->thp, r->machine.thp, &r->huge_pages, error.message, sizeof error.message) ||
-        load_group(r, trace, &program, &recorded, &error))
-        return complain(&error);
-    if (ht_file_sha256(plan->trace_path, sha256)) {
-        ht_error_system(&error, plan->trace_path, "second reading");
-        return complain(&error);
-    }
     ht_child_catch_signals();
-    r->built = &program.part[0].built;
-    r->program = &recorded;
-    r->settings = &recorded.settings;
-    r->trace_sha256 = sha256;
-    if (ht_child_channel_open(&r->channel, ht_group_program_largest(&program), 0, &error))
+    r->built = &program->part[0].built;
+    if (ht_child_channel_open(&r->channel, ht_group_program_largest(program), 0, &error))
         return complain(&error);
     r->channel.watch = (struct ht_child_watch){.timeout_ns = plan->timeout_ns};
     r->channel.thp_disable = r->huge_pages.disable;
@@ -574,21 +560,44 @@ static int replay_group(struct ht_runner *r, struct ht_plan *plan, struct ht_cho
     warn_of_settings(r);
     if (plan->results_path && (r->results_fd = ht_results_open(plan->results_path, &error)) < 0)
         return complain(&error);
-    refused += ht_group_runs(r, &program);
+    refused += ht_group_runs(r, program);
     if (r->results_fd >= 0) close(r->results_fd);
-    ht_group_program_free(&program);
-    ht_recorded_program_free(&recorded);
-    ht_runner_free(r);
     return ht_stdout_status("heaptape replay", refused || r->results_failed ? HT_EXIT_FAILED : HT_EXIT_DONE);
 }
 
-// Returns the exit status, or -1 where the trace is of a single process.
-static int replay_if_group(struct ht_runner *r, struct ht_plan *plan, struct ht_choice *null_choice) {
+static int replay_group(struct ht_runner *r, struct ht_replay_options *options, struct ht_choice *null_choice,
+                        struct ht_group_trace *trace) {
+    static char sha256[HT_DIGEST_TEXT_BYTES];
+    struct ht_plan *plan = &options->plan;
+    struct ht_group_program program = {.slots_fd = -1};
+    struct ht_recorded_program recorded = {0};
     struct ht_error error = {0};
-    struct ht_group_trace *trace = ht_group_open(plan->trace_path, &error);
+    ht_machine_read(&r->machine);
+    bool loaded =
+        ht_huge_pages_here(plan->thp, r->machine.thp, &r->huge_pages, error.message, sizeof error.message) &&
+        !load_group(options, trace, &program, &recorded, &error);
+    if (loaded && ht_file_sha256(plan->trace_path, sha256)) {
+        ht_error_system(&error, plan->trace_path, "second reading");
+        loaded = false;
+    }
+    r->program = &recorded;
+    r->settings = &recorded.settings;
+    r->trace_sha256 = sha256;
+    int status = loaded ? run_group(r, plan, null_choice, &program) : complain(&error);
+    if (loaded) ht_runner_free(r);
+    ht_group_program_free(&program);
+    ht_recorded_program_free(&recorded);
+    return status;
+}
+
+// Returns the exit status, or -1 where the trace is of a single process.
+static int replay_if_group(struct ht_runner *r, struct ht_replay_options *options,
+                           struct ht_choice *null_choice) {
+    struct ht_error error = {0};
+    struct ht_group_trace *trace = ht_group_open(options->plan.trace_path, &error);
     // What is wrong with a single trace, its own reader says.
     if (!trace) return error.status ? complain(&error) : -1;
-    int status = replay_group(r, plan, null_choice, trace);
+    int status = replay_group(r, options, null_choice, trace);
     ht_group_close(trace);
     return status;
 }
@@ -619,7 +628,7 @@ int ht_verb_replay(int argc, char **argv) {
         return complain(&error);
     }
     r.null_choice = &null_choices.list[0];
-    status = replay_if_group(&r, &options.plan, &null_choices.list[0]);
+    status = replay_if_group(&r, &options, &null_choices.list[0]);
     if (status >= 0) {
         ht_judge_end(&judge);
         ht_child_end_as_interrupted();

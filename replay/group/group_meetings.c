@@ -14,7 +14,14 @@
 
 #include "futex_word.h"
 
-enum { TEXT_BYTES = 4096, KB = 1024, POLL_MS = 200, IDLE_POLLS_MAX = 300, GONE_POLLS_MAX = 200000 };
+enum {
+    TEXT_BYTES = 4096,
+    KB = 1024,
+    POLL_MS = 200,
+    IDLE_POLLS_MAX = 300,
+    GONE_POLL_NS = 200000,
+    GONE_POLLS_MAX = 200000
+};
 
 static ssize_t read_file(pid_t pid, const char *name, char text[TEXT_BYTES]) {
     char path[64];
@@ -49,10 +56,44 @@ static bool fail(struct ht_group_watch *watch, uint32_t number, const char *what
     return false;
 }
 
+static bool is_gone_within(const struct ht_group_part *part, int polls_max) {
+    const struct timespec moment = {.tv_nsec = GONE_POLL_NS};
+    for (int polls = 0; polls < polls_max; polls++) {
+        if (has_ended(part->pid)) return true;
+        nanosleep(&moment, NULL);
+    }
+    return false;
+}
+
+// How a process ended that has not been waited for.
+static void say_end(struct ht_group_watch *watch, uint32_t number) {
+    struct ht_group_part *part = &ht_group_parts(watch->plan)[number];
+    const struct ht_outcome *outcome = &ht_group_exchange(watch->plan, part)->outcome;
+    char text[TEXT_BYTES], what[sizeof outcome->message] = "ended before its calls had been made";
+    int status = 0;
+    const char *last = read_file(part->pid, "stat", text) > 0 ? strrchr(text, ' ') : NULL;  // its exit status
+    if (last) status = (int)strtol(last, NULL, 10);
+    if (outcome->state == HT_OUTCOME_REFUSED)
+        snprintf(what, sizeof what, "could not go on: %.*s", (int)sizeof what - 20, outcome->message);
+    else if (WIFSIGNALED(status) && sigabbrev_np(WTERMSIG(status)))
+        snprintf(what, sizeof what, "was killed by SIG%s", sigabbrev_np(WTERMSIG(status)));
+    fail(watch, number, what, 0);
+}
+
+// It ended too early. If the root has ended then that is the reason, and known to who waits for it.
+static bool miss(struct ht_group_watch *watch, uint32_t number) {
+    if (!has_ended(ht_group_parts(watch->plan)[watch->plan->root].pid)) say_end(watch, number);
+    return false;
+}
+
 static bool look_at(struct ht_group_watch *watch, uint32_t number, struct ht_group_look *look) {
     char text[TEXT_BYTES];
-    if (read_file(ht_group_parts(watch->plan)[number].pid, "smaps_rollup", text) <= 0)
-        return fail(watch, number, "cannot be looked at", errno);
+    ssize_t got = read_file(ht_group_parts(watch->plan)[number].pid, "smaps_rollup", text);
+    int why = errno;
+    if (got <= 0)
+        return is_gone_within(&ht_group_parts(watch->plan)[number], GONE_POLLS_MAX / 100)
+                   ? miss(watch, number)
+                   : fail(watch, number, "cannot be looked at", why);
     if (field(text, "\nPss_Anon:", &look->pss_anon_bytes) &&
         field(text, "\nAnonymous:", &look->rss_anon_bytes))
         return true;
@@ -61,13 +102,8 @@ static bool look_at(struct ht_group_watch *watch, uint32_t number, struct ht_gro
 
 // Its pages are still there until it is gone, and others seem to share them.
 static bool await_gone(struct ht_group_watch *watch, uint32_t number) {
-    const struct timespec moment = {.tv_nsec = 200000};
-    struct ht_group_part *part = &ht_group_parts(watch->plan)[number];
-    for (int polls = 0; polls < GONE_POLLS_MAX; polls++) {
-        if (has_ended(part->pid)) return true;
-        nanosleep(&moment, NULL);
-    }
-    return fail(watch, number, "does not end", 0);
+    return is_gone_within(&ht_group_parts(watch->plan)[number], GONE_POLLS_MAX) ||
+           fail(watch, number, "does not end", 0);
 }
 
 // All wait at the same meeting.
@@ -90,30 +126,12 @@ static bool look(struct ht_group_watch *watch, uint32_t meeting) {
     return true;
 }
 
-// How a process ended that has not been waited for.
-static void say_end(struct ht_group_watch *watch, uint32_t number) {
-    struct ht_group_part *part = &ht_group_parts(watch->plan)[number];
-    const struct ht_outcome *outcome = &ht_group_exchange(watch->plan, part)->outcome;
-    char text[TEXT_BYTES], what[sizeof outcome->message] = "ended before its calls had been made";
-    int status = 0;
-    const char *last = read_file(part->pid, "stat", text) > 0 ? strrchr(text, ' ') : NULL;  // its exit status
-    if (last) status = (int)strtol(last, NULL, 10);
-    if (outcome->state == HT_OUTCOME_REFUSED)
-        snprintf(what, sizeof what, "could not go on: %.*s", (int)sizeof what - 20, outcome->message);
-    else if (WIFSIGNALED(status) && sigabbrev_np(WTERMSIG(status)))
-        snprintf(what, sizeof what, "was killed by SIG%s", sigabbrev_np(WTERMSIG(status)));
-    fail(watch, number, what, 0);
-}
-
-// If the root has ended then that is the reason, and known to who waits for it.
 static bool all_are_there(struct ht_group_watch *watch) {
     const struct ht_group_part *parts = ht_group_parts(watch->plan);
     for (uint32_t i = 0; i < watch->program->parts; i++) {
         // One that ends says so first.
         bool ended = atomic_load(&parts[i].state) == HT_GROUP_RUNS && has_ended(parts[i].pid);
-        if (!ended || atomic_load(&parts[i].state) != HT_GROUP_RUNS) continue;
-        if (i != watch->plan->root && !has_ended(parts[watch->plan->root].pid)) say_end(watch, i);
-        return false;
+        if (ended && atomic_load(&parts[i].state) == HT_GROUP_RUNS) return miss(watch, i);
     }
     return true;
 }

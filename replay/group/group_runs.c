@@ -159,10 +159,15 @@ static size_t run_rounds(struct group_runs *runs) {
     enum ht_drawn last = runs->program->model ? HT_DRAWN_TOGETHER : HT_DRAWN_NOTHING;
     if (ht_group_given()) first = last = HT_DRAWN_GIVEN;
     size_t failed = 0;
-    for (uint32_t round = 0; round < rounds && !failed; round++)
+    uint32_t round = 0;
+    for (; round < rounds && !failed; round++)
         for (enum ht_drawn drawn = first; drawn <= last; drawn++)
             for (size_t i = 0; i < plan->choices.count && !ht_child_interrupted(); i++)
                 failed += !run_one(runs, i, round, drawn);
+    if (ht_child_interrupted())
+        ht_print(stderr, "heaptape replay: stopped in round %u%s%s\n", round,
+                 plan->results_path ? "; finished runs are in " : "",
+                 plan->results_path ? plan->results_path : "");
     return failed;
 }
 
@@ -233,7 +238,8 @@ size_t ht_group_runs(struct ht_runner *r, const struct ht_group_program *program
         ht_print(stderr, "heaptape replay: %s\n", error.message);
     } else {
         bool done = run_group(&runs, r->null_choice, &none, runs.null_meeting, runs.null_part, problem);
-        if (!done && !ht_child_interrupted()) ht_print(stderr, "heaptape replay: null: %s\n", problem);
+        if (ht_child_interrupted()) ht_print(stderr, "heaptape replay: stopped during the warm-up\n");
+        else if (!done) ht_print(stderr, "heaptape replay: null: %s\n", problem);
         if (done) failed = run_rounds(&runs);
         if (done && !ht_child_interrupted()) report(&runs);
         ht_group_writes_free(program, &none);

@@ -94,6 +94,7 @@ static void write_some(void) {
 static void *thread_work(void *argument) {
     unsigned mine = (unsigned)(uintptr_t)argument;
     char *own[THREAD_BLOCKS];
+    if (!blocks) return NULL;
     for (unsigned i = 0; i < THREAD_BLOCKS; i++) {
         own[i] = malloc(60 + (i * 37 + mine) % 900);
         memset(own[i], 1, 60);
