@@ -17,6 +17,7 @@
 //     crash          free ends in a segmentation fault
 //     abort          free aborts
 //     hang           free never returns, asleep
+//     hang_forked    the same, in a process that another one has forked since the allocator began
 //     spin           free never returns, busy
 //     crash_at_once  the same fault as crash, in the first call of all
 //     fill_descriptors  at its start it writes into whatever descriptors it has inherited
@@ -53,6 +54,7 @@ static atomic_ulong calls;
 static _Atomic(char *) last;  // given by malloc last, with its size
 static _Atomic(size_t) last_size;
 static _Atomic(char *) given_again;
+static atomic_int first_pid;
 
 static bool faulty(const char *name) {
     const char *wanted = getenv("FAULTY_MALLOC");
@@ -150,6 +152,8 @@ static void leave_writer(void) {
     _exit(0);
 }
 
+__attribute__((constructor)) static void remember_first(void) { atomic_store(&first_pid, getpid()); }
+
 __attribute__((constructor)) static void leave_sleeper(void) {
     if (!faulty("leave_sleeper") || fork()) return;
     sleep(60);
@@ -222,6 +226,7 @@ void free(void *block) {
     if (block && due("crash")) raise(SIGSEGV);
     if (block && due("abort")) abort();
     if (block && due("hang")) sleep_for_ever();
+    if (block && faulty("hang_forked") && getpid() != atomic_load(&first_pid)) sleep_for_ever();
     if (block && due("spin")) spin_for_ever();
     if (block) damage_last(block);
     if (block == atomic_load(&last)) atomic_store(&last, NULL);

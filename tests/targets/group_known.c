@@ -190,7 +190,8 @@ static void executed(void) {
     snprintf(number, sizeof number, "%d", ready[1]);
     pid_t pid = fork();
     if (!pid) {
-        execl("/proc/self/exe", program_words[0], "alone", blocks ? "3000" : "0", "0", "0", "0", "-", number, (char *)NULL);
+        execl("/proc/self/exe", program_words[0], "alone", blocks ? "3000" : "0", "0", "0", "0", "-", number,
+              (char *)NULL);
         abort();
     }
     if (read(ready[0], &byte, 1) != 1) abort();

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "group_trace.h"
 #include "group_writer.h"
 #include "unit_support.h"
 

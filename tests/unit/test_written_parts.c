@@ -142,7 +142,7 @@ static void no_page_quiet(void **state) {
 
 static void states_that_tell_nothing(void **state) {
     (void)state;
-    for (uint8_t none = 0; none < HT_PAGE_STATES; none++) {
+    for (uint8_t none = 0; none < (uint8_t)HT_PAGE_STATES; none++) {
         if (none == HT_PAGE_EXCLUSIVE) continue;
         struct heap *heap = heap_make();
         for (int i = 0; i < 5000; i++) put(heap, i % 50 ? 100 : 20000);
