@@ -267,7 +267,7 @@ def test_a_run_that_takes_too_long(tools: Tools, small: Recorded) -> None:
     assert done.returncode == 1 and line.endswith("was killed after 1 s (--timeout)"), line
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_process_that_hangs(tools: Tools, small: Recorded) -> None:
     """No other one would ever go on."""
     done = run([tools.replay_program, "-q", "--rounds", "1", "--alloc", faulty(tools), small.trace], env={"FAULTY_MALLOC": "hang_forked"}, timeout=200)
