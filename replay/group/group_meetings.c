@@ -142,7 +142,8 @@ struct idle {
     uint64_t cpu_ticks;
 };
 
-// All processes' CPU time together. False if one is stopped, by a debugger say, or waits for a disk: it is not to blame.
+// All processes' CPU time together. False if one does not just sleep: it is stopped, by a debugger say, or waits for a disk or a
+// processor.
 static bool cpu_ticks_of_all(const struct ht_group_watch *watch, uint64_t *ticks) {
     char text[TEXT_BYTES], state;
     unsigned long long user, system;
@@ -154,7 +155,7 @@ static bool cpu_ticks_of_all(const struct ht_group_watch *watch, uint64_t *ticks
         if (!name_end || sscanf(name_end + 1, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu %llu", &state,
                                 &user, &system) != 3)
             continue;
-        if (strchr("DTt", state)) return false;
+        if (state != 'S') return false;
         *ticks += user + system;
     }
     return true;

@@ -160,7 +160,7 @@ static size_t run_rounds(struct group_runs *runs) {
     if (ht_group_given()) first = last = HT_DRAWN_GIVEN;
     size_t failed = 0;
     uint32_t round = 0;
-    for (; round < rounds && !failed; round++)
+    for (; round < rounds && !failed && !ht_child_interrupted(); round++)
         for (enum ht_drawn drawn = first; drawn <= last; drawn++)
             for (size_t i = 0; i < plan->choices.count && !ht_child_interrupted(); i++)
                 failed += !run_one(runs, i, round, drawn);
