@@ -227,8 +227,10 @@ void record_say_logs(const struct record_talk *talk, const struct found_logs *fo
     warn_about_elsewhere(found);
     warn_about_sites(found);
     const char *path = found->log[0].path, *name = strrchr(path, '/') + 1;
-    if (!talk->quiet)
-        ht_print(stderr, "next: heaptape convert %s -o %.*s.bin\n", path, (int)(strlen(name) - 5), name);
+    bool is_group = talk->group->is_group && !talk->group->write_failed;
+    if (talk->quiet) return;
+    if (is_group) ht_print(stderr, "next: heaptape convert --group %s -o service.bin\n", talk->group->path);
+    else ht_print(stderr, "next: heaptape convert %s -o %.*s.bin\n", path, (int)(strlen(name) - 5), name);
 }
 
 void record_say_nothing_recorded(const char *name, const struct found_logs *found, const char *directory) {

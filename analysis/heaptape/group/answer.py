@@ -18,6 +18,9 @@ from .estimate import SYSTEMATIC, TRIM, Estimate, Estimates
 from .runs import GroupRun
 from .trace import GroupTrace, Process
 
+SAID_FROM = 0.03
+"""Of the memory: less is not worth a line."""
+
 PROCESSES_SHOWN = 8
 COMMAND_SHOWN = 60
 """Characters of a command line; a longer one would fold."""
@@ -171,7 +174,7 @@ def is_cure(one: Estimate, baseline: str) -> bool:
 def never_written(found: Estimates) -> float | None:
     """A bound on what can be saved where the program does not write into what was inherited; None: that is next to nothing, or not known."""
     bound = found.copied_bytes
-    return bound if bound is not None and not found.unjudged and bound > SYSTEMATIC * found.whole_bytes else None
+    return bound if bound is not None and not found.unjudged and bound > SAID_FROM * found.whole_bytes else None
 
 
 def unknown_lines(trial: ServiceTrial) -> list[str]:
@@ -181,7 +184,7 @@ def unknown_lines(trial: ServiceTrial) -> list[str]:
     if trial.trace.moment and not found.unjudged:
         lines.append(f"Intervals: of all draws of what the program wrote, and {100 * SYSTEMATIC:.0f} % of the memory in both directions.")
     nameless = trial.trace.nameless_bytes
-    lines += [f"{byte_count(nameless)} of the memory are of processes without a log, which are not replayed."] if nameless > SYSTEMATIC * found.whole_bytes else []
+    lines += [f"{byte_count(nameless)} of the memory are of processes without a log, which are not replayed."] if nameless > SAID_FROM * found.whole_bytes else []
     base = next(run for run in trial.runs if run.name == found.baseline)
     lines += filter(None, [left_out_sentence(base.allocator.get("left_out"))])
     return [*lines, f"Not known: CPU time. Of one process:  heaptape try --logs {shlex.quote(trial.logs)} --process PID"]
