@@ -33,7 +33,7 @@ static bool read_process(pid_t pid, struct tree_process *process) {
     *process = (struct tree_process){
         .pid = pid, .parent = parent, .start_ticks = began, .code_start = code, .stack_start = stack};
     snprintf(process->name, sizeof process->name, "%.*s", (int)(behind - name - 1), name + 1);
-    return state != 'Z' && state != 'X';
+    return state != 'Z' && state != 'X' && code;  // on its way out it has no code any more
 }
 
 bool tree_process_has_image_of(const struct tree_process *one, const struct tree_process *other) {

@@ -68,6 +68,17 @@ static bool copy_member(const struct ht_group_member *from, struct ht_group_memb
     return to->mapping;
 }
 
+// In the place of the one before, to which it may have to give way again if that one has stood for a while.
+static void put_snapshot(struct group_watch *watch, enum ht_snapshot_reason reason,
+                         const struct ht_group_snapshot *snapshot) {
+    struct ht_group_snapshot *place = &watch->snapshot[reason], *former = &watch->former[reason];
+    bool stood = place->members && place->time_ns + DYING_NS <= snapshot->time_ns;
+    ht_group_snapshot_free(stood ? former : place);
+    if (stood) *former = *place;
+    *place = *snapshot;
+    watch->changed = true;
+}
+
 static void keep_copy(struct group_watch *watch, enum ht_snapshot_reason reason,
                       const struct ht_group_snapshot *snapshot) {
     struct ht_group_snapshot copy = *snapshot;
@@ -83,23 +94,31 @@ static void keep_copy(struct group_watch *watch, enum ht_snapshot_reason reason,
         ht_group_snapshot_free(&copy);
         return;
     }
-    ht_group_snapshot_free(&watch->former[reason]);
-    watch->former[reason] = watch->snapshot[reason];
-    watch->snapshot[reason] = copy;
-    watch->changed = true;
+    put_snapshot(watch, reason, &copy);
+}
+
+static bool is_dying(const struct group_watch *watch, enum ht_snapshot_reason reason) {
+    const struct ht_group_snapshot *snapshot = &watch->snapshot[reason];
+    return snapshot->members && snapshot->time_ns + DYING_NS > watch->complete_ns;
 }
 
 // Processes that are about to end may write to all that they inherited, to free it: what was seen shortly before they ended is
-// not what the group was like.
+// not what the group was like. The one before counts, or for the peak the last one, where the peak before had fewer processes.
 static void go_back(struct group_watch *watch) {
-    for (size_t i = 0; i < HT_SNAPSHOT_REASONS; i++) {
-        bool dying = watch->snapshot[i].members && watch->snapshot[i].time_ns + DYING_NS > watch->complete_ns;
-        if (!dying || watch->former[i].members < watch->snapshot[i].members) continue;
-        ht_group_snapshot_free(&watch->snapshot[i]);
-        watch->snapshot[i] = watch->former[i];
-        watch->former[i] = (struct ht_group_snapshot){0};
+    for (int i = HT_SNAPSHOT_REASONS; i-- > 0;) {
+        enum ht_snapshot_reason reason = (enum ht_snapshot_reason)i;
+        if (!is_dying(watch, reason)) continue;
+        if (watch->former[i].members >= watch->snapshot[i].members) {
+            ht_group_snapshot_free(&watch->snapshot[i]);
+            watch->snapshot[i] = watch->former[i];
+            watch->former[i] = (struct ht_group_snapshot){0};
+        } else if (reason == HT_SNAPSHOT_PEAK && watch->snapshot[HT_SNAPSHOT_LAST].members &&
+                   !is_dying(watch, HT_SNAPSHOT_LAST)) {
+            keep_copy(watch, HT_SNAPSHOT_PEAK, &watch->snapshot[HT_SNAPSHOT_LAST]);
+        }
         watch->changed = true;
     }
+    watch->highest_bytes = group_snapshot_anonymous_bytes(&watch->snapshot[HT_SNAPSHOT_PEAK]);
 }
 
 static bool is_new_peak(const struct group_watch *watch, uint64_t bytes) {
@@ -151,7 +170,9 @@ static void look(struct group_watch *watch) {
     watch->looks_cpu_ns += summed_ns - began_ns;
     bool complete = may_be_last(watch, sum.processes);
     bool grown = complete && is_new_peak(watch, sum.pss_anon_bytes);
-    bool last = complete && watch->pages_cpu_ns <= watch->looks_cpu_ns;
+    const struct ht_group_snapshot *before = &watch->snapshot[HT_SNAPSHOT_LAST];
+    bool stood = !before->members || before->time_ns + DYING_NS <= watch->complete_ns;
+    bool last = complete && stood && watch->pages_cpu_ns <= watch->looks_cpu_ns;
     if (!sum.processes || !(grown || last)) return;
     take(watch, 0);
     if (!grown) watch->pages_cpu_ns += cpu_ns() - summed_ns;
@@ -248,6 +269,8 @@ void group_watch_leave(struct group_watch *watch) {
     watch->has_thread = false;
     if (watch->wake >= 0) close(watch->wake);
     watch->wake = -1;
+    // Before a signal was passed on nobody knew that the end was near.
+    if (!watch->shrunk_ns && !atomic_load(&watch->ending_until_ns)) go_back(watch);
     if (watch->changed && watch->is_group) write_file(watch);
 }
 

@@ -236,6 +236,51 @@ def test_a_signal_that_ends_it(tools: Tools, tmp_path: Path) -> None:
     print(f"last snapshot {(group.snapshot(LAST).time_ns - sent_ns) / 1e6:.1f} ms after the signal was sent")
 
 
+ENDING = """
+import os, signal, time
+block = bytearray(32 << 20)
+block[::4096] = b"x" * len(block[::4096])
+def end(number, frame):
+    block[::4096] = b"y" * len(block[::4096])
+    time.sleep(0.4)
+    os._exit(0)
+children = []
+for worker in range(2):
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGTERM, end)
+        time.sleep(3600)
+    children.append(child)
+def pass_on(number, frame):
+    for child in children: os.kill(child, signal.SIGTERM)
+signal.signal(signal.SIGTERM, pass_on)
+print("ready", 0, os.getpid(), flush=True)
+for child in children: os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.parametrize("by_record", [True, False], ids=["record", "program"])
+def test_a_graceful_end_is_no_peak(tools: Tools, tmp_path: Path, by_record: bool) -> None:
+    """Workers that are asked to end write all that they share with each other."""
+    command = [tools.heaptape, "record", "-q", "--group", "-o", tmp_path / "logs", "--", "/usr/bin/python3", "-S", "-c", ENDING]
+    with started(command, stdout=subprocess.PIPE, env=clean_environment()) as record:
+        assert record.stdout
+        master = int(read_line(record.stdout).split()[2])
+
+        def complete() -> bool:
+            files = sorted(tmp_path.glob("logs/*.group"))
+            return bool(files) and len(read_group(files[0]).snapshot(LAST).members) == 3
+
+        wait_until(complete, "a snapshot of three processes", process=record)
+        time.sleep(2)
+        os.kill(record.pid if by_record else master, signal.SIGTERM)
+        record.wait(WITHIN_S)
+    group = read_group(next(tmp_path.glob("logs/*.group")))
+    assert len(group.snapshot(LAST).members) == 3
+    for reason in (PEAK, LAST):
+        assert sum(member.pss_anon_bytes for member in group.snapshot(reason).members) < 64 << 20, reason
+
+
 def test_record_is_killed(tools: Tools, tmp_path: Path) -> None:
     with service(tools, tmp_path, "workers", "--group") as one:
         one.wait_for(1 + WORKERS)
