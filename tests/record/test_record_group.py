@@ -313,6 +313,7 @@ def processor_s(pid: int) -> float:
     return sum(int(word) for word in fields[11:13]) / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.slow
 def test_what_it_costs(tools: Tools, tmp_path: Path) -> None:
     """A hundredth of a processor is meant; the bound allows for a clock of 10 ms, and for a busy machine."""
     with service(tools, tmp_path, "workers", "--group") as one:

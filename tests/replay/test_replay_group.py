@@ -121,6 +121,7 @@ def test_kinds(tools: Tools, tmp_path: Path, kind: str) -> None:
     check_known(tools, record(tools, tmp_path, Program(kind)), 0.06 if kind == "generations" else 0.03)
 
 
+@pytest.mark.slow
 def test_thirty_workers(tools: Tools, tmp_path: Path) -> None:
     check_known(tools, record(tools, tmp_path, Program("workers", 20000, workers=30)), 0.03)
 
