@@ -295,7 +295,7 @@ def test_a_damaged_log(tools: Tools, tmp_path: Path) -> None:
     root = tmp_path / "logs" / f"malloc-footprint.{group.processes[0]['pid']}.mraw"
     with root.open("r+b") as file:
         file.seek(16384 + 512)
-        file.write(os.urandom(64))
+        file.write(b"\xff" * 64)
     damaged, said = converted(tools, tmp_path / "logs", tmp_path / "u.bin")
     assert "damaged" in said
     check_inheritance(tools, tmp_path, damaged)
