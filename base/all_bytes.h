@@ -37,4 +37,18 @@ static inline bool ht_write_all(int fd, const void *bytes, size_t count) {
     return true;
 }
 
+// The same from that offset on.
+static inline bool ht_write_at(int fd, const void *from, size_t bytes, uint64_t offset) {
+    const uint8_t *at = from;
+    while (bytes) {
+        ssize_t put = pwrite(fd, at, bytes, (off_t)offset);
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) return false;
+        at += put;
+        offset += (uint64_t)put;
+        bytes -= (size_t)put;
+    }
+    return true;
+}
+
 #endif

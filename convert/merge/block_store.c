@@ -15,19 +15,6 @@
 
 enum { LEVEL = 1 };
 
-static bool write_at(int fd, const void *from, size_t bytes, uint64_t offset) {
-    const uint8_t *at = from;
-    while (bytes) {
-        ssize_t put = pwrite(fd, at, bytes, (off_t)offset);
-        if (put < 0 && errno == EINTR) continue;
-        if (put <= 0) return false;
-        at += put;
-        offset += (uint64_t)put;
-        bytes -= (size_t)put;
-    }
-    return true;
-}
-
 static uint64_t checksum_of(const struct block_entry *entry, const void *stored) {
     return XXH64(stored, (size_t)entry->stored_bytes,
                  XXH64(entry, offsetof(struct block_entry, checksum), 0));
@@ -77,7 +64,8 @@ bool block_store_put(int fd, uint64_t stamp, const struct live_blocks *blocks, u
                                 .stored_bytes = bytes,
                                 .settings = blocks->settings};
     entry.checksum = checksum_of(&entry, stored);
-    bool put = write_at(fd, stored, bytes, *end + sizeof entry) && write_at(fd, &entry, sizeof entry, *end);
+    bool put =
+        ht_write_at(fd, stored, bytes, *end + sizeof entry) && ht_write_at(fd, &entry, sizeof entry, *end);
     free(stored);
     if (put) *end += sizeof entry + bytes;
     return put;

@@ -53,19 +53,6 @@ static struct head head_of(const struct ht_raw_log *log) {
     return head;
 }
 
-static bool write_at(int fd, const void *from, size_t bytes, uint64_t offset) {
-    const uint8_t *at = from;
-    while (bytes) {
-        ssize_t put = pwrite(fd, at, bytes, (off_t)offset);
-        if (put < 0 && errno == EINTR) continue;
-        if (put <= 0) return false;
-        at += put;
-        offset += (uint64_t)put;
-        bytes -= (size_t)put;
-    }
-    return true;
-}
-
 // The file that an earlier follower of the log has left. -1: there is none. Logs lie in folders like /tmp,
 // where others may have put something by that name.
 static int open_kept(const char *path, const struct head *head, uint64_t keep_bytes) {
@@ -103,7 +90,7 @@ struct fork_file *fork_file_open(const struct ht_raw_log *log, uint64_t keep_byt
     file->bytes = file->fd >= 0 ? keep_bytes : sizeof head;
     if (file->fd < 0) file->fd = create(path);
     // A head that was kept says what had been passed, which is to come again.
-    if (file->path && file->fd >= 0 && write_at(file->fd, &head, sizeof head, 0) &&
+    if (file->path && file->fd >= 0 && ht_write_at(file->fd, &head, sizeof head, 0) &&
         !ftruncate(file->fd, (off_t)file->bytes))
         return file;
     ht_error_system(error, path, "cannot write");
@@ -126,7 +113,7 @@ int fork_file_sync(const struct fork_file *file, struct ht_error *error) {
 
 void fork_file_passed(struct fork_file *file, uint64_t stamp) {
     // Nothing is lost by a failure: the waiting process gives up after a while.
-    write_at(file->fd, &stamp, sizeof stamp, offsetof(struct head, passed_stamp));
+    ht_write_at(file->fd, &stamp, sizeof stamp, offsetof(struct head, passed_stamp));
 }
 
 bool fork_file_finish(struct fork_file *file) {
