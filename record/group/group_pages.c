@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "grow.h"
+#include "kernel_text.h"
 #include "space.h"
 
 // Of Documentation/admin-guide/mm/pagemap.rst.
@@ -35,9 +36,10 @@ static int open_of(pid_t pid, const char *name) {
 
 // ---- sums ----
 
+// Older kernels do not have all of them.
 static uint64_t bytes_after(const char *text, const char *key) {
-    const char *at = strstr(text, key);
-    return at ? strtoull(at + strlen(key), NULL, 10) * 1024 : 0;
+    uint64_t bytes = ht_kernel_bytes(text, key);
+    return bytes == UINT64_MAX ? 0 : bytes;
 }
 
 enum group_look group_sums_read(pid_t pid, struct ht_group_member *member) {

@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 #include "futex_word.h"
+#include "kernel_text.h"
 
 enum {
     TEXT_BYTES = 4096,
-    KB = 1024,
     POLL_MS = 200,
     IDLE_POLLS_MAX = 300,
     GONE_POLL_NS = 200000,
@@ -40,13 +40,6 @@ static bool has_ended(pid_t pid) {
     if (read_file(pid, "stat", text) <= 0) return true;
     const char *name_end = strrchr(text, ')');
     return name_end && name_end[1] == ' ' && strchr("ZXx", name_end[2]);
-}
-
-static bool field(const char *text, const char *name, uint64_t *bytes) {
-    const char *at = strstr(text, name);
-    if (!at) return false;
-    *bytes = strtoull(at + strlen(name), NULL, 10) * KB;
-    return true;
 }
 
 static bool fail(struct ht_group_watch *watch, uint32_t number, const char *what, int why) {
@@ -94,9 +87,9 @@ static bool look_at(struct ht_group_watch *watch, uint32_t number, struct ht_gro
         return is_gone_within(&ht_group_parts(watch->plan)[number], GONE_POLLS_MAX / 100)
                    ? miss(watch, number)
                    : fail(watch, number, "cannot be looked at", why);
-    if (field(text, "\nPss_Anon:", &look->pss_anon_bytes) &&
-        field(text, "\nAnonymous:", &look->rss_anon_bytes))
-        return true;
+    look->pss_anon_bytes = ht_kernel_bytes(text, "\nPss_Anon:");
+    look->rss_anon_bytes = ht_kernel_bytes(text, "\nAnonymous:");
+    if (look->pss_anon_bytes != UINT64_MAX && look->rss_anon_bytes != UINT64_MAX) return true;
     return fail(watch, number, "cannot be looked at: this kernel's smaps_rollup has no Pss_Anon", 0);
 }
 
