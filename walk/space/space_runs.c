@@ -89,18 +89,25 @@ static bool read_entries(const struct space *space, uint64_t start, uint64_t end
 
 // ---- pages that are alike ----
 
-static struct space_stretch scan_stretch(const struct space *space, uint64_t start, uint64_t end) {
-    struct scanned_region region = {0};
+// The first region of pages of these categories, all or any of them. As the call returns: 1, 0 if there is none, or -1.
+static int scan_first(const struct space *space, uint64_t start, uint64_t end, uint64_t all_of,
+                      uint64_t any_of, struct scanned_region *region) {
     struct space_scan arguments = {
         .size = sizeof arguments,
         .start = start,
         .end = end,
-        .regions = (uintptr_t)&region,
+        .regions = (uintptr_t)region,
         .region_room = 1,
-        .any_of = IS_PRESENT | IS_SWAPPED,
-        .wanted = IS_PRESENT | IS_SWAPPED,
+        .all_of = all_of,
+        .any_of = any_of,
+        .wanted = all_of | any_of,
     };
-    int found = ioctl(space->pagemap_fd, SPACE_SCAN_CALL, &arguments);
+    return ioctl(space->pagemap_fd, SPACE_SCAN_CALL, &arguments);
+}
+
+static struct space_stretch scan_stretch(const struct space *space, uint64_t start, uint64_t end) {
+    struct scanned_region region = {0};
+    int found = scan_first(space, start, end, 0, IS_PRESENT | IS_SWAPPED, &region);
     if (found < 0) return (struct space_stretch){0};
     if (!found) return (struct space_stretch){.end = end};
     if (region.start > start) return (struct space_stretch){.end = region.start};
@@ -111,16 +118,7 @@ static struct space_stretch scan_stretch(const struct space *space, uint64_t sta
 
 struct space_run space_zero_run(const struct space *space, uint64_t start, uint64_t end) {
     struct scanned_region region = {0};
-    struct space_scan arguments = {
-        .size = sizeof arguments,
-        .start = start,
-        .end = end,
-        .regions = (uintptr_t)&region,
-        .region_room = 1,
-        .all_of = IS_ZERO,
-        .wanted = IS_ZERO,
-    };
-    int found = ioctl(space->pagemap_fd, SPACE_SCAN_CALL, &arguments);
+    int found = scan_first(space, start, end, IS_ZERO, 0, &region);
     return found > 0 ? (struct space_run){region.start, region.end} : (struct space_run){end, end};
 }
 
