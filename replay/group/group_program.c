@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "all_bytes.h"
 #include "live_slots.h"
 
 // A curve; with many processes each point takes longer to read.
@@ -165,7 +166,7 @@ static int put_parents(struct ht_group_program *program, uint32_t child, const s
     if (!parents) return no_memory(error);
     for (size_t i = 0; i < count; i++) parents[part->inherited_slots[i]] = live[i].slot;
     part->parents_offset = program->slots_bytes;
-    bool written = pwrite(program->slots_fd, parents, bytes, (off_t)program->slots_bytes) == (ssize_t)bytes;
+    bool written = ht_write_at(program->slots_fd, parents, bytes, program->slots_bytes);
     program->slots_bytes += bytes;
     free(parents);
     return written ? 0 : ht_error_system(error, "replay", "shared memory for the slots of a group");
