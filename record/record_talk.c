@@ -140,7 +140,6 @@ void record_say_hooks(const struct record_talk *talk, const char *hooks) {
 enum { GROUP_SHOWN = 12 };
 
 static void say_group(const struct record_talk *talk) {
-    if (!talk->group) return;
     if (!talk->quiet) group_say_peak(talk->group, talk->verbose ? SIZE_MAX : GROUP_SHOWN);
     group_say_hidden(&talk->group->hidden);
 }

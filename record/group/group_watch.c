@@ -178,14 +178,20 @@ static void look(struct group_watch *watch) {
     if (!grown) watch->pages_cpu_ns += cpu_ns() - summed_ns;
 }
 
+static void drop_snapshots(struct group_watch *watch) {
+    for (size_t i = 0; i < HT_SNAPSHOT_REASONS; i++) {
+        ht_group_snapshot_free(&watch->snapshot[i]);
+        ht_group_snapshot_free(&watch->former[i]);
+    }
+}
+
 // A shell that becomes the program leaves nothing of itself.
 static void forget_image_before(struct group_watch *watch) {
     const struct tree_process *root = &watch->tree.process[0];
     bool same = !watch->image.pid || tree_process_has_image_of(root, &watch->image);
     watch->image = *root;
     if (same) return;
-    for (size_t i = 0; i < HT_SNAPSHOT_REASONS; i++) ht_group_snapshot_free(&watch->snapshot[i]);
-    for (size_t i = 0; i < HT_SNAPSHOT_REASONS; i++) ht_group_snapshot_free(&watch->former[i]);
+    drop_snapshots(watch);
     if (watch->written_ns) unlink(watch->path);
     watch->highest_bytes = watch->shrunk_ns = watch->written_ns = 0;
     watch->is_group = watch->changed = false;
@@ -275,7 +281,6 @@ void group_watch_leave(struct group_watch *watch) {
 }
 
 void group_watch_free(struct group_watch *watch) {
-    for (size_t i = 0; i < HT_SNAPSHOT_REASONS; i++) ht_group_snapshot_free(&watch->snapshot[i]);
-    for (size_t i = 0; i < HT_SNAPSHOT_REASONS; i++) ht_group_snapshot_free(&watch->former[i]);
+    drop_snapshots(watch);
     group_tree_free(&watch->tree);
 }

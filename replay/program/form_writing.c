@@ -117,8 +117,7 @@ static uint32_t stops_due(const struct writing *writing, uint64_t event, uint64_
     return due;
 }
 
-// The stops before this event, each in a turn of its own. The process is at the last of a run of them once it is at that mark, so
-// one mark does for meetings that follow each other.
+// The stops before this event, each in a turn of its own.
 static int mark_group_stops(struct writing *writing, uint32_t number, uint64_t event, uint64_t time_ns) {
     struct ht_form_state *form = writing->form;
     const struct ht_form_options *options = form->options;
