@@ -9,7 +9,7 @@
 enum {
     EXACT_SIZE_MAX = 65536,
     EXACT_MIN = 200,  // parts that make a size a class of its own
-    HALF_OCTAVES = HT_PART_CLASSES_ABOUT / 2,
+    HALF_OCTAVES = 128,
     EXACTS_MAX = UINT16_MAX / 2 - HALF_OCTAVES
 };
 
@@ -28,12 +28,13 @@ bool ht_pages_consecutive(const struct ht_page_parts *parts, size_t one, size_t 
     return next > middle && next - middle <= 2 * (parts->first[two + 1] - parts->first[one]);
 }
 
-bool ht_sizes_count(const struct ht_classed_parts *classed, enum ht_page_kind most, uint32_t **often) {
+bool ht_sizes_count(const struct ht_classed_parts *classed, uint32_t **often) {
     const struct ht_page_parts *parts = &classed->parts;
     if (!*often) *often = calloc(EXACT_SIZE_MAX, sizeof **often);
     if (!*often) return false;
     for (size_t q = 0; q < classed->pages->pages; q++)
-        for (uint32_t i = parts->first[q]; parts->kind[q] <= most && i < parts->first[q + 1]; i++) {
+        for (uint32_t i = parts->first[q]; parts->kind[q] != HT_PAGE_UNKNOWN && i < parts->first[q + 1];
+             i++) {
             uint64_t size = classed->pages->bytes[parts->block[i]];
             if (size < EXACT_SIZE_MAX) (*often)[size]++;
         }
@@ -58,11 +59,6 @@ uint32_t ht_part_classes(const struct ht_size_classes *classes) {
 static uint32_t half_octave(uint64_t size) {
     uint32_t octave = 63 - (uint32_t)__builtin_clzll(size | 1);
     return 2 * octave + (octave ? (uint32_t)(size >> (octave - 1)) & 1 : 0);
-}
-
-uint32_t ht_part_class_about(const struct ht_size_classes *classes, uint32_t class) {
-    if (class < HT_PART_CLASSES_ABOUT) return class;
-    return 2 * half_octave(classes->exact[class / 2 - HALF_OCTAVES]) + class % 2;
 }
 
 bool ht_part_classes_give(const struct ht_size_classes *classes, struct ht_classed_parts *classed) {

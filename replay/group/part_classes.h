@@ -17,14 +17,11 @@ struct ht_classed_parts {
     uint16_t *class;  // of each part
 };
 
-// Counts the sizes of parts on pages up to this kind; *often is made at the first call and is to be freed. False for want of
+// Counts the sizes of parts on pages that tell of writes; *often is made at the first call and is to be freed. False for want of
 // memory.
-bool ht_sizes_count(const struct ht_classed_parts *classed, enum ht_page_kind most, uint32_t **often);
+bool ht_sizes_count(const struct ht_classed_parts *classed, uint32_t **often);
 bool ht_size_classes_choose(struct ht_size_classes *classes, const uint32_t *often);
 uint32_t ht_part_classes(const struct ht_size_classes *classes);
-// The class of parts of about that size, of which there are few.
-uint32_t ht_part_class_about(const struct ht_size_classes *classes, uint32_t class);
-enum { HT_PART_CLASSES_ABOUT = 2 * 128 };  // those, the first ones
 // Sets class. False for want of memory.
 bool ht_part_classes_give(const struct ht_size_classes *classes, struct ht_classed_parts *classed);
 void ht_classed_parts_free(struct ht_classed_parts *classed);

@@ -242,7 +242,7 @@ static bool learn_classes(struct ht_write_model *model, struct learner *learner,
         learner[p].fit = &model->fit[p * model->processes / learners];
         learner[p].classed.pages = &learner[p].fit->pages;
         good = ht_page_parts_make(learner[p].classed.pages, &learner[p].classed.parts) &&
-               start(&learner[p]) && ht_sizes_count(&learner[p].classed, HT_PAGE_MET, &often);
+               start(&learner[p]) && ht_sizes_count(&learner[p].classed, &often);
     }
     good = good && ht_size_classes_choose(&model->classes, often);
     free(often);
