@@ -61,18 +61,17 @@ struct due {
     uint32_t number;
 };
 
-static int by_time(const void *a, const void *b) {
-    const struct due *left = a, *right = b;
-    if (left->time_ns != right->time_ns) return left->time_ns < right->time_ns ? -1 : 1;
-    if (left->is_meeting != right->is_meeting) return left->is_meeting ? 1 : -1;
-    if (left->event != right->event) return left->event < right->event ? -1 : 1;
-    return (left->number > right->number) - (left->number < right->number);
-}
-
 static int by_event(const void *a, const void *b) {
     const struct due *left = a, *right = b;
     if (left->event != right->event) return left->event < right->event ? -1 : 1;
     return (left->number > right->number) - (left->number < right->number);
+}
+
+static int by_time(const void *a, const void *b) {
+    const struct due *left = a, *right = b;
+    if (left->time_ns != right->time_ns) return left->time_ns < right->time_ns ? -1 : 1;
+    if (left->is_meeting != right->is_meeting) return left->is_meeting ? 1 : -1;
+    return by_event(a, b);
 }
 
 // The order of forks is that of their events. A child's recording may begin late, after that of one that was forked later.
@@ -110,7 +109,8 @@ static int choose_stops(struct ht_group_program *program, uint32_t number, struc
     struct due *due = malloc(most * sizeof *due);
     part->stops = malloc(most * sizeof *part->stops);
     part->form_stops = malloc(most * sizeof *part->form_stops);
-    uint32_t count = due && part->stops && part->form_stops ? find_due(program, number, due) : 0;
+    bool made = due && part->stops && part->form_stops;
+    uint32_t count = made ? find_due(program, number, due) : 0;
     for (uint32_t i = 0; i < count; i++) {
         uint64_t at_ns = due[i].time_ns > start_ns ? due[i].time_ns - start_ns : 0;
         struct ht_form_stop *stop = &part->form_stops[i];
@@ -126,7 +126,7 @@ static int choose_stops(struct ht_group_program *program, uint32_t number, struc
     free(due);
     part->options.stops = part->form_stops;
     part->options.stops_count = count;
-    return part->stops && part->form_stops && most ? 0 : no_memory(error);
+    return made ? 0 : no_memory(error);
 }
 
 // ---- slots ----
