@@ -234,8 +234,8 @@ static int check_features(const struct ht_trace_reader *reader, struct ht_error 
     if (features & HT_TRACE_FEATURE_GROUP && !reader->may_be_group)
         return bad(
             reader, 12, error,
-            "expected the trace of one process, found that of a group of processes, which heaptape info "
-            "and heaptape replay take");
+            "expected the trace of one process, found that of a group of processes, which heaptape info, "
+            "replay and explain take");
     return 0;
 }
 

@@ -204,8 +204,8 @@ class TraceFile:
         if min_reader > READER_VERSION:
             raise self.fail(10, f"needs a reader of version {min_reader}; this one is {READER_VERSION}")
         if features & GROUP_FEATURE:
-            raise self.fail(12, "expected the trace of one process, found that of a group of processes, which heaptape info and "
-                            "heaptape replay take")
+            raise self.fail(12, "expected the trace of one process, found that of a group of processes, which heaptape info, "
+                            "replay and explain take")
         if features & ~KNOWN_FEATURES:
             raise self.fail(12, f"needs features {features & ~KNOWN_FEATURES:#x}, unknown to this reader")
         if unit_ns < 1:
