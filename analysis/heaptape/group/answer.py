@@ -13,7 +13,7 @@ from ..base.printable import printable
 from ..base.recorded_settings import left_out_sentence, shown_name
 from ..base.text_table import table_lines
 from ..base.units import byte_count, counted, nanoseconds, percent
-from ..results.use import also_set, use_lines
+from ..results.use import also_set, use_in_one_line
 from .estimate import SYSTEMATIC, TRIM, Estimate, Estimates
 from .runs import GroupRun
 from .trace import GroupTrace, Process
@@ -22,8 +22,6 @@ SAID_FROM = 0.03
 """Of the memory: less is not worth a line."""
 
 PROCESSES_SHOWN = 8
-COMMAND_SHOWN = 60
-"""Characters of a command line; a longer one would fold."""
 
 TRIM_BY = "Call malloc_trim(0) in the master right before it forks (a hook of the server, such as gunicorn's when_ready)."
 
@@ -199,16 +197,7 @@ def use_line(trial: ServiceTrial) -> str | None:
         return TRIM_BY
     allocator = next(run.allocator for run in trial.runs if run.name == best.name)
     kind, path, package = (str(allocator.get(key) or "") for key in ("kind", "path", "debian"))
-    command = shlex.join(trial.command)
-    lines = use_lines(kind, path, package, allocator.get("environment") or [], command,
-                      *(str(trial.trace.context.get(key) or "") for key in ("allocator_name", "linked_allocator")))
-    if not lines:
-        return f"{best.name} is not a library and cannot be preloaded ({path})."
-    what, line = lines[0]
-    if what != "shell" or len(command) <= COMMAND_SHOWN:
-        return line
-    copied, also, assigned = line.removesuffix(f" {command}").rpartition(" && ")
-    return f"{copied}{also}export {assigned}"
+    return use_in_one_line(best.name, kind, path, package, allocator.get("environment") or [], trial.command, trial.trace.context)
 
 
 def allocators_worth(savers: Sequence[Estimate]) -> list[str]:

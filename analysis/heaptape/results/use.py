@@ -20,6 +20,9 @@ SMALL_SHARE = 0.01
 """Of the program's CPU time or memory: a saving below it is no reason to change."""
 
 
+COMMAND_SHOWN = 60
+"""Characters of a command line; a longer one would fold."""
+
 KEPT_IN = "/usr/local/lib/"
 """Where a library is copied to that would go with our programs."""
 
@@ -73,6 +76,19 @@ def uses(summary: Summary, command: str, recorded_kind: str, linked: str = "", n
 def _text(run: pd.Series, column: str) -> str:
     value: Any = run.get(column)
     return value if isinstance(value, str) else ""
+
+
+def use_in_one_line(name: str, kind: str, path: str, package: str, variables: Sequence[str], words: Sequence[str], context: Mapping[str, Any]) -> str:
+    """For the shell that runs a command of these words; context: of the recording."""
+    command = shlex.join(words)
+    lines = use_lines(kind, path, package, variables, command, *(str(context.get(key) or "") for key in ("allocator_name", "linked_allocator")))
+    if not lines:
+        return f"{name} is not a library and cannot be preloaded ({path})."
+    what, line = lines[0]
+    if what != "shell" or len(command) <= COMMAND_SHOWN:
+        return line
+    copied, also, assigned = line.removesuffix(f" {command}").rpartition(" && ")
+    return f"{copied}{also}export {assigned}"
 
 
 def use_lines(kind: str, path: str, package: str, variables: Sequence[str], command: str, recorded_kind: str,

@@ -23,16 +23,13 @@ from ..results.caution import check_line
 from ..results.comparison import BASELINE, MEASURES, SAME, SAME_WITHIN, UNRESOLVED
 from ..results.reader import NULL_ALLOCATOR
 from ..results.summary import Summary
-from ..results.use import also_set, python_malloc, use_lines
+from ..results.use import COMMAND_SHOWN, also_set, python_malloc, use_in_one_line
 from .changes import Changes, modelled_ratio, modelled_times
 from .decision import Decision
 from .recorded import Recorded
 
 ROWS_MAX = 11
 PROCESSES_SHOWN = 5
-COMMAND_SHOWN = 60
-"""Characters of a command line; a longer one would fold."""
-
 TIMES_FROM = 2.0
 """From this ratio on "times as much" is easier to read than percent."""
 
@@ -212,16 +209,7 @@ def use_line(trial: Trial) -> str | None:
     if not name:
         return None
     kind, path, package, variables = used_as(summary, name)
-    command = shlex.join(trial.command)
-    lines = use_lines(kind, path, package, variables, command,
-                      *(str(recorded.context.get(key) or "") for key in ("allocator_name", "linked_allocator")))
-    if not lines:
-        return f"{name} is not a library and cannot be preloaded ({path})."
-    what, line = lines[0]
-    if what != "shell" or len(command) <= COMMAND_SHOWN:
-        return line
-    copied, also, assigned = line.removesuffix(f" {command}").rpartition(" && ")
-    return f"{copied}{also}export {assigned}"
+    return use_in_one_line(name, kind, path, package, variables, trial.command, recorded.context)
 
 
 def used_as(summary: Summary, name: str) -> tuple[str, str, str, list[str]]:
