@@ -79,7 +79,8 @@ def replay(tools: Tools, trace: Path, allocators: list[str], *more: str, written
     results = trace.parent / "results.jsonl"
     results.unlink(missing_ok=True)
     env = {"HEAPTAPE_WRITTEN": str(written)} if written else {}
-    tools.succeed([tools.replay_program, "-q", "--rounds", "1", "-o", results, "--alloc", ",".join(allocators), *more, trace], env=env)
+    rounds = [] if "--rounds" in more else ["--rounds", "1"]
+    tools.succeed([tools.replay_program, "-q", *rounds, *more, "-o", results, "--alloc", ",".join(allocators), trace], env=env)
     lines = [json.loads(line) for line in results.read_text().splitlines()]
     assert all(line["problem"] is None and line["pass"] == "group" for line in lines)
     return lines
@@ -103,12 +104,16 @@ def small(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 
 
 def check_known(tools: Tools, recorded: Recorded, tolerance: float) -> None:
+    """One run in forty takes 2 MB more under tcmalloc, by where its memory lies, and threads that meet in time take more under jemalloc:
+    the replays and the program's own runs are a range each, and the ranges meet."""
     known = libraries(tools)
-    lines = replay(tools, recorded.trace, list(known), written=recorded.written)
+    lines = replay(tools, recorded.trace, list(known), "--rounds", "2", written=recorded.written)
     assert {line["drawn"] for line in lines} == {"given"}
     for name, library in known.items():
-        real = heap_bytes(tools, recorded.program, None if name == "glibc" else library)
-        assert end_bytes(lines, name) == [pytest.approx(real, rel=tolerance)], name
+        real = [heap_bytes(tools, recorded.program, None if name == "glibc" else library) for _ in range(3)]
+        replayed = end_bytes(lines, name)
+        assert min(replayed) <= max(real) * (1 + tolerance), (name, replayed, real)
+        assert max(replayed) >= min(real) * (1 - tolerance), (name, replayed, real)
 
 
 def test_known_writes(tools: Tools, workers: Recorded) -> None:
