@@ -306,7 +306,8 @@ void sites_after_fork(void) {
     // By a fork that was not noticed, another thread's walk may have been cut off.
     if (!anyone_forks && atomic_flag_test_and_set(&busy)) stack_walk_unwinder_is_lost();
     holder = NULL;
-    abandoned = anyone_forks = false;
+    abandoned = false;
+    anyone_forks = false;
     forks = FORKS_NOT;  // a child with a stack of its own does not come back to what called the kernel
     atomic_flag_clear(&busy);
     sites_new_log();

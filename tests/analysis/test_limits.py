@@ -17,7 +17,6 @@ from heaptape.trace.live import live_bytes_curve
 from heaptape.trace.reader import read_trace
 from verbs_here import run_here
 
-GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 
 SECTION_BYTES, ENTRY_BYTES = 48, 16
 
@@ -85,9 +84,9 @@ REFUSED = [name for name in sorted(refresh.damaged())
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_the_tools_refuse_ends_in_one_error_here_too(name: str) -> None:
+def test_what_the_tools_refuse_ends_in_one_error_here_too(tmp_path: Path, name: str) -> None:
     with pytest.raises(TraceError) as caught:
-        with read_trace(GOLDEN / "bad" / name) as trace:
+        with read_trace(refresh.write(tmp_path, name)) as trace:
             for _ in trace.events(["op", "site"]):
                 pass
             for _ in trace.events():

@@ -10,6 +10,7 @@ import struct
 from pathlib import Path
 
 import pytest
+import refresh
 
 from tool_runner import Tools, run
 
@@ -146,7 +147,6 @@ def test_damaged_trace(tools: Tools, good: tuple[Path, Path], tmp_path: Path, to
     assert_refused(tools, tool, bad, tmp_path)
 
 
-GOLDEN_BAD = Path(__file__).resolve().parent.parent / "golden" / "bad"
 READ_TEXTS = {
     "info": ["info"], "stats": ["stats"], "slice": ["slice", "-o", "OUTPUT"], "share": ["share", "-o", "OUTPUT"],
     "export": ["convert", "--to", "rep", "-o", "OUTPUT"], "replay": ["replay", "--alloc", "glibc", "-o", "OUTPUT"],
@@ -200,8 +200,9 @@ def test_damaged_totals(tools: Tools, good: tuple[Path, Path], tmp_path: Path, v
                                        ("info-context.bin", "offset 64: expected a context in JSON")])
 @pytest.mark.parametrize("verb", sorted(READ_TEXTS.keys() - {"share"}))  # which needs what these lack besides
 def test_texts_that_are_no_json(tools: Tools, tmp_path: Path, verb: str, name: str, said: str) -> None:
-    done = run([tools.heaptape, *(tmp_path / "output" if word == "OUTPUT" else word for word in READ_TEXTS[verb]), GOLDEN_BAD / name])
-    assert done.returncode == 3 and done.stdout == b"" and not list(tmp_path.iterdir())
+    bad = refresh.write(tmp_path, name)
+    done = run([tools.heaptape, *(tmp_path / "output" if word == "OUTPUT" else word for word in READ_TEXTS[verb]), bad])
+    assert done.returncode == 3 and done.stdout == b"" and list(tmp_path.iterdir()) == [bad]
     [line] = done.stderr.decode().splitlines()
     assert line.endswith(f"{name}: {said}")
 

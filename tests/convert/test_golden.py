@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files kept for ever: good ones are read as they always were, damaged ones are refused, or read in part, with the very same line."""
+"""Good files, kept for ever, are read as they always were; damaged ones are refused, or read in part, with the very same line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import refresh  # the program that writes the damaged files also says how they are judged
+import refresh  # makes the damaged files, and says how they are judged
 from tool_runner import Tools, run
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
@@ -26,10 +26,14 @@ def test_the_old_log_converts_to_the_same_events(tools: Tools, tmp_path: Path) -
     assert done.stdout == (GOLDEN / "sqlite3.dump").read_bytes()
 
 
+def test_every_damaged_file_has_its_message() -> None:
+    assert sorted(refresh.messages()) == sorted(refresh.damaged())
+
+
 @pytest.mark.parametrize("name", sorted(refresh.damaged()))
 def test_damage_is_reported_in_the_same_words(tools: Tools, tmp_path: Path, name: str) -> None:
-    status, said = refresh.verdict(tools.heaptape.parent, refresh.BAD / name, output := tmp_path / "output")
-    assert f"{status}\n{said}" == (refresh.BAD / f"{name}.expected").read_text()
+    status, said = refresh.verdict(tools.heaptape.parent, name, output := tmp_path / "output")
+    assert (status, said) == refresh.messages()[name]
     assert said.count("\n") == 1
     # convert goes on after what is damaged in a log, and says so.
     assert list(tmp_path.iterdir()) == ([output] if status == 0 else [])
@@ -73,7 +77,7 @@ def messages(path: Path) -> list[str]:
 
 @pytest.mark.parametrize("source", READERS)
 def test_every_complaint_has_a_file_that_provokes_it(source: str) -> None:
-    said = "".join(path.read_text() for path in refresh.BAD.glob("*.expected"))
+    said = refresh.MESSAGES.read_text()
     for message in messages(SOURCES / source):
         pattern = ".*".join(re.escape(part) for part in re.split(r"%[a-z0-9]*", message))
         assert re.search(pattern, said), f"{source}: no golden file makes a tool say: {message}"

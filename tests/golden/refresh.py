@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the damaged files and the message that each must provoke. Usage: tests/golden/refresh.py [BUILD]"""
+"""Damaged files, and the message that each must provoke: writes these to bad.txt. Usage: tests/golden/refresh.py [BUILD]"""
 
 from __future__ import annotations
 
 import struct
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-BAD = HERE / "bad"
-CHILD = BAD / "child.mraw"  # a sound log, whose parents are not
+MESSAGES = HERE / "bad.txt"  # a line for each file: its name, the exit status, what stderr says
+CHILD = "child.mraw"  # a sound log, whose parents are not
 sys.path.insert(0, str(HERE))
 
 import broken_logs  # noqa: E402
@@ -22,6 +24,7 @@ def patched(content: bytes, offset: int, new: bytes) -> bytes:
     return content[:offset] + new + content[offset + len(new) :]
 
 
+@cache
 def damaged() -> dict[str, bytes]:
     trace, raw = (HERE / "sqlite3.bin").read_bytes(), (HERE / "sqlite3.mraw").read_bytes()
     # Behind the context section come the events.
@@ -66,28 +69,41 @@ def command_for(build: Path, path: Path, output: Path) -> list[str | Path]:
         case _, ".bin":
             return [build / "heaptape", "dump", path]
         case "parent", ".mraw":
-            return [*convert, CHILD, "--parent", CHILD if path.name == "parent-itself.mraw" else path]
+            child = path.with_name(CHILD)
+            child.write_bytes(broken_logs.child())
+            return [*convert, child, "--parent", child if path.name == "parent-itself.mraw" else path]
         case "orphan.mraw", ".mraw":
             return [*convert, path, "--parent", path]
     return [*convert, path]
 
 
-def verdict(build: Path, path: Path, output: Path) -> tuple[int, str]:
+def write(folder: Path, name: str) -> Path:
+    """The damaged file of that name in the folder."""
+    path = folder / name
+    path.write_bytes(damaged()[name])
+    return path
+
+
+def verdict(build: Path, name: str, output: Path) -> tuple[int, str]:
     """Exit status and stderr, with paths cut to names. output: where nothing may appear, or what could be read."""
-    done = subprocess.run(command_for(build, path, output), capture_output=True, text=True, check=False, timeout=120)
-    return done.returncode, done.stderr.replace(f"{path.parent}/", "")
+    with tempfile.TemporaryDirectory() as folder:
+        command = command_for(build, write(Path(folder), name), output)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        return done.returncode, done.stderr.replace(f"{folder}/", "")
+
+
+def messages() -> dict[str, tuple[int, str]]:
+    """What verdict must say of each damaged file, by its name."""
+    rows = [line.split(" ", 2) for line in MESSAGES.read_text().splitlines()]
+    return {name: (int(status), f"{said}\n") for name, status, said in rows}
 
 
 def main() -> None:
     build = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE.parent.parent / "build"
-    BAD.mkdir(exist_ok=True)
-    CHILD.write_bytes(broken_logs.child())
-    for name, content in damaged().items():
-        path = BAD / name
-        path.write_bytes(content)
-        status, said = verdict(build, path, output := BAD / "output")
-        output.unlink(missing_ok=True)
-        (BAD / f"{name}.expected").write_text(f"{status}\n{said}")
+    with tempfile.TemporaryDirectory() as folder, MESSAGES.open("w") as kept:
+        for name in sorted(damaged()):
+            status, said = verdict(build, name, Path(folder) / "output")
+            kept.write(f"{name} {status} {said}")
 
 
 if __name__ == "__main__":

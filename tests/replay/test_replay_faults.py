@@ -51,9 +51,14 @@ def said(stderr: bytes | str) -> list[str]:
 def children_of(pid: int) -> list[int]:
     """Of all its threads, and theirs."""
     found: list[int] = []
-    for listing in Path(f"/proc/{pid}/task").glob("*/children"):
+    task = Path(f"/proc/{pid}/task")
+    try:
+        threads = os.listdir(task)
+    except OSError:
+        return found
+    for thread in threads:
         try:
-            own = [int(word) for word in listing.read_text().split()]
+            own = [int(word) for word in (task / thread / "children").read_text().split()]
         except OSError:
             continue
         found += own + [pid for one in own for pid in children_of(one)]
