@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader.h"
 #include "wrap_call.h"
 
 // The allocator's own function, NULL if it is not there. It may come later, with a library.

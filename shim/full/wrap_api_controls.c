@@ -2,6 +2,7 @@
 // Calls by which a program controls jemalloc, mimalloc or gperftools' tcmalloc. Only libmalloc_wrap_full.so has them.
 #include <errno.h>
 
+#include "loader.h"
 #include "mallctl_names.h"
 #include "wrap.h"
 

@@ -14,6 +14,7 @@
 
 #include "linked_allocator.h"
 #include "real.h"
+#include "settings.h"
 #include "sys.h"
 
 enum {

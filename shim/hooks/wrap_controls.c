@@ -2,6 +2,7 @@
 // glibc's calls by which a program controls malloc, or asks how it does. glibc always has them, so nobody learns from ours which
 // allocator there is; programs of another C library expect none. Those of other allocators are in full/.
 #include "control_calls.h"
+#include "loader.h"
 #include "memory_sample.h"
 #include "older_libc.h"
 #include "wrap.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bypass.h"
 #include "elsewhere_note.h"
+#include "loader.h"
 #include "settings.h"
 #include "sites.h"
 #include "wrap.h"

@@ -6,6 +6,7 @@
 #include <signal.h>
 
 #include "apart.h"
+#include "loader.h"
 #include "wrap.h"
 
 struct child {

@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 
 #include "apart.h"
+#include "loader.h"
 #include "log_file.h"
 #include "wrap.h"
 

@@ -8,6 +8,7 @@
 #include <sched.h>
 
 #include "apart.h"
+#include "loader.h"
 #include "log_file.h"
 #include "sys.h"
 #include "wrap.h"

@@ -43,4 +43,14 @@ HIDDEN void apart_in_processes(void);
 // In a forked child: the stack's user is a thread of the parent's.
 HIDDEN void apart_after_fork(void);
 
+// Calls a function on another stack, so that an unwinder there goes on into the caller's.
+#ifdef __x86_64__
+enum { CALL_ON_STACK_CHANGES_IT = 1 };
+#else
+enum { CALL_ON_STACK_CHANGES_IT = 0 };  // the function is called on the caller's
+#endif
+
+// top: the end of that stack, a multiple of 16.
+HIDDEN void call_on_stack(void (*function)(void *), void *argument, void *top);
+
 #endif

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clocks by system call: the program may have replaced libc's.
+#include "clock.h"
+
 #include <stdatomic.h>
 #include <time.h>
 
-#include "stamp.h"
 #include "sys.h"
 
 static uint64_t read_clock_ns(clockid_t clock) {

@@ -5,16 +5,13 @@
 #ifndef HEAPTAPE_LOADER_H
 #define HEAPTAPE_LOADER_H
 
+#include <link.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "attributes.h"
 
-struct dl_phdr_info;
-
-// Before the process has a second thread: libc's functions of a mutex, not the program's own of these names.
-HIDDEN void loader_find_lock(void *trylock, void *release);
 // False: another thread holds the lock. One that holds it may take it again.
 HIDDEN bool loader_lock(void);
 HIDDEN void loader_unlock(void);
@@ -29,5 +26,18 @@ struct loaded_object {
 };
 // The object that the address lies in. All zero and "" if there is none, or another thread holds the lock.
 HIDDEN struct loaded_object loader_object_of(const void *address);
+
+// NULL if no loaded object defines the symbol, or another thread holds the lock of the loader's list.
+HIDDEN void *symbol_behind_us(const char *name);
+HIDDEN void *symbol_anywhere(const char *name);
+HIDDEN void *symbol_of(struct dl_phdr_info *object, const char *name);
+HIDDEN void *symbol_inside(const void *object, const char *name);  // in the one that lies at the address
+
+enum { BUILD_ID_BYTES_MAX = 64 };
+
+// Reads it from the notes of the object, which is loaded at the bias and stays so meanwhile. Returns its length; 0: it has none,
+// or a longer one.
+HIDDEN size_t build_id_read(uintptr_t bias, const ElfW(Phdr) * segment, unsigned segments,
+                            unsigned char id[BUILD_ID_BYTES_MAX]);
 
 #endif

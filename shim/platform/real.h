@@ -104,15 +104,4 @@ static inline bool boot_owns(const void *block) {
 HIDDEN void *boot_allocate(size_t size, size_t alignment);
 HIDDEN size_t boot_size(const void *block);
 
-// symbols.c: NULL if no loaded object defines the symbol, or another thread holds the lock of the loader's list.
-HIDDEN void *symbol_behind_us(const char *name);
-HIDDEN void *symbol_anywhere(const char *name);
-struct dl_phdr_info;
-HIDDEN void *symbol_of(struct dl_phdr_info *object, const char *name);
-HIDDEN void *symbol_inside(const void *object, const char *name);  // in the one that lies at the address
-
-// A variable of the environment. The program may have replaced getenv (bash does). NULL where the program has other rights than
-// who started it: the variables are that one's.
-HIDDEN const char *environment(const char *name);
-
 #endif

@@ -12,7 +12,6 @@
 #include <gnu/libc-version.h>
 #endif
 
-#include "build_id.h"
 #include "loader.h"
 #include "real.h"
 #include "settings.h"

@@ -6,10 +6,9 @@
 
 #include "apart.h"
 #include "context.h"
-#include "faults.h"
 #include "file_systems.h"
-#include "log_folder.h"
 #include "memory_room.h"
+#include "settings.h"
 #include "sys.h"
 #include "text.h"
 
@@ -188,14 +187,14 @@ static int populate(struct recording *recording, uint64_t offset, uint64_t bytes
     char *at = (char *)recording->header + offset;
     int failed = make_writable(recording, offset + bytes);
     if (failed) return failed;
-    uint64_t faults = faults_of_thread();
+    uint64_t faults = sys_faults_of_thread();
     uint64_t most = apart_is_alone() ? bytes : POPULATE_BYTES_MAX;
     for (uint64_t done = 0, piece; done < bytes && !failed; done += piece) {
         piece = bytes - done < most ? bytes - done : most;
         do failed = sys_madvise(at + done, piece, MADV_POPULATE_WRITE);
         while (failed == -EINTR || failed == -EAGAIN);
     }
-    uint64_t faults_then = faults_of_thread();
+    uint64_t faults_then = sys_faults_of_thread();
     if (faults != FAULTS_UNKNOWN && faults_then != FAULTS_UNKNOWN)
         atomic_fetch_add(&recording->log_faults, faults_then - faults);
     if (failed != -EINVAL) return failed == -EFAULT ? ENOSPC : -failed;

@@ -6,7 +6,6 @@
 
 #include "apart.h"
 #include "append_cost.h"
-#include "faults.h"
 #include "heap_pieces.h"
 #include "memory_sample.h"
 #include "own_memory.h"
@@ -247,7 +246,7 @@ void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
         return;
     }
     uint64_t before = clock_counter();
-    struct sampling of = {.t = t, .stamp = stamp, .final = final, .faults = faults_of_process()};
+    struct sampling of = {.t = t, .stamp = stamp, .final = final, .faults = sys_faults_of_process()};
     if (!recorder_is_borrowed() &&  // the child's CPU time is not its parent's
         (final || is_worth_it(t, stamp, of.faults, by_time)) &&
         // One thread at a time.
@@ -293,7 +292,7 @@ void memory_sample_before_free(struct thread_state *t, uint64_t touched_bytes, u
         struct sampling of = {.t = t,
                               .stamp = stamp,
                               .cpu_ns = clock_process_cpu_ns(),
-                              .faults = faults_of_process(),
+                              .faults = sys_faults_of_process(),
                               .end_stamp = end_stamp};
         recording->most_resident_bytes = most;
         run_apart(peak_apart, &of, sizeof of);

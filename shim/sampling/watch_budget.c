@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "watch_budget.h"
 
-#include "run_share.h"
+#include "clock.h"
 
 enum {
     COST_SHARE = 32,

@@ -4,7 +4,6 @@
 #include <link.h>
 #include <string.h>
 
-#include "build_id.h"
 #include "loader.h"
 #include "real.h"
 #include "site_map.h"

@@ -3,10 +3,10 @@
 
 #include <errno.h>
 
+#include "apart.h"
 #include "append_cost.h"
-#include "call_on_stack.h"
+#include "clock.h"
 #include "expected_stack.h"
-#include "run_share.h"
 #include "settings.h"
 #include "site_log.h"
 #include "stack_tree.h"

@@ -3,9 +3,9 @@
 // scratch chunk, so the figure is that of a warm cache: a floor.
 #include "append_cost.h"
 
+#include "clock.h"
 #include "raw_append.h"
 #include "sparse_stamps.h"
-#include "stamp.h"
 
 enum { CALLS = 128, ROUNDS = 4 };
 

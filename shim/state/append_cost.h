@@ -2,7 +2,7 @@
 #ifndef HEAPTAPE_APPEND_COST_H
 #define HEAPTAPE_APPEND_COST_H
 
-#include "stamp.h"
+#include "clock.h"
 
 // Measures what an append costs in this process, in counts of the clock, and notes the least so far in the
 // header. Takes some microseconds.

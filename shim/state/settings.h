@@ -5,6 +5,9 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/vfs.h>
+
+#include "attributes.h"
 
 struct settings {
     char directory[3072];            // $MALLOC_WRAP_OUT, absolute, or the default
@@ -18,16 +21,25 @@ struct settings {
     bool lacks_sites;      // which cannot be had: libc has no _dl_find_object
     char ignored[96];      // names of those of the above whose values mean nothing, separated by spaces
 };
-extern __attribute__((visibility("hidden"))) struct settings settings;
+extern HIDDEN struct settings settings;
 
 // False if this process is not to be recorded: $MALLOC_WRAP_ONLY does not name it, the folder is unusable, or the program has
 // other rights than who started it (set-user-id), who must not say where it writes.
-__attribute__((visibility("hidden"))) bool settings_read(void);
+HIDDEN bool settings_read(void);
 
 // The environment is not read yet when the first memory is mapped.
-__attribute__((visibility("hidden"))) void settings_find_page_bytes(void);
+HIDDEN void settings_find_page_bytes(void);
 
 // True once the delay before the start has passed. Cheap enough for every call of a waiting process.
-__attribute__((visibility("hidden"))) bool settings_delay_is_over(void);
+HIDDEN bool settings_delay_is_over(void);
+
+// A variable of the environment. The program may have replaced getenv (bash does). NULL where the program has other rights than
+// who started it: the variables are that one's.
+HIDDEN const char *environment(const char *name);
+
+// As statfs(), of the file system that a folder's files lie in: under an overlay, the one that it writes to. That may not be
+// seen from here, as in a container: then it is the overlay's own. Opens and closes a file; no two threads at once, the caller
+// sees to that.
+HIDDEN bool log_folder_status(const char *folder, struct statfs *status);
 
 #endif

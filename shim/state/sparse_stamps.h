@@ -17,8 +17,8 @@
 #include <stdint.h>
 
 #include "attributes.h"
+#include "clock.h"
 #include "raw_append.h"
-#include "stamp.h"
 
 // Used by the thread of the first stream alone, except `alone`.
 struct sparse_stamps {

@@ -13,8 +13,8 @@
 #include <stdint.h>
 
 #include "attributes.h"
+#include "clock.h"
 #include "raw_append.h"
-#include "stamp.h"
 
 // Whether a call is recorded is decided by its thread's gate and the page's epoch. Hooks compare the two
 // (enter_from in wrap.h), which is the fast path; recorder_enter_slowly() is the rest of this table:

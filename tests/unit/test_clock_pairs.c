@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "stamp.h"
+#include "clock.h"
 
 enum { THREADS = 4, ROUNDS = 200000 };
 
