@@ -4,11 +4,13 @@
 #define HEAPTAPE_WRAP_H
 
 #include <sched.h>
+#include <stdlib.h>
 
+#include "chunks.h"
 #include "control_calls.h"
 #include "ops.h"
 #include "real.h"
-#include "state.h"
+#include "recorder.h"
 #include "sys.h"
 
 // The state to record the call with, its gate set to `gate`, or NULL if the call is not to be recorded; then
@@ -88,11 +90,16 @@ static inline bool wrap_clone_shares_storage(uint64_t flags) {
     return (flags & (CLONE_VM | CLONE_VFORK | CLONE_SETTLS)) == CLONE_VM;
 }
 
+// Before what a start needs, in a forked child too, is forbidden: the first log begins while it may.
+static inline void wrap_begin_while_allowed(void) {
+    if (epoch_now() == EPOCH_NONE) free(malloc(1));
+}
 // Before dlclose, which takes the loader's lock anyway.
 HIDDEN void wrap_before_unload(void);
 // Before the process asks for a notice of messages in a queue.
 HIDDEN void wrap_before_notification(void);
 // Does this system call make a descriptor by which the process watches files? Then the log is to stay closed.
 HIDDEN bool wrap_is_watch(long number);
+HIDDEN void wrap_before_watch(bool is_asked);
 
 #endif

@@ -38,24 +38,29 @@ bool wrap_is_watch(long number) {
     return number == SYS_inotify_init1 || number == SYS_fanotify_init;
 }
 
+void wrap_before_watch(bool is_asked) {
+    wrap_begin_while_allowed();
+    log_stays_closed(is_asked);
+}
+
 // The first call of the process resolves these.
 int wrap_inotify_init(void) __asm__("inotify_init");
 EXPORT int wrap_inotify_init(void) {
-    log_stays_closed(false);
+    wrap_before_watch(false);
     return real.inotify_init ? real.inotify_init()
                              : (int)with_errno(raw_syscall(SYS_inotify_init1, 0, 0, 0, 0, 0, 0));
 }
 
 int wrap_inotify_init1(int flags) __asm__("inotify_init1");
 EXPORT int wrap_inotify_init1(int flags) {
-    log_stays_closed(false);
+    wrap_before_watch(false);
     return real.inotify_init1 ? real.inotify_init1(flags)
                               : (int)with_errno(raw_syscall(SYS_inotify_init1, flags, 0, 0, 0, 0, 0));
 }
 
 int wrap_fanotify_init(unsigned flags, unsigned events) __asm__("fanotify_init");
 EXPORT int wrap_fanotify_init(unsigned flags, unsigned events) {
-    log_stays_closed(true);
+    wrap_before_watch(true);
     return real.fanotify_init ? real.fanotify_init(flags, events)
                               : (int)with_errno(raw_syscall(SYS_fanotify_init, flags, events, 0, 0, 0, 0));
 }

@@ -9,7 +9,9 @@
 
 #include "apart.h"
 #include "loader.h"
+#include "log_end.h"
 #include "log_file.h"
+#include "seal.h"
 #include "sys.h"
 #include "wrap.h"
 
@@ -33,7 +35,10 @@ static __thread bool dispatched __attribute__((tls_model("initial-exec")));
 static bool hold(uint64_t bytes_min) {
     int saved = errno;
     bool holds = !recorder_is_borrowed();
-    if (holds) recorder_seal(bytes_min);
+    if (holds) {
+        wrap_begin_while_allowed();
+        recorder_seal(bytes_min);
+    }
     errno = saved;
     return holds;
 }
@@ -72,6 +77,7 @@ static bool is_forbidding(long option) {
 
 static void foresee(void) {
     int saved = errno;
+    wrap_begin_while_allowed();
     recorder_foresees_filter();
     errno = saved;
 }
@@ -150,7 +156,7 @@ long wrap_syscall(long number, long a, long b, long c, long d, long e, long f) {
     if (unlikely(!(clone_by & CLONE_VM))) return fork_noticed(number, a, b, c, d, e);
     if (unlikely(wrap_is_limit(number))) return wrap_limit_by_number(number, a, b, c, d);
     if (unlikely(number == SYS_mq_notify && b)) wrap_before_notification();
-    if (unlikely(wrap_is_watch(number))) log_stays_closed(number == SYS_fanotify_init);
+    if (unlikely(wrap_is_watch(number))) wrap_before_watch(number == SYS_fanotify_init);
     if (unlikely(number == SYS_prctl && is_forbidding((int)a))) return wrap_prctl((int)a, b, c, d, e);
     if (unlikely(number == SYS_landlock_restrict_self)) return restrict_files(a, b);
     if (likely(!strict && !filter)) return call_by_number(number, a, b, c, d, e, f);

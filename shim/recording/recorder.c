@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starts, follows and ends the recording: phases, threads, forks, exits.
-#include "state.h"
+#include "recorder.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -10,8 +10,8 @@
 #include <sys/prctl.h>
 
 #include "apart.h"
-#include "append_cost.h"
 #include "bypass.h"
+#include "chunks.h"
 #include "context.h"
 #include "elsewhere_note.h"
 #include "freed_probe.h"
@@ -19,44 +19,32 @@
 #include "large_blocks.h"
 #include "linked_allocator.h"
 #include "loader.h"
+#include "log_end.h"
 #include "log_file.h"
 #include "memory_sample.h"
 #include "older_libc.h"
 #include "own_memory.h"
 #include "real.h"
 #include "residency.h"
+#include "seal.h"
 #include "settings.h"
-#include "shared_storage.h"
 #include "sites.h"
 #include "sparse_stamps.h"
 #include "sys.h"
+#include "thread_states.h"
 
 enum {
-    NESTED_DEPTH_MAX = 32,
     // Room left in the file for calls made after our destructor.
     EXIT_TAIL_BYTES = 16 << 20,
     START_TRIES_MAX = 1 << 14
 };
 
-// The globals of the shim, all of them about this process: the page that a fork wipes, the state of the
-// calling thread, the log, and how far the start has come.
-_Alignas(4096) struct epoch_page epoch_page;
-__thread struct thread_state self __attribute__((tls_model("initial-exec")));
-static struct recording *_Atomic current;
 static _Atomic uint32_t epochs;  // how many recordings this process and those it was forked from have begun
 static atomic_flag changing = ATOMIC_FLAG_INIT;
-static enum { UNDECIDED, STARTING, RECORDS, NEVER } _Atomic disposition;
-static _Atomic bool paused;  // what a forked child goes by
 static pthread_key_t end_key;
 static _Atomic bool end_key_made;
 // Of the fork under way in this thread: the child, which runs on a copy of it, learns its birth here.
 static __thread uint64_t fork_stamp __attribute__((tls_model("initial-exec")));
-
-struct recording *recorder_current(void) { return atomic_load_explicit(&current, memory_order_acquire); }
-
-static void set_epoch(uint32_t epoch) {
-    atomic_store_explicit(&epoch_page.epoch, epoch, memory_order_release);
-}
 
 // ---- logs ----
 
@@ -112,7 +100,7 @@ static struct recording *open_log(const struct origin *origin) {
     }
     recording->epoch = atomic_fetch_add(&epochs, 1) + 1;
     sites_new_log();
-    atomic_store_explicit(&current, recording, memory_order_release);
+    recorder_set_current(recording);
     atomic_store(&epoch_page.maps_log, 1);
     return recording;
 }
@@ -128,15 +116,15 @@ static void open_apart(void *argument) {
     struct opening *opening = argument;
     if (opening->first) {
         if (!settings_read()) return;
-        disposition = RECORDS;
-        paused = settings.starts_paused;
+        recorder_disposition = RECORDS;
+        recorder_paused = settings.starts_paused;
         own_start();
         sites_start();
         sparse_stamps_find();
         sparse_stamps_begin();
     }
     if (!opening->recording) opening->recording = open_log(&opening->origin);
-    if (!opening->recording || (paused && !opening->resumes)) return;
+    if (!opening->recording || (recorder_paused && !opening->resumes)) return;
     struct ht_raw_header *header = opening->recording->header;
     header->start_realtime_ns = clock_realtime_ns();
     header->first_pair = clock_pair();
@@ -154,7 +142,7 @@ static void begin(struct recording *recording) {
     struct ht_raw_header *header = recording->header;
     settings.start_mono_ns = 0;  // a delay is over once
     header->state = HT_RAW_RECORDING;
-    atomic_store(&paused, false);
+    atomic_store(&recorder_paused, false);
     set_epoch(recording->epoch);
     // The answer to the thread that asked for it.
     __atomic_store_n(&header->control, HT_CONTROL_NONE, __ATOMIC_RELEASE);
@@ -163,7 +151,7 @@ static void begin(struct recording *recording) {
 // Into the first log of this process image, or of a forked child.
 static void begin_first(struct recording *recording) {
     if (!recording) set_epoch(EPOCH_OFF);
-    else if (paused) set_epoch(EPOCH_PAUSED);
+    else if (recorder_paused) set_epoch(EPOCH_PAUSED);
     else begin(recording);
 }
 
@@ -178,61 +166,6 @@ static void resume(void) {
         __atomic_store_n(&before->header->control, HT_CONTROL_NONE, __ATOMIC_RELEASE);
     }
     atomic_flag_clear(&changing);
-}
-
-// Of address space, after the end: the program may limit it, or lock all that it has.
-static void give_up_reserve(struct recording *recording) {
-    if (!recorder_may_call()) return;
-    // Another thread may be about to make the rest of its chunk's last step writable.
-    log_shrink_mapping(recording, LOG_WRITABLE_STEP_BYTES);
-    recorder_has_called();
-}
-
-void recorder_end_log(struct recording *recording, enum ht_stop_reason reason, int error_number,
-                      enum epoch next) {
-    struct ht_raw_header *header = recording->header;
-    uint32_t expected = recording->epoch;
-    if (!atomic_compare_exchange_strong(&epoch_page.epoch, &expected, next)) return;
-    atomic_store(&paused, next == EPOCH_PAUSED);
-    header->stop_reason = reason;
-    header->stop_errno = (uint32_t)error_number;
-    header->stop_stamp = stamp_now();
-    header->state = HT_RAW_STOPPED;
-    if (next == EPOCH_OFF) give_up_reserve(recording);
-}
-
-bool recorder_is_borrowed(void) {
-    const struct recording *recording = recorder_current();
-    uint32_t epoch = epoch_now();
-    // A forked child's page reads EPOCH_NONE.
-    return recording && (epoch == recording->epoch || epoch == EPOCH_PAUSED) && !recorder_is_forbidden() &&
-           recording->pid != sys_getpid();
-}
-
-void recorder_heed_control(struct recording *recording) {
-    uint32_t wanted = __atomic_load_n(&recording->header->control, __ATOMIC_RELAXED);
-    if (likely(wanted != HT_CONTROL_PAUSE && wanted != HT_CONTROL_STOP) || recorder_is_borrowed()) return;
-    int saved = errno;
-    if (wanted == HT_CONTROL_STOP) recorder_give_up(HT_STOP_CONTROL);
-    else recorder_end_log(recording, HT_STOP_CONTROL, 0, EPOCH_PAUSED);
-    if (recorder_may_call()) {
-        log_shorten(recording, LOG_PHASE_TAIL_BYTES);
-        recorder_has_called();
-    }
-    errno = saved;
-}
-
-void recorder_give_up(enum ht_stop_reason reason) {
-    struct recording *recording = recorder_current();
-    if (recorder_is_borrowed()) return;
-    disposition = NEVER;
-    if (!recording) return;
-    recorder_end_log(recording, reason, 0, EPOCH_OFF);
-    if (epoch_now() != EPOCH_PAUSED) return;
-    recording->header->stop_reason = reason;
-    recording->header->state = HT_RAW_STOPPED;
-    set_epoch(EPOCH_OFF);
-    give_up_reserve(recording);
 }
 
 static uint32_t control_word(void) {
@@ -259,7 +192,7 @@ static bool forks_beside_threads;
 void recorder_before_fork(void) {
     recorder_rules_filter_out_at_once();
     // Before the first call that is not known, and the child has all functions to look up yet.
-    forks_beside_threads = disposition != UNDECIDED && !apart_is_alone();
+    forks_beside_threads = recorder_disposition != UNDECIDED && !apart_is_alone();
     struct thread_state *t = recorder_idle_thread();
     // Where the counter may be forbidden, or in a child that has made no call yet: what its own child
     // inherits is what it got itself, when it was forked.
@@ -330,7 +263,7 @@ static void make_end_key(void) {
 
 // The first call of the process: everything is set up here, once.
 static void start(void) {
-    disposition = STARTING;
+    recorder_disposition = STARTING;
     real_resolve();
     sys_madvise(&epoch_page, sizeof epoch_page, MADV_WIPEONFORK);
     struct recording *recording = NULL;
@@ -339,8 +272,8 @@ static void start(void) {
         recording = open_ready((struct opening){.first = true});
     recorder_ask_for_filters();
     elsewhere_begin();
-    if (disposition != RECORDS) {
-        disposition = NEVER;
+    if (recorder_disposition != RECORDS) {
+        recorder_disposition = NEVER;
         set_epoch(EPOCH_OFF);
         return;
     }
@@ -358,7 +291,7 @@ static void await_start(void) {
 static void start_in_child(void) {
     struct recording *parent = recorder_current();
     // A start that was under way in another thread of the parent's is nobody's now.
-    if (disposition != RECORDS || !parent || recorder_sealed) {
+    if (recorder_disposition != RECORDS || !parent || recorder_sealed) {
         set_epoch(EPOCH_OFF);
         return;
     }
@@ -417,127 +350,6 @@ static bool open_stream(struct thread_state *t, struct recording *recording,
     return true;
 }
 
-// Nested states that ended threads have left, linked by `nested`.
-static struct thread_state *_Atomic spare_states;
-
-static void give_spare(struct thread_state *chain) {
-    struct thread_state *last = chain;
-    if (!chain) return;
-    while (last->nested) last = last->nested;
-    last->nested = atomic_load(&spare_states);
-    while (!atomic_compare_exchange_weak(&spare_states, &last->nested, chain)) continue;
-}
-
-// All are taken and the rest is put back: a thread that comes meanwhile finds none, and makes one.
-static struct thread_state *take_spare(void) {
-    struct thread_state *first = atomic_exchange(&spare_states, NULL);
-    if (!first) return NULL;
-    give_spare(first->nested);
-    *first = (struct thread_state){.gate = GATE_FRESH};
-    return first;
-}
-
-// The state for a signal handler's calls, in a hook that it interrupted: those of `t` and all that it nests
-// in are busy. It has a stream of its own, so that the interrupted append stays whole.
-static struct thread_state *nested_state(struct thread_state *t) {
-    if (!t->nested) t->nested = take_spare();
-    if (t->nested || !recorder_may_call()) return t->nested;
-    struct thread_state *fresh = sys_map_memory(sizeof *fresh);
-    recorder_has_called();
-    if (!fresh) return NULL;
-    fresh->gate = GATE_FRESH;
-    t->nested = fresh;
-    return fresh;
-}
-
-// Is that on the thread's own stack? Only there do addresses tell who has called whom: coroutines, which a handler may switch
-// in the midst of a hook, have others.
-static bool is_on_own_stack(bool is_main, uintptr_t at) {
-    enum {
-        MAIN_BYTES = 128 << 20,
-        THREAD_BYTES = 8 << 20
-    };  // the kernel maps nothing else there; the usual size
-    uintptr_t top = is_main ? getauxval(AT_EXECFN) : (uintptr_t)__builtin_thread_pointer();
-    return top - at < (is_main ? MAIN_BYTES : THREAD_BYTES);
-}
-
-// Then a switch between two instructions that belong together may spoil a chunk, which a reader should have a reason for.
-static void note_switched_stacks(struct recording *recording) {
-    static struct recording *_Atomic noted;
-    struct text text;
-    if (!recording || noted == recording || !epoch_page.maps_log || epoch_now() != recording->epoch ||
-        !context_begin_string(recording->header, &text))
-        return;
-    noted = recording;
-    text_string(&text, "switched_stacks=1");
-    context_end_string(recording->header, &text, true);
-}
-
-// Has the hook at work in this state been left by a jump out of a signal handler? Then we are no deeper in
-// the stack than it was: unless this is another stack. A handler's own stack may be disarmed while it runs
-// (SS_AUTODISARM) and appear as none; then only what is near passes for the same.
-static bool is_abandoned(const struct thread_state *t, uintptr_t stack) {
-    enum { NEAR_BYTES = 64 << 10 };
-    stack_t other;
-    if (likely(stack < t->stack) || !recorder_may_call()) return false;
-    bool known = !raw_syscall(SYS_sigaltstack, 0, (long)&other, 0, 0, 0, 0);
-    bool is_main = sys_gettid() == sys_getpid();
-    recorder_has_called();
-    if (!known || (other.ss_flags & SS_ONSTACK)) return false;
-    if (stack - t->stack < NEAR_BYTES) return true;
-    bool own = is_on_own_stack(is_main, stack);
-    if (!own) note_switched_stacks(recorder_current());
-    return own && !(other.ss_flags & SS_DISABLE) && is_on_own_stack(is_main, t->stack);
-}
-
-// The state is as good as new, except the chunk, whose last record may be half written.
-static void restore_abandoned(struct thread_state *t) {
-    for (struct thread_state *inner = t->nested; inner; inner = inner->nested) {
-        inner->gate = GATE_FRESH;
-        inner->epoch = EPOCH_NONE;  // a new stream: its chunk may end in half a record as well
-    }
-    // A jump in between would leave set-up, within which nothing is recorded.
-    bool calls = recorder_may_call();
-    uint64_t signals = calls ? sys_block_signals() : 0;
-    set_gate(t, GATE_BUSY_SETUP);
-    bool whole = t->recording && t->epoch == epoch_now() && recorder_next_chunk_after_jump(t);
-    if (!whole) t->epoch = EPOCH_NONE;
-    set_gate(t, whole ? gate_of(t->epoch) : GATE_FRESH);
-    if (!calls) return;
-    sys_restore_signals(signals);
-    recorder_has_called();
-}
-
-// Is the call of a hook made by the allocator that serves this state's call? A linked-in one's come from no further up
-// the stack than the call itself: what does, comes after a jump out of it.
-static bool is_allocators_own(const struct thread_state *t, const void *caller, uintptr_t stack) {
-    if (!caller) return false;
-    return t->gate == GATE_BUSY_LINKED ? stack <= t->stack
-                                       : t->gate == GATE_BUSY_REAL && real_calls_from(caller);
-}
-
-// The innermost state that a call may be recorded with; NULL if the call is the allocator's own or set-up's.
-// The allocator's is recognized first: a handler's call that came between a hook's note of its stack and the
-// closing of its gate leaves its own stack there, by which the hook would appear abandoned to the calls
-// within it.
-static struct thread_state *idle_state(const void *caller, uintptr_t stack, struct thread_state **outer) {
-    struct thread_state *t = unlikely(self.gate == GATE_SHARED) ? shared_storage_state() : &self;
-    *outer = NULL;
-    for (unsigned depth = 0; t && is_busy(t->gate); depth++) {
-        struct thread_state *inner = t->nested;
-        bool innermost = !inner || !is_busy(inner->gate);
-        if (innermost && is_allocators_own(t, caller, stack)) return NULL;
-        if (is_abandoned(t, stack)) {
-            restore_abandoned(t);
-            return t;
-        }
-        if (t->gate == GATE_BUSY_SETUP || depth == NESTED_DEPTH_MAX) return NULL;
-        *outer = t;
-        t = nested_state(t);
-    }
-    return t;
-}
-
 // Brings the process to recording, if it is to, and the thread into the recording. True if it is in.
 static bool join(struct thread_state *t, const struct thread_state *outer) {
     uint32_t epoch = epoch_now();
@@ -546,7 +358,7 @@ static bool join(struct thread_state *t, const struct thread_state *outer) {
     if (epoch == EPOCH_NONE) {
         waited = atomic_exchange(&epoch_page.starting, 1);
         if (waited) await_start();
-        else if (disposition == UNDECIDED) start();
+        else if (recorder_disposition == UNDECIDED) start();
         else start_in_child();
     } else if (epoch == EPOCH_PAUSED) {
         act_while_paused();
@@ -594,12 +406,12 @@ struct thread_state *recorder_idle_thread(void) {
 bool recorder_watches_maps(const void *caller) {
     uint32_t epoch = epoch_now();
     // A forked child knows all that its parent knew, before its own first call.
-    bool knows = epoch != EPOCH_NONE || disposition == RECORDS;
+    bool knows = epoch != EPOCH_NONE || recorder_disposition == RECORDS;
     return knows && epoch != EPOCH_OFF && !recorder_sealed && !is_busy(self.gate) && !real_calls_from(caller);
 }
 
 bool recorder_watches_early_maps(void) {
-    return disposition == UNDECIDED && !recorder_sealed && !is_busy(self.gate);
+    return recorder_disposition == UNDECIDED && !recorder_sealed && !is_busy(self.gate);
 }
 
 // So that a reader of the log knows of calls in a last chunk that is damaged. The thread may make a few more.
@@ -626,7 +438,7 @@ static void thread_ends(void *state) {
     if (before) log_release_pages(before);
     struct thread_state *nested = t->nested;
     t->nested = NULL;
-    give_spare(nested);
+    spare_states_take(nested);
     own_thread_ends(t);
     errno = saved;
     open_gate(t);

@@ -5,7 +5,7 @@
 #ifndef HEAPTAPE_FREED_PROBE_H
 #define HEAPTAPE_FREED_PROBE_H
 
-#include "state.h"
+#include "chunks.h"
 
 // Measures what a probe of memory that is in the cache shows, and notes the least so far in the header.
 HIDDEN void freed_probe_measure_floor(struct ht_raw_header *header);
@@ -13,5 +13,12 @@ HIDDEN void freed_probe_measure_floor(struct ht_raw_header *header);
 // Times a load of the block's first byte and counts it in the header. Does nothing where the cycle
 // counter is too coarse, and for blocks that begin a page: programs forbid themselves access to those.
 HIDDEN void freed_probe(struct ht_raw_header *header, const void *block);
+
+// Before the record of a free, which alone may be probed: before anything fetches the block.
+HIDDEN bool room_for_free_slowly(struct thread_state *t, const void *block);
+
+static inline bool room_for_free(struct thread_state *t, const void *block) {
+    return likely(t->cursor.at < t->full_or_probe_at) || room_for_free_slowly(t, block);
+}
 
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "heap_pieces.h"
 
+#include "chunks.h"
 #include "settings.h"
 
 enum {

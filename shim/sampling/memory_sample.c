@@ -5,13 +5,15 @@
 #include <errno.h>
 
 #include "apart.h"
-#include "append_cost.h"
+#include "chunks.h"
 #include "heap_pieces.h"
+#include "log_end.h"
 #include "memory_sample.h"
 #include "own_memory.h"
 #include "process_memory.h"
 #include "recorder_memory.h"
 #include "residency.h"
+#include "seal.h"
 #include "settings.h"
 #include "sys.h"
 

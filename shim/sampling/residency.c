@@ -3,7 +3,7 @@
 // allocated: so with each sample of memory the kernel is asked, and growth is recorded.
 #include "residency.h"
 
-#include "append_cost.h"
+#include "chunks.h"
 #include "settings.h"
 #include "sys.h"
 #include "watch_budget.h"

@@ -4,6 +4,7 @@
 #include <link.h>
 #include <string.h>
 
+#include "chunks.h"
 #include "loader.h"
 #include "real.h"
 #include "site_map.h"

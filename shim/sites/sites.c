@@ -4,7 +4,6 @@
 #include <errno.h>
 
 #include "apart.h"
-#include "append_cost.h"
 #include "clock.h"
 #include "expected_stack.h"
 #include "settings.h"
@@ -254,7 +253,9 @@ static __attribute__((noinline)) bool append_after_all(struct thread_state *t) {
     return append_slowly(t, true);
 }
 
-bool sites_append(struct thread_state *t) {
+// Writes the number of the stack that the hook at work was called from, if it is not that of the stream's last allocation.
+// False: recording had to stop.
+static bool sites_append(struct thread_state *t) {
     if (unlikely(--seen.calls_to_compare < 0)) return append_after_all(t);
     if (unlikely(!stack_is_own(t->stack))) return append_slowly(t, true);
     struct tree_hook hook = hook_of(t);
@@ -262,6 +263,16 @@ bool sites_append(struct thread_state *t) {
     if (unlikely(!tree_has_path(&tree, &expected->path, &hook))) return append_slowly(t, false);
     append_expected(t, expected);
     return true;
+}
+
+static __attribute__((noinline)) bool room_and_site(struct thread_state *t) {
+    return room_for_record_slowly(t) && (!settings.site_frames || sites_append(t));
+}
+
+bool room_for_call_slowly(struct thread_state *t) {
+    // Without call sites it may be entered before that: a jump out of a handler may have left one of the two addresses behind.
+    if (unlikely(t->cursor.at >= t->full_or_probe_at || !settings.site_frames)) return room_and_site(t);
+    return sites_append(t);
 }
 
 void sites_start(void) {

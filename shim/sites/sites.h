@@ -6,7 +6,7 @@
 #ifndef HEAPTAPE_SITES_H
 #define HEAPTAPE_SITES_H
 
-#include "state.h"
+#include "chunks.h"
 
 // Before the first recording of the process. Sites stay off where there is no unwinder.
 HIDDEN void sites_start(void);
@@ -25,8 +25,11 @@ HIDDEN void sites_give_up_space(void);
 // Objects may have been unloaded: their addresses mean nothing any more.
 HIDDEN void sites_after_unload(void);
 
-// Writes the number of the stack that the hook at work was called from, if it is not that of the stream's last allocation.
-// False: recording had to stop.
-HIDDEN bool sites_append(struct thread_state *t);
+// Before the record of an allocation, which may have a call site.
+HIDDEN bool room_for_call_slowly(struct thread_state *t);
+
+static inline bool room_for_call(struct thread_state *t) {
+    return likely(t->cursor.at < t->call_full_at) || room_for_call_slowly(t);
+}
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one unit of state that hooks, recording and sampling share: of the recording, and of each recorded
-// thread. recorder.c and chunks.c (recording/) define what is declared here.
+// thread. And whether the recorder may make system calls.
 //
 // Who may call what: the hooks (wrap*.c) call everything; nothing here calls a hooked function except through
 // `real`.
@@ -98,7 +98,7 @@ struct thread_state {
     uint32_t epoch;  // the recording that the fields below belong to
     struct ht_cursor cursor;
     // Where the next record may not begin unchecked: the chunk is full there, or a freed block is to be
-    // probed. One comparison asks for both; chunk_has_room() (chunks.c) distinguishes them, the address alone
+    // probed. One comparison asks for both; chunk_has_room() (chunks.h) distinguishes them, the address alone
     // does not.
     uint8_t *full_or_probe_at;
     uint8_t *call_full_at;  // the same for an allocation; NULL where call sites are recorded: each has one
@@ -141,99 +141,23 @@ static inline void open_gate(struct thread_state *t) { set_gate(t, gate_of(t->ep
 
 static inline bool is_busy(uint32_t gate) { return gate >= GATE_BUSY_LINKED; }
 
-// Decides what a call whose gate does not match means: starts the recording, opens the thread's stream,
-// notices a fork, a pause or a signal handler. Returns the state to record with, its gate set to `gate`, or
-// NULL if the call is not to be recorded. `caller` is the hook's return address, NULL of a call that was handed over
-// (wrap_linked_in.c); `stack` its stack pointer.
-// errno is preserved.
-HIDDEN struct thread_state *recorder_enter_slowly(uint32_t gate, const void *caller, uintptr_t stack);
+HIDDEN struct recording *recorder_current(void);  // NULL: there is none
+HIDDEN void recorder_set_current(struct recording *recording);
 
-// The chunk's own end of room: behind it no append may start, whatever full_or_probe_at is.
-HIDDEN uint8_t *recorder_append_end(const struct thread_state *t);
-
-// Begins the stream's next chunk, whatever room the last one has. False if recording had to stop.
-HIDDEN bool recorder_next_chunk(struct thread_state *t);
-// The same where the last append was left by a jump, in the midst of a record.
-HIDDEN bool recorder_next_chunk_after_jump(struct thread_state *t);
-
-// "Is there room?" is asked at three levels, each named for what it makes room for:
-//   room_for_record, _call, _free   a record in the thread's chunk, modifiers included: before every append
-//   room_for_chunk                  a chunk in the file: its offset (chunks.c)
-//   log_has_room_in_memory          a log that takes memory, in what the machine has left (log_file.h)
-// The first two are one comparison. Their slow halves are entered at full_or_probe_at: they begin the next
-// chunk if this one is full, else set the next such address. False: recording had to stop, and nothing may be
-// appended.
-HIDDEN bool room_for_record_slowly(struct thread_state *t);
-
-static inline bool room_for_record(struct thread_state *t) {
-    return likely(t->cursor.at < t->full_or_probe_at) || room_for_record_slowly(t);
-}
-
-// Before the record of an allocation, which may have a call site.
-HIDDEN bool room_for_call_slowly(struct thread_state *t);
-
-static inline bool room_for_call(struct thread_state *t) {
-    return likely(t->cursor.at < t->call_full_at) || room_for_call_slowly(t);
-}
-
-// Before the record of a free, which alone may be probed: before anything fetches the block (freed_probe.h).
-HIDDEN bool room_for_free_slowly(struct thread_state *t, const void *block);
-
-static inline bool room_for_free(struct thread_state *t, const void *block) {
-    return likely(t->cursor.at < t->full_or_probe_at) || room_for_free_slowly(t, block);
-}
-
-// Ends this log; the reason goes into the header. EPOCH_PAUSED afterwards if another may follow, else
-// EPOCH_OFF.
-HIDDEN void recorder_end_log(struct recording *recording, enum ht_stop_reason reason, int error_number,
-                             enum epoch next);
-// Obeys the header's control word, if it asks for something.
-HIDDEN void recorder_heed_control(struct recording *recording);
+// True once the program has forbidden itself system calls, which then would end it: no more of them.
+extern HIDDEN _Atomic bool recorder_sealed;
+// Is that so? The kernel is asked, too, where that can be.
+HIDDEN bool recorder_is_forbidden(void);
+HIDDEN void recorder_ask_for_filters(void);
+// To be held around system calls: false if there must be none. The sealing thread waits for the others.
+HIDDEN bool recorder_may_call(void);
+HIDDEN void recorder_has_called(void);
+// Of seal.c alone: threads within system calls of ours, and what holds the seal: a call under way that may forbid, a filter,
+// which stays for ever, a thread whose system calls are dispatched, until it turns that off.
+extern HIDDEN _Atomic uint32_t recorder_callers, recorder_holders;
 
 // Does a child of vfork make this call? It runs on its parent's memory, in its parent's recording: what it
 // limits, forbids or ends is itself.
 HIDDEN bool recorder_is_borrowed(void);
-
-// True once the program has forbidden itself system calls, which then would end it: no more of them.
-extern HIDDEN _Atomic bool recorder_sealed;
-// The recording then goes on in room that is prepared now, at least so many bytes. Each seal is one that a later call takes
-// off, or none.
-HIDDEN void recorder_seal(uint64_t bytes_min);
-HIDDEN void recorder_unseal(void);
-HIDDEN void recorder_seal_after_fork(void);
-// The same, asked of the kernel too, where that can be.
-HIDDEN bool recorder_is_forbidden(void);
-HIDDEN void recorder_ask_for_filters(void);
-// The program gives up privileges for good, as before a filter: sealed, until that is ruled out. True where it is, now; at
-// once: waits for the answer, where a child that is not recorded or the end of the recording would be next.
-HIDDEN void recorder_foresees_filter(void);
-HIDDEN bool recorder_rules_filter_out(void);
-HIDDEN bool recorder_rules_filter_out_at_once(void);
-// To be held around the taking of a place in the prepared room, which has no system call: false where that is no more.
-HIDDEN bool recorder_begins_in_prepared_room(void);
-HIDDEN void recorder_has_placed(void);
-// No recording any more in this process and its children.
-HIDDEN void recorder_give_up(enum ht_stop_reason reason);
-// To be held around system calls: false if there must be none. The sealing thread waits for the others.
-HIDDEN bool recorder_may_call(void);
-HIDDEN void recorder_has_called(void);
-
-// Before a clone of a process that will run on the calling thread's storage, at the same time.
-HIDDEN void recorder_shares_storage(void);
-
-HIDDEN void recorder_before_fork(void);
-// The process is about to end without destructors.
-HIDDEN void recorder_before_sudden_exit(void);
-HIDDEN void recorder_after_fork(void);
-HIDDEN void recorder_in_forked_child(void);
-
-// NULL: there is none.
-HIDDEN struct recording *recorder_current(void);
-// The calling thread's outermost state if it is known to the current recording and idle, else NULL.
-HIDDEN struct thread_state *recorder_idle_thread(void);
-// Does memory that is mapped from there belong to the program itself, and is anybody to know?
-HIDDEN bool recorder_watches_maps(const void *caller);
-// Before the first call of the malloc family: who the caller is will be known then.
-HIDDEN bool recorder_watches_early_maps(void);
 
 #endif

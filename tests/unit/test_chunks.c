@@ -6,18 +6,21 @@
 #include <errno.h>
 #include <string.h>
 
+#include "chunks.h"
 #include "freed_probe.h"
+#include "log_end.h"
 #include "log_file.h"
 #include "memory_sample.h"
 #include "raw_reader.h"
+#include "seal.h"
+#include "settings.h"
 
-enum { FILE_BYTES = 1 << 20, BLOCK = 0x10000 };
+enum { FILE_BYTES = 1 << 20, PAGE = 4096, BLOCK = 0x10000 };
 
 // What chunks.c asks of the rest of the shim.
 struct epoch_page epoch_page = {.epoch = 1};
 _Atomic bool recorder_sealed;
 __thread struct thread_state self __attribute__((tls_model("initial-exec")));
-static unsigned probes;
 
 bool recorder_may_call(void) { return true; }
 bool recorder_rules_filter_out_at_once(void) { return false; }
@@ -42,10 +45,6 @@ int log_grow_after_exit(struct recording *recording, uint64_t offset, uint64_t b
     return EFBIG;
 }
 void log_release_pages(struct ht_raw_chunk *chunk) { (void)chunk; }
-void freed_probe(struct ht_raw_header *header, const void *block) {
-    (void)header, (void)block;
-    probes++;
-}
 void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
     (void)t, (void)stamp, (void) final;
     fail_msg("a sample was taken");
@@ -64,7 +63,8 @@ static int begin(void **state) {
     recording.header->chunks_end = HT_RAW_HEADER_BYTES;
     thread = (struct thread_state){.epoch = 1, .recording = &recording, .sample_due_stamp = UINT64_MAX};
     stamp = 1000;
-    probes = 0;
+    settings.page_bytes = PAGE;
+    freed_probe_measure_floor(recording.header);
     return !recorder_next_chunk(&thread);
 }
 
@@ -91,6 +91,12 @@ static unsigned sizes_in(const struct ht_raw_chunk *chunk, uint64_t *size, unsig
     return count;
 }
 
+static uint64_t probes(void) {
+    uint64_t all = 0;
+    for (size_t i = 0; i < HT_RAW_FREED_PROBES; i++) all += recording.header->freed_probes[i];
+    return all;
+}
+
 static void a_due_probe_is_no_reason_for_a_chunk(void **state) {
     (void)state;
     const struct ht_raw_chunk *first = thread.chunk;
@@ -101,16 +107,18 @@ static void a_due_probe_is_no_reason_for_a_chunk(void **state) {
     put(BLOCK, 32);
     assert_ptr_not_equal(thread.chunk, first);
     assert_in_range(first->used, first->bytes - HT_APPEND_ROOM_BYTES, first->bytes);
-    assert_int_equal(probes, 0);
+    assert_int_equal(probes(), 0);
 }
 
 static void only_frees_are_probed(void **state) {
     (void)state;
     for (unsigned i = 0; i < 1000; i++) {
-        assert_true(room_for_free(&thread, (void *)BLOCK));
+        assert_true(room_for_free(&thread, file + 1));
         ht_append_bare(&thread.cursor, HT_RAW_FREE, stamp += 10, BLOCK);
     }
-    assert_in_range(probes, 2, 100);
+#ifdef __x86_64__  // elsewhere the cycle counter is too coarse
+    assert_in_range(probes(), 2, 100);
+#endif
 }
 
 // What an append has done when a handler jumps out of it.

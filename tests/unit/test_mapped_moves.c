@@ -8,6 +8,7 @@
 #include "memory_sample.h"
 #include "own_ranges.h"
 #include "real.h"
+#include "recorder.h"
 #include "settings.h"
 
 // What wrap_maps.c asks of the rest of the shim. Own memory is one bit for each page of a small space.

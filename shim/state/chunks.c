@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The chunks of a thread's stream: small at first, growing, each made real before it is written.
+#include "chunks.h"
+
 #include <errno.h>
 
-#include "append_cost.h"
-#include "freed_probe.h"
+#include "clock.h"
+#include "log_end.h"
 #include "log_file.h"
-#include "memory_sample.h"
+#include "seal.h"
 #include "settings.h"
-#include "sites.h"
+#include "sparse_stamps.h"
 #include "sys.h"
 
 enum {
@@ -21,7 +23,7 @@ uint8_t *recorder_append_end(const struct thread_state *t) { return t->chunk_end
 // The next freed block is probed some hundred bytes of records later: at random distances, so that no pattern
 // of the program is always hit. The fast path's one comparison covers this and the chunk's end, and costs no
 // more. A probe waits for all that the processor has under way: a stream of many calls has enough of them, and gets fewer.
-static void set_full_or_probe(struct thread_state *t) {
+void chunk_set_full_or_probe(struct thread_state *t) {
     enum { DISTANCE_BITS = 9, DISTANCE_BYTES_MIN = 128 };
     uint64_t mixed = (t->cursor.last_stamp ^ t->cursor.last_address) * UINT64_C(0x9e3779b97f4a7c15);
     unsigned more_bits = t->chunk_end - (uint8_t *)t->chunk < CHUNK_BYTES_LAST ? 0 : 2;
@@ -31,19 +33,8 @@ static void set_full_or_probe(struct thread_state *t) {
     t->call_full_at = settings.site_frames ? NULL : t->full_or_probe_at;
 }
 
-static bool chunk_has_room(const struct thread_state *t) {
+bool chunk_has_room(const struct thread_state *t) {
     return t->chunk && t->cursor.at < recorder_append_end(t);
-}
-
-bool room_for_free_slowly(struct thread_state *t, const void *block) {
-    if (!chunk_has_room(t)) return recorder_next_chunk(t);
-    if (t->cursor.at < t->full_or_probe_at) return true;
-    freed_probe(t->recording->header, block);
-    set_full_or_probe(t);
-    // Where a program only frees for a while, this is when its memory is sampled.
-    if (t->cursor.last_stamp < t->sample_due_stamp) return true;
-    memory_sample(t, stamp_now(), false);
-    return room_for_record(t);
 }
 
 // A chunk's place in the file: bytes cut down to what the reservation has left, 0 if that is nothing and the file cannot
@@ -112,25 +103,16 @@ static bool place_chunk(struct thread_state *t, bool may_call, bool may_end) {
     t->chunk_end = (uint8_t *)chunk + bytes;
     t->cursor.at = (uint8_t *)(chunk + 1);
     t->site = 0;
-    set_full_or_probe(t);
+    chunk_set_full_or_probe(t);
     if (old) log_release_pages(old);
     return true;
 }
 
 bool room_for_record_slowly(struct thread_state *t) {
     if (!chunk_has_room(t)) return recorder_next_chunk(t);
-    if (t->cursor.at >= t->full_or_probe_at) set_full_or_probe(t);  // a probe was due, but this is no free
+    if (t->cursor.at >= t->full_or_probe_at)
+        chunk_set_full_or_probe(t);  // a probe was due, but this is no free
     return true;
-}
-
-static __attribute__((noinline)) bool room_and_site(struct thread_state *t) {
-    return room_for_record_slowly(t) && (!settings.site_frames || sites_append(t));
-}
-
-bool room_for_call_slowly(struct thread_state *t) {
-    // Without call sites it may be entered before that: a jump out of a handler may have left one of the two addresses behind.
-    if (unlikely(t->cursor.at >= t->full_or_probe_at || !settings.site_frames)) return room_and_site(t);
-    return sites_append(t);
 }
 
 bool recorder_next_chunk_after_jump(struct thread_state *t) {
@@ -179,4 +161,32 @@ bool recorder_next_chunk(struct thread_state *t) {
     upkeep_took(recording->header, before);
     errno = saved;
     return done;
+}
+
+// ---- what recording costs ----
+
+// A short run of appends into a scratch chunk: the figure is that of a warm cache, a floor.
+enum { CALLS = 128, ROUNDS = 4 };
+
+static uint64_t one_round(void) {
+    uint8_t chunk[CALLS * 16 + HT_APPEND_ROOM_BYTES];
+    struct ht_cursor cursor = {.at = chunk, .last_stamp = stamp_now()};
+    uint64_t start = clock_counter();
+    for (unsigned call = 0; call < CALLS / 2; call++) {
+        uint64_t block = 0x10000 + 2654435761u * (uint64_t)call % 1048576;
+        ht_append_call(&cursor, HT_RAW_MALLOC, stamp_if_due(), block, 16 + call % 64);
+        ht_append_bare(&cursor, HT_RAW_FREE, stamp_if_due(), block);
+        // The compiler must not see that nobody reads the chunk.
+        __asm__ volatile("" ::"r"(chunk) : "memory");
+    }
+    return clock_counter() - start;
+}
+
+void append_cost_measure(struct ht_raw_header *header) {
+    header->append_cost_calls = CALLS;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        uint64_t counts = one_round();
+        if (!header->append_cost_counts || counts < header->append_cost_counts)
+            header->append_cost_counts = (uint32_t)counts;
+    }
 }

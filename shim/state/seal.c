@@ -6,13 +6,11 @@
 // - The kernel says that the thread has a filter. It is asked before calls of ours, by one that most filters allow.
 // - The program has given up privileges for good, by a call that is seen: mostly a filter is next. The recorder then makes no
 //   call any more until heaptape record, which sees from outside whether a filter has come, has ruled that out.
-#include <stdlib.h>
-#include <sys/prctl.h>
+#include "seal.h"
 
 #include "apart.h"
 #include "log_file.h"
 #include "settings.h"
-#include "state.h"
 #include "sys.h"
 #include "text.h"
 
@@ -23,63 +21,21 @@ enum {
     SEALED_AHEAD_BYTES_MAX = 64 << 20
 };
 
-// A filter takes longer to come than this.
-static const uint64_t ASK_GAP_STAMPS = STAMPS_PER_S / 50000;
 // From the sign to the question: filter and sign are mostly in one function.
 static const uint64_t QUESTION_STAMPS = STAMPS_PER_S / 100;
 // How long an answer can take: of one who is there, and until it is clear that nobody is.
 static const uint64_t ANSWER_STAMPS = STAMPS_PER_S, NOBODY_STAMPS = STAMPS_PER_S / 4;
 
-_Atomic bool recorder_sealed;
-static _Atomic uint32_t callers;  // threads within system calls of ours
-// What holds the seal: a call under way that may forbid, a filter, which stays for ever, a thread whose system calls are
-// dispatched, until it turns that off.
-static _Atomic uint32_t holders;
-static bool asks_for_filters;
-static __thread uint64_t asked_stamp __attribute__((tls_model("initial-exec")));
 static _Atomic uint64_t sign_stamp;  // 0: there was none, or it has been answered
 static _Atomic bool keeps_space;     // the seal may come off, in a process that cannot open its log any more
 static _Atomic uint32_t placers;     // threads that take a place in the prepared room
 static _Atomic uint32_t unsealers;   // threads that may be taking the seal off
 
-void recorder_has_called(void) { atomic_fetch_sub(&callers, 1); }
-
 // They were the parent's threads.
 void recorder_seal_after_fork(void) {
-    atomic_store(&callers, 0);
+    atomic_store(&recorder_callers, 0);
     atomic_store(&placers, 0);
     atomic_store(&unsealers, 0);
-}
-
-// Under a filter from before the start, as in containers, the answer is the same after another one has come.
-void recorder_ask_for_filters(void) { asks_for_filters = sys_prctl(PR_GET_SECCOMP, NULL) == 0; }
-
-// Nothing can be prepared any more: threads fill the chunks that they have.
-static void seal_late(void) {
-    struct recording *recording = recorder_current();
-    // A forked child has not its parent's log.
-    if (recording && epoch_page.maps_log)
-        recording->real_bytes = __atomic_load_n(&recording->header->chunks_end, __ATOMIC_SEQ_CST);
-    atomic_fetch_add(&holders, 1);
-    atomic_store(&recorder_sealed, true);
-}
-
-bool recorder_is_forbidden(void) {
-    if (unlikely(recorder_sealed)) return true;
-    if (!asks_for_filters) return false;
-    uint64_t now = stamp_now();
-    if (now - asked_stamp < ASK_GAP_STAMPS) return false;
-    asked_stamp = now;
-    if (sys_prctl(PR_GET_SECCOMP, NULL) <= 0) return false;
-    seal_late();
-    return true;
-}
-
-bool recorder_may_call(void) {
-    atomic_fetch_add(&callers, 1);
-    if (likely(!recorder_is_forbidden())) return true;
-    recorder_has_called();
-    return false;
 }
 
 static uint64_t room_under_seal(const struct recording *recording, uint64_t bytes_min) {
@@ -108,19 +64,17 @@ static void seal(uint64_t bytes_min, bool gives_up_space) {
     atomic_store(&recorder_sealed, true);
     // The filter may fall on other threads as well, and kills for what they are about to call. A call of ours
     // that a handler of this thread interrupted does not end before the wait does.
-    for (unsigned step = 0; step < SYS_WAIT_STEPS && callers; step++) sys_wait_step(step);
+    for (unsigned step = 0; step < SYS_WAIT_STEPS && recorder_callers; step++) sys_wait_step(step);
     set_gate(&self, gate);
 }
 
 void recorder_seal(uint64_t bytes_min) {
-    atomic_fetch_add(&holders, 1);
+    atomic_fetch_add(&recorder_holders, 1);
     if (recorder_sealed) {
         // One was foreseen, and here it is.
         if (atomic_exchange(&keeps_space, false)) give_up_space(recorder_current());
         return;
     }
-    // What a start needs, in a forked child too, will be forbidden.
-    if (epoch_now() == EPOCH_NONE) free(malloc(1));
     if (!recorder_is_borrowed()) seal(bytes_min, true);
 }
 
@@ -143,11 +97,11 @@ static void take_seal_off(void) {
         log_end_preparation(recording, recording->bytes_before_seal, LOG_PHASE_TAIL_BYTES);
     atomic_store(&recorder_sealed, false);
     // Another thread has sealed meanwhile.
-    if (holders) atomic_store(&recorder_sealed, true);
+    if (recorder_holders) atomic_store(&recorder_sealed, true);
 }
 
 void recorder_unseal(void) {
-    if (atomic_fetch_sub(&holders, 1) != 1 || !recorder_sealed) return;
+    if (atomic_fetch_sub(&recorder_holders, 1) != 1 || !recorder_sealed) return;
     atomic_fetch_add(&unsealers, 1);
     take_seal_off();
     atomic_fetch_sub(&unsealers, 1);
@@ -171,8 +125,6 @@ static void count_filters_apart(void *argument) {
 
 // The seal's preparation opens the log once more, by which heaptape record wakes.
 void recorder_foresees_filter(void) {
-    // What a start needs may be forbidden next, also in a forked child.
-    if (epoch_now() == EPOCH_NONE) free(malloc(1));
     struct recording *recording = recorder_current();
     uint32_t filters = 0;
     uint64_t none = 0;
@@ -183,7 +135,7 @@ void recorder_foresees_filter(void) {
     recording->header->filters_before = filters;
     __atomic_store_n(&recording->header->filter_answer, HT_FILTER_FORESEEN, __ATOMIC_RELEASE);
     atomic_store(&keeps_space, true);
-    atomic_fetch_add(&holders, 1);
+    atomic_fetch_add(&recorder_holders, 1);
     seal(0, false);
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "log_file.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "apart.h"
@@ -96,8 +95,6 @@ static uint64_t reserve_limit(uint64_t bytes_max) {
 static _Atomic bool files_are_watched, opens_are_asked_for;
 
 void log_stays_closed(bool is_asked) {
-    // The first log begins while it may.
-    if (epoch_now() == EPOCH_NONE) free(malloc(1));
     atomic_store(&files_are_watched, true);
     if (is_asked) atomic_store(&opens_are_asked_for, true);
 }
