@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from .report.html import write_report
     from .results.comparison import compare
     from .results.conditions import conditions_met, parse_condition
-    from .results.curves import timeline
-    from .results.memory_parts import fragmentation
+    from .results.curves import fragmentation, timeline
     from .results.reader import ResultsWarning, read_results
     from .trace import ops
     from .trace.live import live_bytes_curve, live_chunks
@@ -61,7 +60,7 @@ _MODULES = {
     "conditions_met": "results.conditions",
     "parse_condition": "results.conditions",
     "timeline": "results.curves",
-    "fragmentation": "results.memory_parts",
+    "fragmentation": "results.curves",
     "ResultsWarning": "results.reader",
     "read_results": "results.reader",
     "live_bytes_curve": "trace.live",

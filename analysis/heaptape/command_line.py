@@ -19,7 +19,7 @@ from typing import Any
 from . import options
 from .base.environment import missing_package, speak_plainly
 from .base.errors import EXIT_FAILED, HeaptapeError
-from .base.printable import printable
+from .base.text import printable
 from .base.verb_parser import VerbParser
 from .bisect import options as bisect_options
 from .explain import options as explain_options

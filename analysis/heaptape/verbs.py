@@ -17,8 +17,7 @@ import pandas as pd
 
 from .base.errors import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_HOLDS, EXIT_UNDECIDED, UsageError
 from .base.files import check_output
-from .base.printable import printable
-from .base.progress import ProgressLine
+from .base.text import ProgressLine, printable
 from .base.units import counted
 from .group.trace import is_group
 from .report.old_new import old_new_markdown, old_new_views, print_old_new
@@ -30,7 +29,6 @@ from .report.table import (
     processor_lines,
     processor_markdown,
 )
-from .results.aging import age_flips
 from .results.comparison import experiments
 from .results.conditions import (
     HOLDS,
@@ -42,8 +40,8 @@ from .results.conditions import (
     judged_object,
     parse_condition,
 )
-from .results.processors import processor_tables
 from .results.reader import ResultsWarning, read_results
+from .results.remarks import age_flips, processor_tables
 from .results.summary import Summary, summarise, tell_apart
 from .trace.reader import read_trace
 
@@ -91,7 +89,7 @@ def run_explain(options: argparse.Namespace) -> None:
     print_answers(options, answers)
     sys.stdout.flush()
     if options.html is not None:
-        from .report.heap_page import write_heap_page  # what the answer alone has no use for
+        from .report.heap_maps import write_heap_page  # what the answer alone has no use for
 
         write_heap_page(answers, options.html, [options.trace])
 

@@ -36,7 +36,7 @@ from bench.programs.workloads import FULL, Unavailable, make_group  # noqa: E402
 from bench.validity.run import Failed, PassedOver, last_line, prepare, run_to_end  # noqa: E402
 
 from heaptape.base.files import write_whole  # noqa: E402
-from heaptape.base.text_table import table_lines  # noqa: E402
+from heaptape.base.text import table_lines  # noqa: E402
 
 CORPUS = ROOT / "bench" / "corpus" / "corpus.toml"
 MEASURED = ROOT / "bench" / "validity" / "programs.toml"

@@ -34,7 +34,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "analysis")]
 
 from bench.figures.runs import clean_environment  # noqa: E402
 
-from heaptape.base.text_table import table_lines  # noqa: E402
+from heaptape.base.text import table_lines  # noqa: E402
 
 PACES = ("none", "virtual", "real")
 RUNS = 3

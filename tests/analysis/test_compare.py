@@ -12,7 +12,7 @@ import pytest
 import results_factory
 from heaptape import UsageError, compare, read_results
 from heaptape.judge.intervals import bootstrap_medians, outside
-from heaptape.judge.random_numbers import random_numbers
+from heaptape.judge.intervals import random_numbers
 from heaptape.results.comparison import (
     MEASURES,
     SAME,

@@ -23,7 +23,7 @@ from heaptape.fleet.plan import Plan, PlanError, allocator_name, read_plan
 from heaptape.fleet.results import FleetResults
 from heaptape.fleet.summary import notes_of, summarise, summary_markdown
 from heaptape.results.comparison import estimate_ratio
-from heaptape.results.geometric_mean import geometric_mean
+from heaptape.results.comparison import geometric_mean
 from heaptape.fleet.unit import Outcome, Unit, run_unit, units_of
 
 ROOT = Path(__file__).resolve().parents[2]

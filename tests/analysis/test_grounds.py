@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from heaptape import read_results, write_report
 from heaptape.results.comparison import experiments
-from heaptape.results.grounds import grounds
+from heaptape.results.remarks import grounds
 
 import results_factory
 

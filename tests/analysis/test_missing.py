@@ -14,8 +14,8 @@ import results_factory
 from heaptape.base.errors import UsageError
 from heaptape.report.table import comparison_markdown, comparison_object
 from heaptape.results.comparison import experiments
-from heaptape.results.controls import control_lines
-from heaptape.results.missing import missing_lines
+from heaptape.results.remarks import control_lines
+from heaptape.results.remarks import missing_lines
 from heaptape.results.reader import read_results
 from heaptape.results.summary import summarise
 from results_factory import run

@@ -12,7 +12,7 @@ import results_factory
 from heaptape.report.provenance import result_warnings
 from heaptape.report.table import comparison_markdown, comparison_object
 from heaptape.results.comparison import experiments
-from heaptape.results.order import find_trends
+from heaptape.results.remarks import find_trends
 from heaptape.results.reader import read_results
 from heaptape.results.summary import Summary, summarise
 

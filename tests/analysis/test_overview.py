@@ -11,7 +11,7 @@ import pytest
 import results_factory
 from heaptape import read_results
 from heaptape.command_line import main
-from heaptape.report.overview import overview
+from heaptape.report.old_new import overview
 from heaptape.results.comparison import SEED, experiments
 from heaptape.results.found_trace import FoundTrace
 from heaptape.results.summary import Summary, summary_of

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from heaptape.base.printable import printable
+from heaptape.base.text import printable
 
 
 @pytest.mark.parametrize(("text", "printed"), [

@@ -13,7 +13,7 @@ import results_factory
 from heaptape import fragmentation, read_results, read_trace, timeline
 from heaptape.report.latencies import latency_table
 from heaptape.report.pareto import beaten_in_both, pareto_front, pareto_points
-from heaptape.trace.profile import profile_trace
+from heaptape.trace.live import profile_trace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from naive_writer import Event, TraceSpec

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from heaptape.report.profile_graph import profile_figure
-from heaptape.results.profiles import profiles_of
+from heaptape.report.flame_graph import profile_figure
+from heaptape.results.counted import profiles_of
 
 STACKS = [{"frames": ["malloc"], "samples": 6}, {"frames": ["malloc", "carve"], "samples": 4}]
 

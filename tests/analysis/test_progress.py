@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from heaptape.base.progress import ProgressLine
+from heaptape.base.text import ProgressLine
 
 
 class _Stream(io.StringIO):

@@ -24,7 +24,7 @@ from heaptape.report.svg import nice_ticks, ratio_ticks, spread_labels
 from heaptape.results.comparison import compare, experiments
 from heaptape.results.curves import thin
 from heaptape.results.found_trace import find_trace
-from heaptape.results.functions import function_table
+from heaptape.results.counted import function_table
 from heaptape.results.malloc_share import malloc_share
 from hypothesis import given, settings
 from hypothesis import strategies as st

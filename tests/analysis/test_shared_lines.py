@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from heaptape.explain.shared_lines import SharedLines, sentences, shared_lines
+from heaptape.explain.verdict import SharedLines, sentences, shared_lines
 
 
 def counted(*blocks: tuple[int, int, int]) -> SharedLines:

@@ -15,7 +15,7 @@ import naive_writer
 import pandas as pd
 import pytest
 from heaptape import read_trace
-from heaptape.explain.births import births_of
+from heaptape.explain.answering import births_of
 from heaptape.explain.call_sites import call_sites, site_rows, site_sentences, sites_object
 from naive_writer import Event, TraceSpec, sites_of
 from tool_runner import Tools

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import story
 from heaptape.base.environment import terminal_columns
-from heaptape.base.text_table import table_lines
+from heaptape.base.text import table_lines
 from verbs_here import run_here
 
 ROWS = [["name", "time", "verdict"], ["glibc", "1.2 s", ""], ["a", "17 s", "unresolved (one round is not enough)"]]

@@ -22,8 +22,8 @@ pytest.importorskip("optuna")
 
 from heaptape.__main__ import main
 from heaptape.judge.comparison import compare
-from heaptape.tune.front import dominates, front_of, hypervolume, simplest_front, spread
-from heaptape.tune.result import still_on_front
+from heaptape.tune.study import dominates, front_of, hypervolume, simplest_front, spread
+from heaptape.tune.text import still_on_front
 from heaptape.base.errors import UsageError
 from heaptape.tune.space import searched_knobs
 from heaptape.tune.study import Trial

@@ -12,7 +12,7 @@ import judged_runs
 import pytest
 from heaptape.judge import model
 from heaptape.judge.comparison import compare as judge
-from heaptape.judge.standing import standing_of as judged_standing
+from heaptape.judge.text import standing_of as judged_standing
 from heaptape.results.comparison import BASELINE, MEASURES, SAME, UNRESOLVED, compare, control_estimate
 from heaptape.results.standing import standing_of
 from quick_tier import quick

@@ -30,10 +30,10 @@ from heaptape.validate.prediction import (
     predicted_differences_ns,
     predicted_memory,
 )
-from heaptape.validate.process_facts import children
+from heaptape.validate.observed_run import children
 from heaptape.validate.request_latency import Latencies, parse_latencies
 from heaptape.validate.startup import _data_bytes_of
-from heaptape.validate.watched_process import Watched
+from heaptape.validate.observed_run import Watched
 from waiting import alive, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,7 +14,7 @@ from heaptape.forecast import parts
 from heaptape.judge.attached import Replayed
 from heaptape.judge.comparison import compare
 import judged_runs
-from heaptape.forecast.estimates import difference, estimate, growth_left_out, rss_and_slope
+from heaptape.forecast.parts import difference, estimate, growth_left_out, rss_and_slope
 from service_load import Service, write_service
 from tool_runner import Tools, run
 

@@ -21,8 +21,8 @@ from heaptape.judge.intervals import (
     widened,
 )
 from heaptape.judge.model import LESS, MORE, NONE, SAME, UNRESOLVED, Interval
-from heaptape.judge.outliers import outliers
-from heaptape.judge.random_numbers import Random, random_numbers
+from heaptape.judge.intervals import outliers
+from heaptape.judge.intervals import Random, random_numbers
 
 NAN = math.nan
 
@@ -238,7 +238,7 @@ def test_outliers_by_hand() -> None:
 
 def test_the_judge_starts_without_numpy_and_pandas() -> None:
     """Who runs few rounds does not wait for what draws samples."""
-    code = ("import sys; from heaptape.judge import beside, comparison, intervals, schedule, standing; "
+    code = ("import sys; from heaptape.judge import beside, comparison, intervals, schedule, text; "
             "intervals.ratio_interval([1, 2, 3]); print({'numpy', 'pandas', 'scipy'} & set(sys.modules))")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "set()\n"

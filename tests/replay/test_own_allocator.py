@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from heaptape.base.own_allocator import is_the_linked
+from heaptape.base.allocators import is_the_linked
 from heaptape.results.comparison import experiments
 from heaptape.results.reader import read_results
 from heaptape.results.summary import summarise

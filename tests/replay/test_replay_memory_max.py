@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import replay_traces
 from heaptape import read_results, write_report
-from heaptape.results.limits import limit_lines
+from heaptape.results.remarks import limit_lines
 from tool_runner import Argument, Tools, clean_environment, run
 from virtual_machine import run_in_machine
 from waiting import wait_until

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import math
 import re
+from collections.abc import Iterable
 
 PROCESSORS_MAX = 1024
 """As heaptape replay takes them."""
@@ -80,3 +82,11 @@ def duration(text: str) -> float:
     if not value:
         raise argparse.ArgumentTypeError("expected a time such as 90s, 5m or 1h")
     return value / 1e9
+
+
+# ---- names that were mistyped ----
+
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """ (did you mean tcmalloc?)", or nothing."""
+    near = difflib.get_close_matches(word, list(names), n=1, cutoff=0.7)
+    return f" (did you mean {near[0]}?)" if near else ""

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .own_allocator import is_the_linked
+from .allocators import is_the_linked
 from .programs import list_allocators
 
 USUAL = ("glibc", "jemalloc", "tcmalloc", "mimalloc")

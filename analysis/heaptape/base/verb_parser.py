@@ -13,9 +13,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NoReturn
 
+from .arguments import did_you_mean
 from .environment import terminal_columns
-from .meant import did_you_mean
-from .printable import printable
+from .text import printable
 
 Facts = Sequence[tuple[str, str]]
 """Names, and what is to be said of them."""

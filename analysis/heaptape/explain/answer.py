@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..base.recorded_settings import left_out_sentence, shown_name
+from ..base.allocators import left_out_sentence, shown_name
 from ..base.sharing import as_sentence, in_brackets
-from ..base.text_table import table_lines
+from ..base.text import table_lines
 from ..base.units import (
     byte_count,
     counted,
@@ -30,12 +30,10 @@ from .call_sites import CallSites, site_rows, site_sentences, sites_object
 from .cures import CACHES, Cure
 from .heap_map import HeapMap
 from .holders import Holder, size_class
-from .shared_lines import SharedLines, sentences
 from .snapshots import Snapshot
 from .stretches import Break
 from .sums import ACCOUNTS, MEANING, OF_ACCOUNT, VERDICTS, Sums
-from .unmeasured import Unmeasured, unmeasured_sentence
-from .verdict import Trend
+from .verdict import SharedLines, Trend, Unmeasured, sentences, unmeasured_sentence
 
 _NAMED_SHARE, _NAMED_OF_RSS = 0.1, 0.01
 """Of what is above the live bytes, and of RSS: a smaller account is not named in the first sentences, nor who holds it."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.allocator_settings import SETTINGS, to_try
+from ..base.allocators import SETTINGS, to_try
 from ..base.builds import builds_here, usual
 from ..base.errors import HeaptapeError
 from ..base.programs import ToolFailed, find_heaptape, list_allocators, run_tool

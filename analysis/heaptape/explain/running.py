@@ -13,9 +13,8 @@ from typing import Any
 
 from ..base.errors import EXIT_UNDECIDED, HeaptapeError, UsageError
 from ..base.files import STANDARD_OUTPUT, check_output
-from ..base.printable import printable
 from ..base.programs import find_heaptape, find_replay
-from ..base.text_table import table_lines
+from ..base.text import printable, table_lines
 from ..base.units import byte_count, change, counted, nanoseconds, percent
 from .looks import LOOKS_MIN, Grown, Look, Rise, grown_of, looks, rise_of
 from .sums import MEANING, OF_ACCOUNT

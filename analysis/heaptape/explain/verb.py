@@ -15,7 +15,6 @@ from ..base.arguments import duration_ns
 from ..base.builds import builds_here, nearest
 from ..base.errors import HeaptapeError, UsageError
 from ..base.files import check_output
-from ..base.printable import printable
 from ..base.programs import (
     ToolFailed,
     as_ours,
@@ -24,7 +23,7 @@ from ..base.programs import (
     list_allocators,
     run_tool,
 )
-from ..base.progress import ProgressLine
+from ..base.text import ProgressLine, printable
 from ..base.units import listing, nanoseconds
 from ..judge.model import END, PEAK
 from ..trace.reader import read_trace

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What live bytes and RSS do along the trace."""
+"""What live bytes and RSS do along the trace, and what of the memory is not measured or is shared with other processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from ..base.units import percent
+from ..base.units import byte_count, counted, percent
+from ..trace.reader import Trace
 
 CHANGE_SHARE = 0.05
 """Of the highest RSS: a smaller change of a curve is none."""
@@ -52,3 +53,61 @@ def trend_of(curve: pd.DataFrame, a_site_grows: bool = False) -> Trend:
     least = max(CHANGE_SHARE * float(rss.max(initial=0)), 1)
     words = _words(live_rise, rss_rise, least, "the live bytes as a whole" if a_site_grows else "the live bytes")
     return Trend(live_rise, rss_rise, live_rise >= least, words)
+
+
+_LARGE_BYTES = 64 << 10
+"""The recorder looks at each block from this size on, when it ends and when the program does."""
+
+_NAMED_SHARE = 0.01
+"""Of RSS: less changes no answer."""
+
+
+@dataclass(frozen=True)
+class Unmeasured:
+    """Of the live blocks at a moment."""
+
+    blocks: int
+    bytes: int
+
+
+def unmeasured(trace: Trace, blocks: pd.DataFrame) -> Unmeasured:
+    """blocks: requested_bytes, and given_event, the event that gave each its memory."""
+    known = np.concatenate([trace.residency["birth_event"].to_numpy(), trace.residency_steps["birth_event"].to_numpy()])
+    found = blocks[(blocks["requested_bytes"] >= _LARGE_BYTES) & ~blocks["given_event"].isin(known)]
+    return Unmeasured(len(found), int(found["requested_bytes"].sum()))
+
+
+def unmeasured_sentence(found: Unmeasured | None, rss_bytes: int) -> list[str]:
+    """Empty where it is little."""
+    if not found or found.bytes < max(_NAMED_SHARE * rss_bytes, 1):
+        return []
+    return [f"Not recorded: how much of {counted(found.blocks, 'live block')} of {byte_count(found.bytes)} in all the program wrote to. The replay "
+            "writes to all of malloc's and to none of calloc's, so RSS and its live bytes may be wrong by as much."]
+
+
+LINE_BYTES = 64
+
+
+@dataclass(frozen=True)
+class SharedLines:
+    """lines: of 64 bytes, with requested bytes of live blocks; shared: those of them with blocks that different threads
+    allocated; threads: that allocated any."""
+
+    lines: int
+    shared: int
+    threads: int
+
+
+def shared_lines(blocks: pd.DataFrame) -> SharedLines:
+    """blocks: address, requested_bytes, thread. Only the first and the last line of a block can have another block too."""
+    address, size = blocks["address"].to_numpy(), np.maximum(blocks["requested_bytes"].to_numpy(), 1)
+    first, last = address // LINE_BYTES, (address + size - 1) // LINE_BYTES
+    ends = pd.DataFrame({"line": np.concatenate([first, last]), "thread": np.tile(blocks["thread"].to_numpy(), 2)}).drop_duplicates()
+    threads = ends.groupby("line").size()
+    return SharedLines(len(threads) + int(np.maximum(last - first - 1, 0).sum()), int((threads > 1).sum()), int(blocks["thread"].nunique()))
+
+
+def sentences(found: SharedLines | None) -> list[str]:
+    """None of a program whose live blocks are of one thread; None: of whom they are is not known."""
+    return [f"{counted(found.shared, 'cache line')} {'holds' if found.shared == 1 else 'hold'} blocks of two or more threads: {percent(found.shared / found.lines)} of the cache lines with blocks."] \
+        if found and found.threads > 1 else []

@@ -14,7 +14,7 @@ from ..explain.snapshots import snapshots_in, snapshots_of
 from ..results.found_trace import find_trace
 from ..results.summary import Summary
 from .counter_tracks import to_perfetto
-from .json_feeds import to_bencher, to_github_action, to_hyperfine
+from .series import to_bencher, to_github_action, to_hyperfine
 
 _JSON: dict[str, Callable[[Sequence[Summary]], bytes]] = {"bencher": to_bencher, "github-action": to_github_action, "hyperfine": to_hyperfine}
 

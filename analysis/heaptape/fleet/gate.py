@@ -11,10 +11,9 @@ import pandas as pd
 
 from ..base.errors import UsageError
 from ..judge.baseline_file import BaselineFileError
-from ..results.comparison import MEASURES, Estimate, Floats, compare, widen
+from ..results.comparison import MEASURES, Estimate, Floats, compare, geometric_mean, widen
 from ..results.conditions import HOLDS, REFUTED, UNDECIDED, Condition, Judged, judge
 from ..results.counted import WHOLE
-from ..results.geometric_mean import geometric_mean
 from .baselines import judge_by_file, ratios_to_file, rounds_to_median
 from .plan import Configuration, Plan, PlanError, TraceFile
 from .summary import paired_by_allocator

@@ -11,22 +11,23 @@ from typing import Any
 
 import pandas as pd
 
-from ..base.printable import markdown_escaped
 from ..base.sharing import sharing
-from ..base.text_table import table_lines
+from ..base.text import markdown_escaped, table_lines
 from ..base.units import MISSING, counted, decimal, interval, with_nulls
 from ..results.caution import baseline_caution
 from ..results.comparison import (
+    INTERVAL_MEANS,
     MEASURES,
     SEED,
     Floats,
     Measure,
     estimate_ratio,
+    geometric_mean,
+    is_hidden,
     paired_ratios,
 )
 from ..results.conditions import Condition, parse_condition
 from ..results.counted import counted_figure, counts_by_allocator
-from ..results.geometric_mean import INTERVAL_MEANS, geometric_mean, is_hidden
 from ..results.reader import NULL_ALLOCATOR
 from .plan import Configuration, Plan
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..base.errors import EXIT_HOLDS, EXIT_UNDECIDED, HeaptapeError, UsageError
-from ..base.printable import printable
-from ..base.progress import ProgressLine
+from ..base.text import ProgressLine, printable
 from ..base.units import counted
 from ..results.conditions import (
     HOLDS,

@@ -8,15 +8,21 @@ import json
 from typing import Any
 
 from ..base.errors import HeaptapeError, UsageError
-from ..base.printable import printable
 from ..base.programs import find_heaptape, find_replay
-from ..base.progress import ProgressLine
 from ..base.sharing import as_sentence, sharing
-from ..base.text_table import table_lines
+from ..base.text import ProgressLine, printable, table_lines
 from ..judge.intervals import SAME_WITHIN
 from ..results.caution import as_caution
-from .estimates import Estimate, difference, estimate
-from .parts import Key, Replayed, baseline_check, replay_parts, steady_stretch
+from .parts import (
+    Estimate,
+    Key,
+    Replayed,
+    baseline_check,
+    difference,
+    estimate,
+    replay_parts,
+    steady_stretch,
+)
 
 Forecasts = dict[Key, tuple[Estimate, Estimate]]
 """RSS and slope."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `heaptape try` prints of a service: the decision, a table of allocators, what else would help, and its processes."""
+"""What `heaptape try` says of a service, as text and as JSON: the decision, a table of allocators, what else would help, and its processes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from ..base.allocator_settings import in_words
-from ..base.printable import printable
-from ..base.recorded_settings import left_out_sentence, shown_name
-from ..base.text_table import table_lines
+from ..base.allocators import in_words, left_out_sentence, shown_name
+from ..base.text import printable, table_lines
 from ..base.units import byte_count, counted, nanoseconds, percent
 from ..results.use import also_set, use_in_one_line
 from .estimate import SYSTEMATIC, TRIM, Estimate, Estimates
@@ -106,7 +105,7 @@ def allocator_table(trial: ServiceTrial) -> list[str]:
             [_baseline_name(trial, versions), byte_count(found.whole_bytes), "", _known(found.worker_bytes)]]
     for one in found.others:
         name = name_of(one) if one.trimmed or ":" in one.name else _with_version(one.name, versions)
-        rows.append([name, byte_count(one.total_bytes), _change(one, found.whole_bytes), _known(one.worker_bytes)])
+        rows.append([name, byte_count(one.total_bytes), _change_text(one, found.whole_bytes), _known(one.worker_bytes)])
     return table_lines(rows, right=(1, 3), columns=0)
 
 
@@ -125,7 +124,7 @@ def _known(value: float | None) -> str:
     return "" if value is None else byte_count(value)
 
 
-def _change(one: Estimate, whole_bytes: float) -> str:
+def _change_text(one: Estimate, whole_bytes: float) -> str:
     words = f"[{_signed(one.low_bytes / whole_bytes)}, {_signed(one.high_bytes / whole_bytes)}]"
     if one.is_judged and not one.is_resolved:
         return f"not resolved {words}"
@@ -203,3 +202,44 @@ def use_line(trial: ServiceTrial) -> str | None:
 def allocators_worth(savers: Sequence[Estimate]) -> list[str]:
     """Names, the best one first."""
     return [name_of(one) for one in savers]
+
+
+# ---- as JSON ----
+
+def answer_object(trial: ServiceTrial) -> dict[str, Any]:
+    """decision: "use", "keep" or "not decided". group_bytes: of all processes, each page once; changes: the same under others, with the
+    interval by which was decided. null: not known."""
+    found, trace = trial.estimates, trial.trace
+    return {
+        "kind": "group",
+        "decision": trial.decision,
+        "sentences": decision_lines(trial),
+        "allocators": allocators_worth(found.savers),
+        "use": use_line(trial),
+        "baseline": found.baseline,
+        "group_bytes": round(found.whole_bytes),
+        "rss_anon_sum_bytes": trace.moment.rss_sum_bytes if trace.moment else None,
+        "one_more_worker_bytes": _whole(found.worker_bytes),
+        "copied_by_program_bytes": _whole(found.copied_bytes),
+        "baseline_error": None if found.baseline_error is None else round(found.baseline_error, 4),
+        "changes": {name_of(one): _change_json(one, found.whole_bytes) for one in found.others},
+        "unknown": unknown_lines(trial),
+        "process_count": len(trace.present),
+        "processes": [_process(one) for one in trace.present[:PROCESSES_SHOWN] if one.pages],
+        "folder": str(trial.folder),
+    }
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def _change_json(one: Estimate, whole_bytes: float) -> dict[str, Any]:
+    return {"group_bytes": round(one.total_bytes), "group_low_bytes": round(whole_bytes + one.low_bytes),
+            "group_high_bytes": round(whole_bytes + one.high_bytes), "resolved": one.is_resolved, "one_more_worker_bytes": _whole(one.worker_bytes)}
+
+
+def _process(one: Process) -> dict[str, Any]:
+    assert one.pages
+    return {"pid": one.pid, "role": one.role, "name": one.name, "rss_anon_bytes": one.pages.rss_bytes, "pss_anon_bytes": one.pages.pss_bytes,
+            "own_bytes": one.pages.own_bytes}

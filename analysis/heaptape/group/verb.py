@@ -11,10 +11,9 @@ from pathlib import Path
 from ..base.errors import EXIT_FAILED, HeaptapeError
 from ..base.programs import run_tool
 from ..base.units import counted
-from .answer import ServiceTrial, answer
-from .answer_json import answer_object
+from .answer import ServiceTrial, answer, answer_object
 from .estimate import estimates
-from .replays import first_seed, kind_of, replay_group, with_arenas, word_of
+from .runs import first_seed, kind_of, replay_group, with_arenas, word_of
 from .trace import GroupTrace, read_group
 
 Say = Callable[[str], None]

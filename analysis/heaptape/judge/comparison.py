@@ -11,6 +11,7 @@ from .intervals import (
     CONFIDENCE,
     median,
     more_rounds,
+    outliers,
     paired_ratios,
     ratio_interval,
     verdict,
@@ -34,7 +35,6 @@ from .model import (
     Measurements,
     known,
 )
-from .outliers import outliers
 
 
 def compare(context: Context, measurements: Measurements) -> Comparison:

@@ -9,8 +9,7 @@ from typing import TextIO
 
 from .beside import PROCESSOR_EVENTS, Beside
 from .model import Comparison, Json, known
-from .table import ROWS_MAX, Table
-from .words import grouped, number_of, put, rounded
+from .words import ROWS_MAX, Table, grouped, number_of, put, rounded
 from .words import number as number_or
 
 _TIMED_LEAST = 100

@@ -11,8 +11,7 @@ from typing import TextIO
 from .against import against, with_bounds
 from .json_text import figure, whole
 from .model import FIGURES, TIME, Comparison, Condition, Interval, Json
-from .table import Table
-from .words import grouped, printable
+from .words import Table, grouped, printable
 
 _ANY = Condition("", None, None, False, "", None, True, False, 1.0)
 

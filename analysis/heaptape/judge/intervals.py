@@ -13,11 +13,54 @@ from typing import TYPE_CHECKING
 
 from ..base.arguments import BOOTSTRAP_SEED
 from .model import HIDDEN_SHARE, LESS, MORE, NONE, SAME, UNRESOLVED, Interval
-from .random_numbers import random_numbers
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+_STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_MASK = 2**64 - 1
+
+
+class Random:
+    """A sequence; `state` continues it elsewhere."""
+
+    def __init__(self, state: int) -> None:
+        self.state = state & _MASK
+
+    def next(self) -> int:
+        """Of 64 bits."""
+        self.state = (self.state + _STEP) & _MASK
+        mixed = ((self.state ^ self.state >> 30) * _FIRST) & _MASK
+        mixed = ((mixed ^ mixed >> 27) * _SECOND) & _MASK
+        return mixed ^ mixed >> 31
+
+    def below(self, limit: int) -> int:
+        """0 to limit - 1."""
+        return (self.next() >> 32) * limit >> 32
+
+    def order(self, count: int) -> list[int]:
+        """A random order of 0 to count - 1."""
+        order: list[int] = []
+        for number in range(count):
+            at = self.below(number + 1)
+            order.append(number)
+            order[number], order[at] = order[at], number
+        return order
+
+
+def random_numbers(seed: int, start: int, count: int) -> NDArray[np.uint64]:
+    """The numbers `start` to `start + count` of a sequence at once, shape (count,)."""
+    import numpy as np
+
+    steps = np.arange(start + 1, start + count + 1, dtype=np.uint64)
+    mixed = np.uint64(seed % 2**64) + steps * np.uint64(_STEP)
+    mixed = (mixed ^ mixed >> np.uint64(30)) * np.uint64(_FIRST)
+    mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(_SECOND)
+    numbers: NDArray[np.uint64] = mixed ^ mixed >> np.uint64(31)
+    return numbers
+
 
 CONFIDENCE = 0.95
 """What is shown."""
@@ -252,3 +295,26 @@ def more_rounds_text(more: float) -> str:
     if more > MORE_ROUNDS_MAX:
         return f"needs over {MORE_ROUNDS_MAX:,} more rounds"
     return f"needs about {more:.0f} more round{'' if more == 1 else 's'}"
+
+
+# ---- runs that stand out from the others of their allocator: flagged, never left out ----
+
+SCORE_MAX = 3.5
+_MAD_OF_NORMAL, _MEAN_DEVIATION_OF_NORMAL = 0.6745, 1.253314
+
+
+def outliers(values: Sequence[float]) -> list[int]:
+    """Where values have a modified z-score above 3.5 (Iglewicz & Hoaglin, "How to Detect and Handle Outliers", 1993, section
+    3.3): 0.6745 times the distance from the median in median absolute deviations, or, where that is 0, the distance over
+    1.2533 mean absolute deviations. NaN is no value."""
+    known = [value for value in values if not math.isnan(value)]
+    if not known:
+        return []
+    middle = median(known)
+    distances = [abs(value - middle) for value in known]
+    deviation = median(distances) / _MAD_OF_NORMAL
+    if deviation == 0:
+        deviation = sum(distances) / len(known) * _MEAN_DEVIATION_OF_NORMAL
+    if not deviation > 0:
+        return []
+    return [number for number, value in enumerate(values) if abs(value - middle) / deviation > SCORE_MAX]

@@ -11,8 +11,8 @@ from ..base.errors import EXIT_BAD_INPUT, EXIT_FAILED, HeaptapeError
 from . import conditions
 from .baseline_file import read, write
 from .comparison import compare, of_counts
+from .intervals import Random
 from .model import Comparison, Context, Json, Matters, Measurements, Warning
-from .random_numbers import Random
 from .rounds import Rounds
 from .schedule import End
 from .talk import Talk

@@ -9,7 +9,7 @@ from typing import TextIO
 
 from .comparison import compare_figure, compared_values
 from .conditions import is_open as condition_is_open
-from .intervals import INTERIM_CONFIDENCE, median
+from .intervals import INTERIM_CONFIDENCE, Random, median
 from .model import (
     CHOICE_NULL,
     FIGURES,
@@ -27,7 +27,6 @@ from .model import (
     Measurements,
     Warning,
 )
-from .random_numbers import Random
 from .schedule import ROUNDS_MIN, End, Schedule, Turn, run
 from .talk import Talk
 from .words import printable

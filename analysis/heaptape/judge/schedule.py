@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol
 
+from .intervals import Random
 from .model import CHOICE_NULL
-from .random_numbers import Random
 
 ROUNDS_MIN = 3
 """So many may end a little later than the budget: fewer say little."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, TextIO
 
-from ..base.own_allocator import other_release
+from ..base.allocators import other_release
 from ..base.units import listing
 from .beside import beside_medians
-from .comparison import is_of_own, of_recorded, recorded
+from .comparison import compare_pair, is_of_own, of_recorded, recorded
 from .details import print_figures, print_harness_share, print_huge_pages, print_processors
 from .earlier_report import print_earlier
 from .intervals import hidden_text, more_rounds_text
@@ -18,6 +19,7 @@ from .model import (
     FIGURES,
     LESS,
     MORE,
+    NONE,
     PEAK,
     SAME,
     TIME,
@@ -34,9 +36,63 @@ from .model import (
 )
 from .power import power_text
 from .rounds import given_up
-from .standing import Standing, lead, standing_of
-from .table import Table
-from .words import cut, divided, grouped, number, number_of, put, rounded
+from .words import Table, cut, divided, grouped, number, number_of, put, rounded
+
+# ---- the leader by a figure, and the allocators that do not clearly differ from it ----
+
+@dataclass(frozen=True)
+class Standing:
+    """leader: None where the baseline was not measured; tied: measured, and not shown to be behind the leader, who is never
+    among them."""
+
+    leader: int | None
+    tied: list[int] = field(default_factory=list)
+
+
+def standing_of(comparison: Comparison, words: FigureWords) -> Standing:
+    """Where some allocator's verdict is that it has less than the baseline, the leader is the one of these with the least
+    ratio, by name where two have it; else it is the baseline."""
+    baseline = comparison.context.baseline
+    if baseline >= len(comparison.allocators) or not _measured(comparison, words, baseline):
+        return Standing(None)
+    leader = _leader(comparison, words)
+    tied = [number for number in range(len(comparison.allocators))
+            if number not in (leader, baseline) and _measured(comparison, words, number)
+            and _estimate(comparison, words, number).verdict != MORE
+            and _against(comparison, words, number, leader).verdict != MORE]
+    return Standing(leader, tied)
+
+
+def lead(comparison: Comparison, words: FigureWords, standing: Standing, over: int) -> Estimate:
+    """What the leader has of what another one has, as a ratio. Its verdict is LESS where it is shown to have less, and says so
+    only where the standing agrees."""
+    if standing.leader is None or standing.leader == over or over in standing.tied:
+        nothing = Interval(1, math.nan, math.nan, 0)
+        return Estimate(math.nan, math.nan, nothing, nothing, NONE, math.nan, [])
+    return _against(comparison, words, standing.leader, over)
+
+
+def _against(comparison: Comparison, words: FigureWords, choice: int, other: int) -> Estimate:
+    """One allocator against another: as the table has it where the other is the baseline."""
+    if other == comparison.context.baseline:
+        return _estimate(comparison, words, choice)
+    return compare_pair(comparison, words, choice, other)
+
+
+def _estimate(comparison: Comparison, words: FigureWords, choice: int) -> Estimate:
+    return comparison.allocators[choice].estimates[words.name]
+
+
+def _measured(comparison: Comparison, words: FigureWords, choice: int) -> bool:
+    return not math.isnan(_estimate(comparison, words, choice).median)
+
+
+def _leader(comparison: Comparison, words: FigureWords) -> int:
+    """By name where ratios are equal: results, which have their leader from results/standing.py, have no other order."""
+    less = [number for number in range(len(comparison.allocators)) if _estimate(comparison, words, number).verdict == LESS]
+    return min(less, key=lambda number: (_estimate(comparison, words, number).ratio.estimate, comparison.names[number]),
+               default=comparison.context.baseline)
+
 
 _COMMAND_BYTES = 60
 _NAME_BYTES, _VERSION_BYTES = 240, 30

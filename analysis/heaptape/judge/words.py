@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from typing import TextIO
 
-from ..base import printable as base_printable
+from ..base import text as base_text
+from ..base.environment import terminal_columns
+from ..base.text import table_lines
 from ..base.units import counted
 
 number_of = counted
@@ -44,10 +47,38 @@ def cut(text: str, size_bytes: int) -> str:
 
 def printable(text: str) -> str:
     """Fit to be read by people. Who asks for the C locale by name gets ASCII."""
-    shown = base_printable.printable(text)
+    shown = base_text.printable(text)
     return shown.encode("ascii", "backslashreplace").decode() if os.environ.get("LC_ALL") in ("C", "POSIX") else shown
 
 
 def put(out: TextIO, line: str) -> None:
     """Prints a line. None of what is in it begins another one."""
     out.write(f"{printable(line)}\n")
+
+
+# ---- a table of `replay`, as the verbs in C print it (base/text_table.c): its widths are bytes ----
+
+ROWS_MAX = 128
+"""With the heading."""
+
+_CELL_BYTES = 279
+
+
+class Table:
+    """alignments: "l" or "r", a letter for each column."""
+
+    def __init__(self, alignments: str, heading: Sequence[str]) -> None:
+        self._right = [number for number, letter in enumerate(alignments) if letter == "r"]
+        self.rows: list[list[str]] = []
+        self.add(heading)
+
+    def add(self, cells: Sequence[str]) -> None:
+        self.rows.append([cut(cell, _CELL_BYTES) for cell in cells])
+
+    def print(self, out: TextIO) -> None:
+        for line in table_lines(self.rows, self._right, terminal_columns(out), _bytes_of):
+            put(out, line)
+
+
+def _bytes_of(text: str) -> int:
+    return len(text.encode(errors="surrogateescape"))

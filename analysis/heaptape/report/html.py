@@ -16,7 +16,6 @@ from ..base.files import check_output, write_whole
 from ..explain.answering import answer_of
 from ..explain.heap_map import cells_each
 from ..explain.snapshots import SnapshotFile, snapshots_in, snapshots_of
-from ..results.aging import SETTING, age_flips
 from ..results.comparison import (
     SEED,
     Experiment,
@@ -25,23 +24,21 @@ from ..results.comparison import (
     compare,
     experiments,
 )
-from ..results.curves import recorded_curves, replayed_curves
+from ..results.counted import function_table, profiles_of
+from ..results.curves import fragmentation, recorded_curves, replayed_curves
 from ..results.found_trace import FoundTrace, find_trace
-from ..results.functions import function_table
-from ..results.memory_parts import fragmentation
-from ..results.processors import ProcessorTable, processor_tables
-from ..results.profiles import profiles_of
 from ..results.program_time import NOT_KNOWN
 from ..results.reader import NULL_ALLOCATOR
+from ..results.remarks import SETTING, ProcessorTable, age_flips, processor_tables
 from ..results.summary import Summary, summary_of
 from ..results.use import Use, also_set, no_reason, use_heading, uses
 from ..sites.figures import site_figures
 from ..sites.frames import Stacks
 from ..sites.table import by_place, call_tree
-from ..trace.profile import profile_trace
+from ..trace.live import profile_trace
 from ..trace.reader import Trace, read_trace
 from . import provenance
-from .answer import Gain, certainty, gain_of
+from .answer import Gain, certainty, gain_of, placement_table, program_gain
 from .bars import distribution_figures, parts_figures
 from .figures import (
     Figure,
@@ -50,15 +47,12 @@ from .figures import (
     memory_curves,
     memory_figure,
 )
-from .flame_graph import flame_figure
-from .heap_figures import Heap, accounts_figure, heaps_of
+from .flame_graph import flame_figure, profile_figure
+from .heap_maps import Heap, accounts_figure, heaps_of
 from .latencies import latency_figures
-from .old_new import old_new_views
-from .overview import overview
+from .old_new import old_new_views, overview
 from .page import rendered
 from .pareto import pareto_figure
-from .profile_graph import profile_figure
-from .program_time import placement_table, program_gain
 from .table import difference_rows
 
 LIVE_POINTS = 4_000

@@ -12,7 +12,7 @@ from typing import Any
 
 import jinja2
 
-from ..base.printable import printable
+from ..base.text import printable
 from .figures import breakable, key_markup, stylesheet
 
 

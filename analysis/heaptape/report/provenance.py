@@ -32,8 +32,8 @@ from ..results.comparison import (
     control_estimate,
     identical_pairs,
 )
-from ..results.order import order_line
 from ..results.reader import NULL_ALLOCATOR
+from ..results.remarks import order_line
 from ..results.summary import Summary
 from ..trace.reader import Trace
 from .figures import Table

@@ -13,17 +13,12 @@ from typing import Any
 import pandas as pd
 
 from ..base.environment import terminal_columns
-from ..base.printable import markdown_escaped, printable
-from ..base.text_table import table_lines
+from ..base.text import markdown_escaped, printable, table_lines
 from ..base.units import change, count, decimal, figure, interval, signed_percent, with_nulls
-from ..results.as_set import shown_names
 from ..results.caution import zeroed_line
 from ..results.comparison import BASELINE, MEASURES, SAME, UNRESOLVED, Estimate
 from ..results.counted import counted_figure, counts_by_allocator
 from ..results.differences import differences
-from ..results.limits import limit_lines
-from ..results.order import order_line
-from ..results.processors import ProcessorTable
 from ..results.program_time import (
     CAUSES,
     NOT_KNOWN,
@@ -33,6 +28,7 @@ from ..results.program_time import (
     interval_means,
 )
 from ..results.reader import NULL_ALLOCATOR
+from ..results.remarks import ProcessorTable, limit_lines, order_line, shown_names
 from ..results.summary import Summary
 from ..results.verdicts import amount, in_words, signed_amount
 

@@ -15,16 +15,16 @@ from typing import Any
 import pandas as pd
 
 from ..base import units
+from ..base.arguments import did_you_mean
 from ..base.errors import UsageError
-from ..base.meant import did_you_mean
 from ..judge.against import in_class, with_bounds
 from ..judge.conditions import more_rounds
 from ..judge.intervals import hidden_text, more_rounds_text
 from ..judge.model import Interval
 from .comparison import BASELINE, MEASURES
 from .counted import COUNTED, FUNCTIONS, WHOLE, Part, counted_figure, counts_by_allocator
-from .missing import VERIFY
 from .reader import NULL_ALLOCATOR
+from .remarks import VERIFY
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _GRAMMAR = re.compile(rf" *([^ <>=\[]*)(\[[^\]]*\])? *([<>]=?)? *({_NUMBER})? *(.*)", re.DOTALL)

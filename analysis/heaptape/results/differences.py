@@ -17,8 +17,7 @@ from ..judge import intervals
 from ..judge.model import LESS, MORE, NONE, SAME, UNRESOLVED, Interval
 from .comparison import MEASURES
 from .comparison import SAME as SAME_WORDS
-from .counted import calls_by_class, counted_figure, counts_by_allocator
-from .functions import function_table
+from .counted import calls_by_class, counted_figure, counts_by_allocator, function_table
 from .program_time import PROGRAM_TIME, ProgramTime
 from .reader import NULL_ALLOCATOR
 

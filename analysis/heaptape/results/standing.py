@@ -2,7 +2,7 @@
 """The leader by a measure, and the allocators that do not clearly differ from it.
 
 Every sentence about who is best, and what that would save, comes from here, so that none says as a fact what the verdicts
-leave open, and no two contradict each other. The judge does the same sums on rounds (judge/standing.py)."""
+leave open, and no two contradict each other. The judge does the same sums on rounds (judge/text.py)."""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pandas as pd
 
 from ..base.sharing import as_sentence, sharing
-from .as_set import settings_lines
 from .caution import baseline_caution, caution, cautioned, was_forked
 from .comparison import (
     MEASURES,
@@ -22,14 +21,21 @@ from .comparison import (
     control_estimate,
     newer_of,
 )
-from .controls import control_lines
 from .differences import Shift, new_fails, shifts
 from .found_trace import FoundTrace, find_trace
 from .malloc_share import MallocShare, MemoryShare, malloc_share, memory_share
-from .missing import missing_lines, mixed_lines, refusal_lines
-from .order import Trend, find_trends
-from .own_allocator import OwnAllocator, own_allocator
 from .program_time import ProgramTime, other_costs_lines, program_times
+from .remarks import (
+    OwnAllocator,
+    Trend,
+    control_lines,
+    find_trends,
+    missing_lines,
+    mixed_lines,
+    own_allocator,
+    refusal_lines,
+    settings_lines,
+)
 from .standing import Standing
 from .verdicts import change_sentence, headline_of, ranked_standings
 

@@ -9,7 +9,7 @@ import sys
 from math import nan
 from typing import Any
 
-from ..base.printable import printable
+from ..base.text import printable
 from ..base.units import byte_count, count, counted, nanoseconds, null_unless_known
 from ..trace.reader import read_trace
 from .frames import place_text

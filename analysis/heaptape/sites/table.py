@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..base.text_table import table_lines
+from ..base.text import table_lines
 from ..base.units import byte_count, count, counted, nanoseconds, null_unless_known, percent
 from .frames import Frame, Stacks, factorized, place_text
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..base.errors import EXIT_BAD_INPUT, TraceError, UsageError
 from ..base.files import check_output, output_file
-from ..base.printable import printable
+from ..base.text import printable
 from ..base.units import byte_count, counted, nanoseconds
 from ..trace.reader import Trace, read_trace
 from .exports import EXPORTS

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live bytes along a trace: what the program had asked for and not yet given back, after every event."""
+"""Live bytes along a trace, after every event, and sizes and lifetimes of its blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -116,3 +117,99 @@ def thinned(chunk: pd.DataFrame, stride: int) -> pd.DataFrame:
     first = at_maximum[np.append(True, stretch[1:] != stretch[:-1])]
     rows = np.unique(np.concatenate([first, starts + lengths - 1]))
     return chunk.iloc[rows]
+
+
+# ---- sizes and lifetimes ----
+
+_CLASSES = 65
+
+
+@dataclass(frozen=True)
+class TraceProfile:
+    """Each table has one row per class, classes being powers of two, those without any left out.
+
+    sizes: to_bytes (the class's upper bound, included), requests (allocations and reallocs), bytes (asked for).
+    lifetimes: to_events (upper bound), blocks (that ended), bytes (their last size). A lifetime is the number of events from
+        the birth of a block to its end; a realloc goes on with it. live_at_end: blocks that never ended.
+    live: as `live_bytes_curve` with so many points.
+    """
+
+    sizes: pd.DataFrame
+    lifetimes: pd.DataFrame
+    live_at_end: int
+    live: pd.DataFrame
+
+
+def profile_trace(trace: Trace, points: int) -> TraceProfile:
+    """One pass; memory grows with the most blocks live, not with the events."""
+    live, births = LiveTable(), _Births()
+    sizes, lifetimes = (np.zeros((2, _CLASSES), dtype=np.float64) for _ in range(2))
+    stride = max(1, -(-2 * trace.records // points))
+    curves = []
+    for chunk in trace.event_arrays(_COLUMNS, slots_due=True):
+        rows = np.flatnonzero(ops.OP_LEAVES_OBJECT[chunk["op"]] & ops.OP_IS_CALL[chunk["op"]])
+        asked = asked_bytes(chunk, rows)
+        _count(sizes, asked, asked)
+        _count(lifetimes, *births.advance(chunk))
+        held, objects = live.advance(chunk)
+        table = pd.DataFrame({"event": chunk["event"], "time_ns": chunk["time_ns"], "live_bytes": held,
+                              "live_objects": objects}, copy=False)
+        curves.append(thinned(table, stride))
+    names = ("event", "time_ns", "live_bytes", "live_objects")
+    curve = pd.concat(curves, ignore_index=True) if curves else pd.DataFrame({name: [] for name in names})
+    return TraceProfile(_table(sizes, "to_bytes", "requests"), _table(lifetimes, "to_events", "blocks"), live.objects, curve)
+
+
+class _Births:
+    """When the block in each slot was born and how large it is now, carried from chunk to chunk."""
+
+    def __init__(self) -> None:
+        self._born = np.zeros(1024, dtype=np.int64)
+        self._bytes = np.zeros(1024, dtype=np.int64)
+
+    def _grow(self, slots: int) -> None:
+        if slots > self._born.size:
+            extra = np.zeros(max(slots, 2 * self._born.size) - self._born.size, dtype=np.int64)
+            self._born, self._bytes = np.concatenate([self._born, extra]), np.concatenate([self._bytes, extra])
+
+    def advance(self, chunk: Arrays) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Lifetimes in events and last sizes of the blocks that end in the chunk; both of shape (blocks that end,).
+
+        Sorted by slot, order kept, the last event before a row that is of its slot and makes an object has its birth; the
+        last that leaves one has its size. Where the chunk has none, the table does."""
+        op = chunk["op"]
+        rows = np.flatnonzero(ops.OP_CHANGES[op])
+        slot = chunk["slot"][rows].astype(np.int64)
+        self._grow(int(slot.max(initial=0)) + 1)
+        order = np.argsort(slot, kind="stable")
+        rows, slot = rows[order], slot[order]
+        op, event = op[rows], chunk["event"][rows]
+        size = asked_bytes(chunk, rows)
+        first = np.append(True, slot[1:] != slot[:-1])[: slot.size]
+        born = _latest(ops.OP_MAKES[op], first, event, self._born[slot])
+        held = _latest(ops.OP_LEAVES_OBJECT[op], first, size, self._bytes[slot])
+        last = np.append(first[1:], True)[: slot.size]
+        self._born[slot[last]], self._bytes[slot[last]] = born[last], held[last]
+        ends = ops.OP_ENDS[op] & ops.OP_IS_CALL[op]
+        return event[ends] - born[ends], held[ends]
+
+
+def _latest(
+    tells: NDArray[np.bool_], first: NDArray[np.bool_], value: NDArray[np.int64], before: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Of each row the value of the latest row of its slot, itself included, that has one; else what was before."""
+    number = np.arange(tells.size)
+    latest = np.maximum.accumulate(np.where(tells, number, -1)) if tells.size else number
+    start = np.maximum.accumulate(np.where(first, number, 0)) if first.size else number
+    return np.where(latest >= start, value[latest], before)
+
+
+def _count(classes: NDArray[np.float64], value: NDArray[np.int64], weight: NDArray[np.int64]) -> None:
+    power = np.ceil(np.log2(np.maximum(value, 1).astype(np.float64))).astype(np.int64)
+    classes[0] += np.bincount(power, minlength=_CLASSES)
+    classes[1] += np.bincount(power, weights=weight.astype(np.float64), minlength=_CLASSES)
+
+
+def _table(classes: NDArray[np.float64], bound: str, counted: str) -> pd.DataFrame:
+    used = np.flatnonzero(classes[0])
+    return pd.DataFrame({bound: 2.0 ** used, counted: classes[0, used].astype(np.int64), "bytes": classes[1, used]})

@@ -8,12 +8,15 @@ ahead on the other processors.
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -21,7 +24,6 @@ from numpy.typing import NDArray
 
 from ..base.errors import TraceError
 from . import ops
-from .ahead import done_ahead
 from .sections import (
     FACT_ROWS_FREE,
     FACT_ROWS_PER_BYTE,
@@ -36,8 +38,43 @@ from .sections import (
     TraceFile,
 )
 from .site_table import SiteTable, SiteTableError, site_table
-from .slot_coding import SlotCodingError, decode_slots
-from .tokens import JOINED_AFTER, JOINED_BEFORE, TokenError, Tokens, read_tokens
+from .slot_coding import (
+    JOINED_AFTER,
+    JOINED_BEFORE,
+    SlotCodingError,
+    TokenError,
+    Tokens,
+    decode_slots,
+    read_tokens,
+)
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+WORKERS_MAX = 4
+"""Between NumPy's calls only one thread runs, so more of them than this wait for one another."""
+
+
+def done_ahead(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    """work(item) of every item, in order; as many at once as there are processors, so that no more results than that wait
+    to be fetched. Threads suffice, as NumPy and zstd let others run while they compute."""
+    workers = min(len(os.sched_getaffinity(0)), WORKERS_MAX, len(items))
+    if workers < 2:
+        yield from map(work, items)
+        return
+    pool = ThreadPoolExecutor(workers)
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        # The one who asked may have had enough, or an item may have failed: the rest is not wanted then.
+        pool.shutdown(cancel_futures=True)
+
 
 __all__ = ["EVENT_COLUMNS", "Trace", "TraceError", "read_trace"]
 

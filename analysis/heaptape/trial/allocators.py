@@ -7,19 +7,18 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from ..base.allocator_settings import to_try
+from ..base.allocators import is_the_linked, to_try
 from ..base.builds import MUSL, builds_here, nearest, usual
 from ..base.errors import HeaptapeError
-from ..base.own_allocator import is_the_linked
-from ..base.printable import printable
 from ..base.programs import list_allocators
+from ..base.text import printable
 
 SETTINGS_MAX = 3
 """So many settings of the recorded allocator are compared."""
 
 OF_THREADS = ("arena_max=1", "arena_max=2", "narenas=1", "tcache=false", "max_total_thread_cache_bytes=524288")
 OTHERS = ("trim_threshold=131072,mmap_threshold=131072", "dirty_decay_ms=0,muzzy_decay_ms=0", "purge_delay=0", "decommit_delay=0", "aggressive_decommit=1")
-"""Those of heaptape.base.allocator_settings that cost little: with threads all of these, else the latter."""
+"""Those of heaptape.base.allocators that cost little: with threads all of these, else the latter."""
 
 
 def settings(replay: str, alloc: str, baseline: str, trace: Path, controls: Collection[str], threads: int) -> list[str]:

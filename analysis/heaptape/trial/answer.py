@@ -12,19 +12,18 @@ from typing import Any
 
 import pandas as pd
 
-from ..base.allocator_settings import in_words
-from ..base.printable import printable
+from ..base.allocators import in_words
 from ..base.recorded_trace import RecordedProcess
 from ..base.sharing import in_brackets
-from ..base.text_table import table_lines
-from ..base.units import byte_count, counted, figure, nanoseconds, percent
-from ..results.as_set import settings_lines, shown_names
+from ..base.text import printable, table_lines
+from ..base.units import byte_count, counted, figure, nanoseconds, null_unless_known, percent
 from ..results.caution import check_line
 from ..results.comparison import BASELINE, MEASURES, SAME, SAME_WITHIN, UNRESOLVED
 from ..results.reader import NULL_ALLOCATOR
+from ..results.remarks import settings_lines, shown_names
 from ..results.summary import Summary
 from ..results.use import COMMAND_SHOWN, also_set, python_malloc, use_in_one_line
-from .changes import Changes, modelled_ratio, modelled_times
+from .changes import CPU, Change, Changes, modelled_ratio, modelled_times
 from .decision import Decision
 from .recorded import Recorded
 
@@ -218,3 +217,33 @@ def used_as(summary: Summary, name: str) -> tuple[str, str, str, list[str]]:
     kind, path, package = (value if isinstance(value := run.get(f"allocator_{key}"), str) else "" for key in ("kind", "path", "debian"))
     variables: Any = run.get("allocator_environment")
     return kind, path, package, variables if isinstance(variables, list) else []
+
+
+# ---- as JSON ----
+
+def answer_object(trial: Trial) -> dict[str, Any]:
+    """decision: "use", "keep" or "not decided"; shares are of what the program uses, negative: less than under the baseline;
+    [low, high] is the interval by which was decided, [least, most] also holds what placement may do; null: not known.
+    runs: the figure is of so many runs of the program itself under each."""
+    summary, recorded = trial.summaries[0], trial.recorded[0]
+    return {
+        "decision": None if summary.own else trial.decision.answer,
+        "sentences": [summary.headline] if summary.own else trial.decision.lines,
+        "allocators": [summary.own.best] if summary.own and summary.own.best else trial.decision.allocators,
+        "use": use_line(trial),
+        "baseline": summary.baseline,
+        "changes": {name: {"cpu" if what == CPU else "memory": _change(change) for what, change in figures.items()} for name, figures in trial.changes.items()},
+        "unknown": [*([summary.caution] if summary.caution else []), *filter(None, [trial.why_baseline]), *trial.notes, *summary.missing],
+        "recordings": len(trial.recorded),
+        "process": {"pid": recorded.process.pid, "command": recorded.process.command, "calls": recorded.process.calls,
+                    "cpu_ns": recorded.process.cpu_ns, "rss_anon_peak_bytes": recorded.process.rss_anon_peak_bytes},
+        "processes": len(recorded.processes),
+        "sharing": summary.sharing or None,
+        "folder": str(trial.folder),
+    }
+
+
+def _change(change: Change) -> dict[str, Any]:
+    unit = "ns" if change.what == CPU else "bytes"
+    rounded = {key: null_unless_known(round(getattr(change, key), 4)) for key in ("share", "low", "high", "least", "most")}
+    return {f"whole_{unit}": round(change.whole), **rounded, "modelled": change.counted, **({"runs": change.runs} if change.runs else {})}

@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+from ..base.allocators import other_release
 from ..base.builds import broken, builds_here
 from ..base.errors import EXIT_FAILED, HeaptapeError, UsageError
 from ..base.files import sha256_of
-from ..base.own_allocator import other_release
-from ..base.printable import printable
 from ..base.programs import find_heaptape, find_replay
 from ..base.recorded_trace import RecordedProcess
+from ..base.text import printable
 from ..base.units import counted, listing
 from ..group.trace import GroupTrace
 from ..group.verb import recorded_service, try_service
@@ -32,8 +32,7 @@ from ..results.malloc_share import program_use
 from ..results.reader import ResultsWarning, read_results
 from ..results.summary import Summary, summarise
 from .allocators import choose, countable, settings
-from .answer import Trial, answer, decision_lines, readable_names, short, versions_of
-from .answer_json import answer_object
+from .answer import Trial, answer, answer_object, decision_lines, readable_names, short, versions_of
 from .changes import CPU, MEASURED_BY, MEMORY, Change, Changes, changes_of, interim_changes
 from .decision import decide, may_turn, promising
 from .real_runs import RealRuns, Say, input_position, will_run, with_real

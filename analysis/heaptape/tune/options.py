@@ -5,8 +5,15 @@ from __future__ import annotations
 
 import argparse
 
-from ..base.arguments import duration, output_name, positive, processors, seed_number, several
-from ..base.meant import did_you_mean
+from ..base.arguments import (
+    did_you_mean,
+    duration,
+    output_name,
+    positive,
+    processors,
+    seed_number,
+    several,
+)
 from ..base.verb_parser import VerbParser
 
 MEASURES_BY_OBJECTIVE = {"time": "time", "rss": "rss_mean", "rss_peak": "rss_peak", "rss_end": "rss_end"}

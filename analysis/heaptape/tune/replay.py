@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..base.allocators import shown_name
 from ..base.errors import EXIT_BAD_INPUT, BadTrace, UsageError
-from ..base.printable import printable
 from ..base.programs import list_allocators
-from ..base.recorded_settings import shown_name
+from ..base.text import printable
 from ..judge import attached
 from ..judge.against import BY_NAME
 from ..judge.comparison import compared_values

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..base.arguments import did_you_mean
 from ..base.errors import UsageError
-from ..base.meant import did_you_mean
 
 Config = dict[str, str]
 """A configuration: the knobs that are set, with their values. Other knobs keep their values."""

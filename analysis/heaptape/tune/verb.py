@@ -13,19 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.errors import HeaptapeError
 from ..base.files import appendable, check_output
-from ..base.printable import printable
 from ..base.programs import ToolFailed, find_replay
-from ..base.progress import ProgressLine
 from ..base.sharing import sharing
+from ..base.text import ProgressLine, printable
 from ..base.units import counted
 from ..judge.model import Comparison
 from ..results.found_trace import trace_sha256
-from .front import spread
 from .replay import OBJECTIVES, Bench, TunedAllocator, environment, find_allocator, ratios
-from .result import Tuned, still_on_front
 from .space import SearchedKnob, searched_knobs
-from .study import Study, Trial, open_study, require_packages
-from .text import front_object, front_text
+from .study import Study, Trial, open_study, require_packages, spread
+from .text import Tuned, front_object, front_text, still_on_front
 
 if TYPE_CHECKING:
     import optuna

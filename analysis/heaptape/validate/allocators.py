@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..base.arguments import did_you_mean
 from ..base.builds import builds_here, usual
 from ..base.errors import UsageError
-from ..base.meant import did_you_mean
 from ..base.programs import list_allocators
 
 _TUNABLES = "GLIBC_TUNABLES"

@@ -14,22 +14,160 @@ import select
 import signal
 import subprocess
 import time
-from dataclasses import dataclass, replace
+from array import array
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..base.errors import HeaptapeError
-from .process_facts import (
-    children,
-    cpu_ns,
-    executable,
-    has_mapped,
-    has_waited,
-    is_executable,
-    memory_kb,
-    tree,
-)
-from .watched_process import Watched
+
+COMM_BYTES = 15
+"""Bytes of an executable's name that the kernel shows of another user's process."""
+
+
+def children(pid: int) -> list[int]:
+    """Of all its threads; those that nobody has waited for yet are among them."""
+    found: list[int] = []
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return found
+    for thread in threads:
+        try:
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found += map(int, file.read().split())
+        except OSError:
+            continue  # this thread has ended
+    return found
+
+
+def tree(roots: list[int]) -> list[int]:
+    """These and all their descendants."""
+    found = list(roots)
+    for pid in found:
+        found += children(pid)
+    return found
+
+
+def cpu_ns(pid: int) -> int | None:
+    """CPU time of the process with all its threads and without its children, exact to the ns: the clock that the kernel has
+    of every process. One that has ended keeps it until somebody waits for it; None where there is no such process."""
+    try:
+        return time.clock_gettime_ns((~pid << 3) | 2)
+    except OSError:
+        return None
+
+
+def executable(pid: int) -> str:
+    """The base name of the file that it executes, or the beginning of it."""
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe")).removesuffix(" (deleted)")
+    except PermissionError:
+        try:
+            return Path(f"/proc/{pid}/comm").read_text().rstrip("\n")
+        except OSError:
+            return ""
+    except OSError:
+        return ""
+
+
+def is_executable(pid: int, name: str) -> bool:
+    """Whether it executes a file of that base name, as far as can be known."""
+    return executable(pid) in (name, name[:COMM_BYTES])
+
+
+def has_waited(pid: int) -> bool:
+    """Whether it has waited for children of its own: then the kernel's account of it may have their highest RSS. Also set for
+    one that has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()
+    except (OSError, IndexError):
+        return True
+    return int(fields[8]) > 0  # page faults of children: no process does without
+
+
+def memory_kb(status: bytes) -> tuple[int, int, int] | None:
+    """VmHWM, RssAnon, and RssFile with RssShmem, of the text of /proc/PID/status. None where there is no memory any more."""
+    at = status.find(b"VmHWM:")
+    if at < 0:
+        return None
+    words = status[at: at + 200].split()
+    return int(words[1]), int(words[7]), int(words[10]) + int(words[13])
+
+
+def has_mapped(pid: int, library: str) -> bool:
+    """Whether a file of the library's name is mapped in it."""
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            return b"/" + os.path.basename(library).encode() + b"\n" in file.read()
+    except OSError:
+        return False
+
+
+POINTS_MAX = 2000
+
+
+@dataclass
+class Watched:
+    """What was seen of one process, in seconds since the run began and bytes."""
+
+    pid: int
+    cpu_before_ns: int
+    cpu_ns: int = 0
+    times_s: array[float] = field(default_factory=lambda: array("d"))
+    rss_bytes: array[int] = field(default_factory=lambda: array("q"))
+    missed_peak_bytes: int = 0
+    has_library: bool = False
+    ended: bool = False
+    file_kb: int = 0
+    high_water_kb: int = 0
+
+    def add_reading(self, now_s: float, high_kb: int, anon_kb: int, file_kb: int) -> None:
+        """What /proc/PID/status says."""
+        self.add_mark(high_kb, file_kb)
+        self.times_s.append(now_s)
+        self.rss_bytes.append(anon_kb * 1024)
+
+    def add_mark(self, high_kb: int, file_kb: int) -> None:
+        """The kernel's mark of the highest RSS, which counts files' pages too. What it has gained since the last reading, less
+        the more of these at either, was anonymous, even if only between the two."""
+        if self.times_s and high_kb > self.high_water_kb:
+            self.missed_peak_bytes = max(self.missed_peak_bytes, (high_kb - max(file_kb, self.file_kb)) * 1024)
+        self.high_water_kb, self.file_kb = high_kb, file_kb
+
+    @property
+    def sampled_peak_bytes(self) -> int:
+        """The highest reading."""
+        return max(self.rss_bytes, default=0)
+
+    @property
+    def peak_bytes(self) -> int:
+        """The highest reading, or what the kernel's own mark proves beyond it."""
+        return max(self.sampled_peak_bytes, self.missed_peak_bytes)
+
+    @property
+    def mean_bytes(self) -> float:
+        """Over time, along straight lines between the readings; NaN without any."""
+        times, rss = np.asarray(self.times_s), np.asarray(self.rss_bytes, dtype=float)
+        if times.size < 2 or times[-1] == times[0]:
+            return float(rss.mean()) if rss.size else float("nan")
+        return float(np.sum((rss[1:] + rss[:-1]) / 2 * np.diff(times)) / (times[-1] - times[0]))
+
+    def curve(self, points_max: int = POINTS_MAX) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Times in ns since the first reading, and bytes: of each stretch the highest reading."""
+        times = np.asarray(self.times_s)
+        times_ns = ((times - times[:1]) * 1e9).astype(np.int64)
+        rss = np.asarray(self.rss_bytes, dtype=np.int64)
+        if times_ns.size <= points_max:
+            return times_ns, rss
+        edges = np.linspace(0, times_ns.size, points_max + 1).astype(int)
+        chosen = np.array([low + int(rss[low:high].argmax()) for low, high in pairwise(edges)])
+        return times_ns[chosen], rss[chosen]
+
 
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 _INTERVAL_MIN_S, _INTERVAL_MAX_S, _INTERVAL_SHARE = 0.0002, 0.01, 1000

@@ -10,10 +10,9 @@ from pathlib import Path
 from ..base.errors import HeaptapeError
 from ..base.files import sha256_of
 from .allocators import RealAllocator
-from .observed_run import ObservedRun
+from .observed_run import ObservedRun, Watched
 from .program import Conduct, Program
 from .recording import Recording, last_line
-from .watched_process import Watched
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,8 @@ import pandas as pd
 from ..base import units
 from ..base.errors import EXIT_FAILED, HeaptapeError, UsageError
 from ..base.files import check_output, write_whole
-from ..base.printable import printable
 from ..base.programs import environment_of, find_heaptape, find_replay
-from ..base.progress import ProgressLine
+from ..base.text import ProgressLine, printable
 from ..judge import attached
 from ..results.reader import read_results
 from ..trace.reader import read_trace
@@ -36,8 +35,7 @@ from .allocators import (
     setting_variables,
     without_settings,
 )
-from .count_figures import add_counts
-from .count_runs import HASH_SEEDS, CountRuns
+from .count_runs import HASH_SEEDS, CountRuns, add_counts
 from .figures import Validation, figures_object, memory_rows, untimed_object
 from .options import ROUNDS
 from .placement import AccessRuns

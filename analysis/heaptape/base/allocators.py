@@ -1,10 +1,60 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of an allocator that are worth trying before another allocator is."""
+"""What is known of allocators by their names: which one served the recorded program, the settings that it had there, and settings worth trying."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+
+
+def number_of(version: str) -> str:
+    """Of a version: "gperftools 2.10" is 2.10."""
+    return re.sub("^[^0-9]*", "", version)
+
+
+def is_the_linked(recorded: Mapping[str, Any], name: str, version: str) -> bool:
+    """Whether an allocator that is replayed is the one of the program: of the same name, and of the same version, which has to be
+    known. recorded: `name` and `version`."""
+    known = number_of(str(recorded.get("version") or ""))
+    return name == recorded.get("name") and bool(known) and number_of(version) == known
+
+
+def has_served(recorded: Mapping[str, Any], name: str, version: str) -> bool:
+    """Whether an allocator that is replayed is the one that the program ran under. recorded: also `linked`."""
+    return is_the_linked(recorded, name, version) if recorded.get("linked") else name == recorded.get("name")
+
+
+def other_release(recorded: Mapping[str, Any], name: str, version: str) -> str:
+    """What to say of an allocator that is replayed and is of the program's name, but not of its version, else "". recorded: `name` and
+    `version`."""
+    then, now = number_of(str(recorded.get("version") or "")), number_of(version)
+    if name != recorded.get("name") or not then or not now or then.startswith(now) or now.startswith(then):
+        return ""
+    return f"the program ran under {full_name(recorded)}, and {name} here is {version}: its figures are not those that the program had"
+
+
+def full_name(recorded: Mapping[str, Any]) -> str:
+    """With its version, where that is known."""
+    return f"{recorded.get('name')} {recorded.get('version') or ''}".rstrip()
+
+
+# ---- the settings that it had ----
+
+def shown_name(name: str, settings: Mapping[str, Any] | None) -> str:
+    """The name of an allocator with the settings that it had: glibc:arena_max=1."""
+    words = ",".join(f"{key}={value}" for key, value in settings.items()) if isinstance(settings, Mapping) else ""
+    return f"{name}{',' if ':' in name else ':'}{words}" if words else name
+
+
+def left_out_sentence(left_out: Sequence[str] | None) -> str:
+    """Where the program ran with more than the replay has, else ""."""
+    if not isinstance(left_out, list) or not left_out:
+        return ""
+    return f"The program ran with {', '.join(left_out)}, which no replay has: no knob of its allocator, or no value of one."
+
+
+# ---- settings that are worth trying before another allocator is ----
 
 SETTINGS: dict[str, dict[str, str]] = {
     "glibc": {"arena_max=1": "one arena for all threads", "arena_max=2": "two arenas for all threads", "tcache_count=0": "no thread caches",
