@@ -4,12 +4,10 @@ program had it without a recorder."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from heaptape.base.files import write_whole
 from heaptape.report.svg import Drawing, nice_ticks
 from heaptape.results.curves import thin
 
@@ -69,14 +67,3 @@ def draw(name: str, curves: dict[str, dict[str, list[int]]]) -> str:
             y = bottom - np.asarray(curves[kind]["rss_bytes"], dtype=float) / 1e6 / high * (bottom - TOP)
             drawing.path(x, y, kind)
     return drawing.markup()
-
-
-def draw_curves(results: list[dict[str, Any]], folder: Path) -> dict[str, Path]:
-    """Writes NAME.svg for each program; where they are."""
-    folder.mkdir(parents=True, exist_ok=True)
-    drawn = {}
-    for result in results:
-        if result["curves"]:
-            drawn[result["name"]] = folder / f"{result['name']}.svg"
-            write_whole(drawn[result["name"]], draw(result["name"], result["curves"]) + "\n")
-    return drawn
