@@ -14,7 +14,7 @@ from tool_runner import Tools
 
 README_LINES_MAX = 90
 SOURCE = re.compile(r"(\.(awk|c|cmake|cpp|css|gdb|go|h|j2|java|js|lua|pgbench|php|pl|py|rb|rs|sh|sql|vim|xsl)|(^|/)CMakeLists\.txt|^Containerfile|^\.ci/run|^debian/rules)$")
-INPUTS = re.compile(r"^tests/(fuzz/corpus/|golden/(?!.*\.py$))")
+INPUTS = re.compile(r"^tests/golden/(?!.*\.py$)")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
