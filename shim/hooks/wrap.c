@@ -11,11 +11,9 @@
 #include "freed_probe.h"
 #include "large_blocks.h"
 #include "memory_sample.h"
-#include "residency.h"
 #include "settings.h"
 #include "sites.h"
 #include "sparse_stamps.h"
-#include "watch_budget.h"
 #include "wrap.h"
 
 // What a call carries beyond op, address and size.

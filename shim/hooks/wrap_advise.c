@@ -7,7 +7,6 @@
 #include "large_blocks.h"
 #include "memory_sample.h"
 #include "own_ranges.h"
-#include "residency.h"
 #include "settings.h"
 #include "wrap.h"
 

@@ -51,6 +51,11 @@ enum { CLOCK_KIND = HT_CLOCK_GETTIME, CLOCK_SHIFT = 2 };
 
 static inline uint64_t stamp_now(void) { return clock_counter() >> CLOCK_SHIFT; }
 
+// Of CPU time: a thread that was preempted has not cost more.
+static inline int64_t cpu_stamps_since(uint64_t started_ns) {
+    return (int64_t)((clock_thread_cpu_ns() - started_ns) * (STAMPS_PER_S / 1000000) / 1000);
+}
+
 // Work of the recorder's that may take one part in so many of the run, and what was saved up until then. Threads that pay at once
 // may forget what one of them paid.
 struct run_share {

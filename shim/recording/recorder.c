@@ -25,7 +25,6 @@
 #include "older_libc.h"
 #include "own_memory.h"
 #include "real.h"
-#include "residency.h"
 #include "seal.h"
 #include "settings.h"
 #include "sites.h"
@@ -298,7 +297,6 @@ static void start_in_child(void) {
     atomic_flag_clear(&changing);  // its holder is a thread of the parent's
     apart_after_fork();
     large_after_fork();
-    residency_after_fork();
     own_after_fork();
     sites_after_fork();
     sparse_stamps_begin();
@@ -446,14 +444,6 @@ static void thread_ends(void *state) {
 
 // ---- the exit ----
 
-static void note_resident(void *context, const void *block, const struct large_block *large) {
-    struct thread_state *t = context;
-    uint64_t stamp = stamp_now();
-    uint32_t resident = residency_at_end(t, block, large, stamp);
-    uint64_t word[3] = {stamp, (uint64_t)(uintptr_t)block, resident - 1};
-    if (resident && room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_RESIDENT_AT_EXIT, word, 3);
-}
-
 // Once: quick_exit's handlers may call _exit, as a thread may while another one ends the process. Where the call is one of a
 // signal handler that interrupted a hook, the thread is not idle, and nothing is noted.
 void recorder_before_sudden_exit(void) {
@@ -463,7 +453,7 @@ void recorder_before_sudden_exit(void) {
     int saved = errno;
     if (t->recording->header->state == HT_RAW_RECORDING) {
         memory_sample(t, stamp_now(), true);
-        large_each(note_resident, t);
+        residency_at_exit(t);
     }
     errno = saved;
     open_gate(t);
@@ -477,7 +467,7 @@ __attribute__((destructor)) static void at_exit(void) {
     uint64_t stamp = stamp_now();
     struct ht_raw_header *header = t->recording->header;
     memory_sample(t, stamp, true);
-    large_each(note_resident, t);
+    residency_at_exit(t);
     uint64_t before = clock_counter();
     stamp = before >> CLOCK_SHIFT;
     if (room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_EXIT, &stamp, 1);

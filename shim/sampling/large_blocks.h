@@ -1,9 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// The live blocks of 16 KiB and more.
+// The live blocks of 16 KiB and more: which of them have their residency measured, how many pages of them are resident, and how
+// far they have been filled.
 #ifndef HEAPTAPE_LARGE_BLOCKS_H
 #define HEAPTAPE_LARGE_BLOCKS_H
 
+#include "sparse_stamps.h"
 #include "state.h"
+
+// ---- which are measured ----
+
+// Even to ask takes a stamp. A process with one thread, whose calls have none, asks for one large block in so many where
+// the last was not measured; for more, or a larger one, where the coarse clock has ticked.
+struct watch_skips {
+    uint32_t left;       // large blocks that pass unasked
+    size_t below_bytes;  // if they are smaller
+};
+extern HIDDEN struct watch_skips watch_skips;
+
+// Is it to be asked whether this large block is measured? If not, it counts as passed.
+static inline bool watch_is_asked(size_t bytes) {
+    if (!watch_skips.left || bytes >= watch_skips.below_bytes || !is_within_tick()) return true;
+    watch_skips.left--;
+    return false;
+}
+
+// ---- the table ----
 
 HIDDEN extern uint8_t large_filter[];
 enum { LARGE_FILTER_BITS = 14 };
@@ -21,22 +42,24 @@ struct large_block {
 HIDDEN void large_add(const void *block, struct large_block large);
 // Takes a block out; one of no bytes if it is not there.
 HIDDEN struct large_block large_remove(const void *block);
-// Pages that a block lies in.
-HIDDEN uint32_t large_spanned_pages(const void *block, size_t bytes);
-HIDDEN void large_after_fork(void);
-// Copies some of the blocks that are not full by what was recorded, from a place in the table on, and moves
-// the place on: to 0 at the table's end. One that has not been reported for a while is left out three times of four.
-struct large_copy {
-    const void *block;
-    struct large_block large;
-};
-HIDDEN size_t large_unfilled(size_t *place, struct large_copy *copy, size_t room);
-// The block as it was copied has so many pages resident now, and that will be recorded. False if it is no
-// more.
-HIDDEN bool large_report(const struct large_copy *copy, uint32_t pages);
 // Memory from there on was given back: the block that it seems to be all of is watched as if it were new.
 HIDDEN void large_emptied(const void *from);
-HIDDEN void large_each(void (*visit)(void *context, const void *block, const struct large_block *large),
-                       void *context);
+// In a forked child, before its first recording.
+HIDDEN void large_after_fork(void);
+
+// ---- what is resident ----
+
+// Pages of a block, or of a range, that are resident, plus one; 0: unknown.
+HIDDEN uint32_t residency_count_pages(struct thread_state *t, const void *block, size_t bytes);
+// The same of one that was just allocated, which is watched from now on.
+HIDDEN uint32_t residency_at_birth(struct thread_state *t, const void *block, size_t bytes);
+// The same as the block ends, or the program does, at that moment. Where they are is recorded, unless they are the first ones
+// or as many as were recorded last.
+HIDDEN uint32_t residency_at_end(struct thread_state *t, const void *block, const struct large_block *large,
+                                 uint64_t stamp);
+// With a sample of memory: how far the live large blocks have been filled.
+HIDDEN void residency_probe(struct thread_state *t, uint64_t stamp);
+// As the program ends: those of all live blocks.
+HIDDEN void residency_at_exit(struct thread_state *t);
 
 #endif

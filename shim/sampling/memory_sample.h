@@ -2,10 +2,10 @@
 // Samples of the program's memory between its calls. The folder has a word for each thing
 // that is measured:
 //   memory_sample   RssAnon along the run: a record, when enough was allocated or time has passed
-//   own_memory      the part of it that malloc did not give: counted with a sample
-//   heap_pieces     where the rest lies, so that a reader can tell by its blocks what of it is heap
-//   residency       pages of one large block that are resident: at its birth, with samples, at its end
-//   large_blocks    the table of the blocks whose residency is measured
+//   own_memory      the part of it that malloc did not give: counted with a sample. And where the rest lies, so that a
+//                   reader can tell by its blocks what of it is heap
+//   own_ranges      the ranges that the program mapped for itself
+//   large_blocks    pages of one large block that are resident: at its birth, with samples, at its end
 //   freed_probe     is a freed block in the caches? A count in the header, now and then before a free
 //   process_memory  the kernel's files that all of them read
 #ifndef HEAPTAPE_MEMORY_SAMPLE_H

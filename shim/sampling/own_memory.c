@@ -5,9 +5,8 @@
 #include <link.h>
 #include <string.h>
 
-#include "heap_pieces.h"
+#include "chunks.h"
 #include "process_memory.h"
-#include "recorder_memory.h"
 #include "settings.h"
 #include "sys.h"
 
@@ -35,6 +34,99 @@ static const uint64_t ONE_BY_ONE_MAX = UINT64_C(16) << 30;
 
 // Where the kernel does not show its tables to the process any more, asking for each page takes a microsecond a MiB and more.
 static const uint64_t PRESENT_BYTES_MAX = UINT64_C(1) << 30;
+
+// ---- where the rest lies ----
+//
+// The process's anonymous memory that the hooks do not know as the program's own. Most of it is the heap. What is not, such as
+// a mapping by a bare system call, holds no block: a reader of the log, which knows all blocks, can tell. One thread at a time
+// collects the pieces, by rising addresses.
+
+enum {
+    PIECES_MAX = 512,
+    // Resident ranges that are no farther from each other are one piece. More where there are too many.
+    GAP_BYTES_MIN = 64 << 10
+};
+// Where the kernel lists each page by itself, more would stall the program.
+static const uint64_t PIECES_BYTES_MAX = UINT64_C(4) << 30;
+
+struct piece {
+    uintptr_t start, end;
+    uint64_t resident_bytes;
+};
+
+static struct {
+    struct piece piece[PIECES_MAX];
+    size_t count;
+    uint64_t gap_bytes, walked_bytes;
+    bool too_much;
+} pieces;
+
+static void pieces_begin(void) {
+    pieces.count = 0;
+    pieces.walked_bytes = 0;
+    pieces.too_much = false;
+    pieces.gap_bytes = GAP_BYTES_MIN;
+}
+
+static bool joins(const struct piece *piece, uintptr_t start) {
+    return start >= piece->end && start - piece->end <= pieces.gap_bytes;
+}
+
+static bool join_last(struct piece next) {
+    struct piece *last = pieces.count ? &pieces.piece[pieces.count - 1] : NULL;
+    if (!last || !joins(last, next.start)) return false;
+    last->end = next.end;
+    last->resident_bytes += next.resident_bytes;
+    return true;
+}
+
+static void join_more(void) {
+    size_t count = pieces.count;
+    pieces.gap_bytes *= 4;
+    pieces.count = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!join_last(pieces.piece[i])) pieces.piece[pieces.count++] = pieces.piece[i];
+}
+
+static void add_resident(void *unused, uintptr_t start, uintptr_t end) {
+    struct piece next = {start, end, end - start};
+    (void)unused;
+    if (join_last(next)) return;
+    while (pieces.count == PIECES_MAX) join_more();
+    pieces.piece[pieces.count++] = next;
+}
+
+static void pieces_add(struct page_counter *pages, uintptr_t start, uintptr_t end) {
+    if (start >= end || pieces.too_much) return;
+    uint64_t most = pages->fd < 0 ? PRESENT_BYTES_MAX : PIECES_BYTES_MAX;
+    if (pages->fd < 0 || !pages->searches) pieces.walked_bytes += end - start;
+    if (pieces.walked_bytes > most) pieces.too_much = true;
+    else pages_each(pages, start, end, false, add_resident, NULL);
+}
+
+static bool pieces_are_known(void) { return !pieces.too_much && !recorder_sealed; }
+
+void heap_pieces_put(struct thread_state *t, uint64_t stamp) {
+    for (size_t i = 0; i < pieces.count; i++) {
+        const struct piece *piece = &pieces.piece[i];
+        uint64_t all = (piece->end - piece->start) / settings.page_bytes,
+                 resident = piece->resident_bytes / settings.page_bytes;
+        const uint64_t word[3] = {stamp, piece->start, all << 32 | resident};
+        if (!room_for_record(t)) return;
+        ht_append_long(&t->cursor, HT_LONG_HEAP_PIECE, word, 3);
+    }
+    const struct ht_raw_header *header = t->recording->header;
+    bool late = settings.starts_paused || header->sequence || header->parent_pid;
+    const uint64_t end[3] = {stamp, 0, pieces.count | (late ? HT_PIECES_LATE : 0)};
+    if (room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_HEAP_PIECE, end, 3);
+}
+
+void heap_pieces_put_bound(struct thread_state *t, uint64_t stamp, uint64_t mapped_bytes) {
+    const uint64_t word[3] = {stamp, HT_PIECES_MAPPED, mapped_bytes};
+    if (room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_HEAP_PIECE, word, 3);
+}
+
+// ---- the program's own ----
 
 // A measurement, one at a time, with copies of what the hooks know.
 static struct {
@@ -86,7 +178,7 @@ static void count(uintptr_t start, uintptr_t end, bool of_file) {
 static void look_at_rest(uintptr_t start, uintptr_t end) {
     if (!measured.wants_pieces || start >= end) return;
     uint64_t before = clock_counter();
-    heap_pieces_add(&measured.pages, start, end);
+    pieces_add(&measured.pages, start, end);
     measured.pieces_counts += clock_counter() - before;
 }
 
@@ -327,17 +419,12 @@ static void earn_credit(uint64_t stamp) {
     earn(&measured.pieces_credit_stamps, passed / OWN_COST_SHARE);
 }
 
-// Of CPU time: a thread that was preempted here has not cost more.
-static int64_t stamps_since(uint64_t started_ns) {
-    return (int64_t)((clock_thread_cpu_ns() - started_ns) * (STAMPS_PER_S / 1000000) / 1000);
-}
-
 // Sees to it that the rest is known as well, if that is paid for. Its cost is not that of the count.
 static int64_t take_pieces(void) {
     if (!measured.wants_pieces) return 0;
     int64_t stamps = (int64_t)(measured.pieces_counts >> CLOCK_SHIFT);
     measured.pieces_credit_stamps -= stamps;
-    measured.has_pieces = heap_pieces_are_known();
+    measured.has_pieces = pieces_are_known();
     return stamps;
 }
 
@@ -345,7 +432,7 @@ static bool measure_all(uint64_t stamp, uint64_t anonymous_bytes, bool final) {
     uint64_t started_ns = clock_thread_cpu_ns();
     measured.wants_pieces = final || measured.pieces_credit_stamps > 0;
     measured.pieces_counts = 0;
-    heap_pieces_begin();
+    pieces_begin();
     bool fresh = measure();
     int64_t pieces_stamps = take_pieces();
     if (fresh) {
@@ -361,7 +448,7 @@ static bool measure_all(uint64_t stamp, uint64_t anonymous_bytes, bool final) {
     }
     measured.last_anonymous_bytes = anonymous_bytes;
     measured.last_stamp = stamp;
-    int64_t stamps = stamps_since(started_ns) - pieces_stamps;
+    int64_t stamps = cpu_stamps_since(started_ns) - pieces_stamps;
     measured.credit_stamps -= stamps > 0 ? stamps : 0;
     measured.wants_pieces = false;
     return fresh;
@@ -376,7 +463,7 @@ static bool measure_in_between(bool is_peak) {
     if (!measured.any || !(paid || free_of_charge) || !measure_moving()) return false;
     bool known = nothing_moves();
     if (known) measured.last_bytes = measured.last_elsewhere_bytes + measured.moving_bytes;
-    measured.moving_cost_stamps = stamps_since(started_ns);
+    measured.moving_cost_stamps = cpu_stamps_since(started_ns);
     if (paid) measured.moving_credit_stamps -= measured.moving_cost_stamps;
     return known && measured.own.stacks == measured.stacks_then;
 }

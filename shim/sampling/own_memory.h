@@ -18,9 +18,14 @@ struct own_question {
 struct own_answer {
     uint64_t bytes;  // of the program's own that are resident then
     bool fresh;      // they were counted now, which takes a while; else they are an older figure
-    bool pieces;     // heap_pieces.h has the rest. Until own_pieces_done nobody else can ask
+    bool pieces;     // where the rest lies is known, too. Until own_pieces_done nobody else can ask
 };
 HIDDEN struct own_answer own_bytes(const struct own_question *question);
 HIDDEN void own_pieces_done(void);
+
+// Where the rest lies, before the sample that has the same stamp.
+HIDDEN void heap_pieces_put(struct thread_state *t, uint64_t stamp);
+// In their place, where nothing was counted: how much the program has mapped for itself at most.
+HIDDEN void heap_pieces_put_bound(struct thread_state *t, uint64_t stamp, uint64_t mapped_bytes);
 
 #endif

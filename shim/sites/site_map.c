@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "site_map.h"
 
-#include "recorder_memory.h"
+#include "process_memory.h"
 #include "settings.h"
 #include "sys.h"
 

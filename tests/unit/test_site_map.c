@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Maps of the recorder's that are read without a lock, where memory ends.
+#include "process_memory.h"
 #include "unit_support.h"
 
 #include <sys/resource.h>
 
-#include "recorder_memory.h"
 #include "site_map.h"
 #include "state.h"
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tree of stacks, on stacks that the test makes: whatever it finds must be the stack's number, or nothing.
+#include "process_memory.h"
 #include "unit_support.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "expected_stack.h"
-#include "recorder_memory.h"
 #include "stack_tree.h"
 #include "state.h"
 
