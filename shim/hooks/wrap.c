@@ -1,9 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hooks: every function of the malloc family, each around the allocator's own.
+// The hooks: every function of the malloc family, each around the allocator's own. This is the way of one call from the
+// program's malloc() to the record in the log's file; what it calls is in the folders below (state/, sampling/, sites/,
+// recording/).
 //
-// Only the outermost call is recorded; the allocator's inner ones find the gate busy and pass through. A free
-// is stamped before the real free (enter_record_first), an allocation after the real malloc
-// (enter_allocator_first), a realloc on both sides. Where no stamp is due (sparse_stamps.h) it is 0.
+// What a hook may call. It runs in the program's thread, perhaps in a signal handler, perhaps with the loader's lock held or on
+// a stack of a few kilobytes. So nothing here allocates, prints, or takes a lock that the program may hold. The kernel is asked
+// by bare system calls (platform/sys.h), the allocator by the pointers in `real` (platform/real.h), and errno stays as it was.
+// Work that opens a file or needs much stack goes through run_apart() (platform/apart.h). While the program has forbidden
+// itself system calls, recorder_may_call() says no, and the recording goes on in room that was prepared (state/seal.c).
+//
+// The gate. Each thread has one in its `self`; the process has a page with an epoch, which the kernel wipes in a forked child.
+// A gate that matches the epoch is that of a known, idle thread of a process that records. A hook at work sets it to another
+// value, by which the calls within it are told: GATE_BUSY_REAL while the allocator works, whose own calls pass through
+// unrecorded, and GATE_BUSY_OWN while the record is written. All cases are in the table in state/state.h.
+//
+// The fast path:
+//  1. The loader has bound the program's call to malloc() below. enter_allocator_first() (wrap.h) compares gate and epoch, and
+//     closes the gate. free() and realloc() enter by enter_record_first(): their record, or its first half, comes before the
+//     real call, after which another thread may have the block already.
+//  2. real.malloc() returns the block.
+//  3. put_allocation() counts the bytes towards the next sample of memory, and asks whether a stamp is due (stamp_is_due(),
+//     state/sparse_stamps.h: a process with one thread reads the clock only where time has passed).
+//  4. room_for_call() (sites/sites.h) is one comparison of the cursor with the address up to which nothing is due.
+//  5. ht_append_call() (format/raw/raw_append.h) packs op, time step, address step and size, mostly into eight bytes, and stores
+//     them at the cursor, in a shared mapping of the file. put_free() has room_for_free() and ht_append_bare() instead.
+//  6. leave() opens the gate.
+//
+// Where the slow paths branch off:
+//  1. The gate does not match: recorder_enter_slowly() (recording/recorder.c). idle_state() (thread_states.c) finds the state to
+//     record with: the thread's own, or in a signal handler that interrupted a hook a nested one, with its own stream. join()
+//     begins the recording with the process's first call: start(), then open_apart() reads the settings, makes and maps the file
+//     (log_create(), state/log_file.c) and writes its header. A forked child begins in start_in_child(), a paused process in
+//     resume(). open_stream() gives the thread its stream and first chunk. NULL: the call is not recorded, and the hook calls
+//     the real function by pass_malloc() or its kin.
+//  3. A large block, a failed call, or one that carries a count or an alignment: put_unusual(), which measures how much of the
+//     block is resident (sampling/large_blocks.c) and writes modifiers before the record. A free of a block that may be large:
+//     put_large_free(). A stamp: put_stamped(), after which memory_sample() (sampling/memory_sample.c) may append a sample, and
+//     obeys `heaptape ctl`.
+//  4. There is no room, or something else is due at this address. room_for_call_slowly() writes the number of the call site,
+//     where those are recorded. room_for_free_slowly() (sampling/freed_probe.c) now and then times a load of the block. Both end
+//     in recorder_next_chunk() (state/chunks.c) where the chunk is full: room_for_chunk() takes the next piece of the file by an
+//     atomic addition to the header's `chunks_end`, log_make_real() has its blocks reserved on the disk, so that a full disk
+//     ends the recording and not the program, and the chunk's header follows, its magic last.
+//
+// How a record becomes visible. The file is mapped, so a store is all: the page is the kernel's, and outlives the process however
+// that ends. A chunk is zeros behind its last record, and a zero head ends it for a reader. The head is in the eight bytes that
+// are stored last: until then nothing is there, and afterwards all of the record is.
+//
+// Forks. recorder_before_fork() notes the fork's stamp in the log; libc calls it (pthread_atfork), or wrap_process.c where libc
+// would not. In the child the page reads EPOCH_NONE, so the next call of any thread goes to start_in_child(): the child has a log
+// of its own. A child of vfork runs on its parent's memory and in its recording: recorder_is_borrowed() keeps it from changing
+// that.
+//
+// Ends. thread_ends(), a destructor of thread-specific data, writes the thread's end and its number of calls. at_exit() writes
+// the last sample, the process's end and what is known of loaded objects, and cuts the file; calls after it still find room.
+// _exit() and its kin note only what of large blocks is resident (recorder_before_sudden_exit()). A process that is killed or
+// executes another program writes nothing more: its records are there, and the new program image takes the next free name.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -504,8 +556,10 @@ void wrap_put_free(struct thread_state *t, const void *block) {
     set_gate(t, GATE_BUSY_REAL);
 }
 
-void wrap_put_allocation(struct thread_state *t, enum ht_function function, void *block, size_t count,
-                         size_t size, size_t alignment) {
+// Records what a kin of that allocation function returned: for realloc's and reallocarray's, from NULL.
+// alignment 0: none given.
+static void put_kin(struct thread_state *t, enum ht_function function, void *block, size_t count, size_t size,
+                    size_t alignment) {
     bool counted = function == HT_REALLOCARRAY || (function == HT_CALLOC && count != 1);
     if (function == HT_MALLOC) {
         put_allocation(t, HT_RAW_MALLOC, block, size, size);
@@ -526,15 +580,34 @@ void wrap_put_allocation(struct thread_state *t, enum ht_function function, void
     }
 }
 
-size_t wrap_put_resize_begin(struct thread_state *t, enum ht_function function, void *block, size_t count,
-                             size_t size) {
-    size_t large_bytes;
-    bool counted = function == HT_REALLOCARRAY;
-    struct extras extras = {counted ? function : 0, .has_count = counted, .count = count};
-    put_realloc_begin(t, block, size, &extras, &large_bytes);
-    return large_bytes;
+void wrap_call_end_allocation(struct wrap_call *call) {
+    if (unlikely(!call->t)) {
+        passed(call->block);
+        return;
+    }
+    put_kin(call->t, call->function, call->block, call->count, call->size, call->alignment);
+    leave(call->t);
 }
 
-void wrap_put_resize_end(struct thread_state *t, void *old, void *block, size_t bytes, size_t large_bytes) {
-    put_realloc_end(t, old, block, bytes, large_bytes);
+void wrap_call_begin_resize(struct wrap_call *call) {
+    if (unlikely(!call->t)) return;
+    bool counted = call->function == HT_REALLOCARRAY;
+    struct extras extras = {counted ? call->function : 0, .has_count = counted, .count = call->count};
+    if (call->old) put_realloc_begin(call->t, call->old, call->size, &extras, &call->old_large_bytes);
+    set_gate(call->t, GATE_BUSY_REAL);
+    call->errno_before = errno;
+    errno = 0;
+}
+
+void wrap_call_end_resize(struct wrap_call *call) {
+    if (unlikely(!call->t)) {
+        passed(call->block);
+        return;
+    }
+    if (call->old)
+        put_realloc_end(call->t, call->old, call->block, wrap_product(call->count, call->size),
+                        call->old_large_bytes);
+    else put_kin(call->t, call->function, call->block, call->count, call->size, call->alignment);
+    if (errno == 0) errno = call->errno_before;
+    leave(call->t);
 }

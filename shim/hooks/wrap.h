@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What wrap_cxx.c and wrap_api.c need of wrap.c.
+// What the hooks have in common.
 #ifndef HEAPTAPE_WRAP_H
 #define HEAPTAPE_WRAP_H
 
 #include <sched.h>
-#include <stdlib.h>
 
 #include "chunks.h"
 #include "control_calls.h"
@@ -32,7 +31,7 @@ static inline __attribute__((always_inline)) struct thread_state *enter_from(enu
 // - the record first (free, realloc): after the real call another thread may have the block already.
 //   Writing the record calls nothing hooked; then the hook sets GATE_BUSY_REAL and calls the allocator.
 // A hook that lets others' code run (operator new and its new-handlers, in wrap_cxx.c) calls with the gate
-// open and enters for the record alone; one that calls libc for itself (wrap_dlclose.c) closes with
+// open and enters for the record alone; one that calls libc for itself (dlclose in wrap_process.c) closes with
 // GATE_BUSY_SETUP.
 #define enter_allocator_first() enter_from(GATE_BUSY_REAL, __builtin_return_address(0))
 #define enter_record_first()    enter_from(GATE_BUSY_OWN, __builtin_return_address(0))
@@ -53,21 +52,21 @@ HIDDEN void wrap_put_delete(struct thread_state *t, enum ht_function function, v
 HIDDEN void wrap_put_free(struct thread_state *t, const void *block);
 // Records a query of a block, which changes nothing, and leaves the gate to the real call.
 HIDDEN void wrap_put_query(struct thread_state *t, const void *block);
-// Records what a kin of that allocation function returned: for realloc's and reallocarray's, from NULL.
-// alignment 0: none given.
-HIDDEN void wrap_put_allocation(struct thread_state *t, enum ht_function function, void *block, size_t count,
-                                size_t size, size_t alignment);
-// Around a kin of realloc or reallocarray, whose block is not NULL: begin leaves the gate to the real call,
-// end must find errno as the call left it, from 0. What begin returns is for end.
-HIDDEN size_t wrap_put_resize_begin(struct thread_state *t, enum ht_function function, void *block,
-                                    size_t count, size_t size);
-HIDDEN void wrap_put_resize_end(struct thread_state *t, void *old, void *block, size_t bytes,
-                                size_t large_bytes);
 
 // Around a call by which the program controls its allocator: begin leaves the gate to the real call. t may be NULL.
 HIDDEN struct thread_state *wrap_begin_control(struct thread_state *t, enum ht_control_number number,
                                                int64_t first, int64_t second);
 HIDDEN void wrap_end_control(struct thread_state *t);
+
+// What a call of jemalloc's mallctl does, by the name that it is given.
+//
+// The names by which something can be changed, those of arenas with arena 0; and how many numbers stand for one at most.
+enum { WRAP_MALLCTL_NAMES = 8, WRAP_MALLCTL_WORDS = 3 };
+HIDDEN const char *wrap_mallctl_name(unsigned number);
+HIDDEN bool wrap_mallctl_has_arena(unsigned number);
+
+// One that changes something, or else HT_CTL_MALLCTL with the name. value: the new one, NULL where none is passed.
+HIDDEN struct ht_control_call wrap_mallctl_call(const char *text, const void *value, size_t bytes);
 
 // The program's system call as libc's syscall() makes it: by libc's code, which where calls are dispatched may be the only one
 // that is allowed any; with errno.
@@ -76,30 +75,44 @@ static inline long call_by_number(long number, long a, long b, long c, long d, l
                         : with_errno(raw_syscall(number, a, b, c, d, e, f));
 }
 
-// Is this syscall() one that the hooks of limits handle? Then call the other.
-static inline bool wrap_is_limit(long number) {
-#ifdef SYS_setrlimit
-    if (number == SYS_setrlimit) return true;
-#endif
-    return number == SYS_prlimit64 || number == SYS_mlockall;
-}
-HIDDEN long wrap_limit_by_number(long number, long a, long b, long c, long d);
-
 // Does a clone with these flags run on the calling thread's storage, beside it?
 static inline bool wrap_clone_shares_storage(uint64_t flags) {
     return (flags & (CLONE_VM | CLONE_VFORK | CLONE_SETTLS)) == CLONE_VM;
 }
 
-// Before what a start needs, in a forked child too, is forbidden: the first log begins while it may.
-static inline void wrap_begin_while_allowed(void) {
-    if (epoch_now() == EPOCH_NONE) free(malloc(1));
-}
 // Before dlclose, which takes the loader's lock anyway.
 HIDDEN void wrap_before_unload(void);
-// Before the process asks for a notice of messages in a queue.
-HIDDEN void wrap_before_notification(void);
-// Does this system call make a descriptor by which the process watches files? Then the log is to stay closed.
-HIDDEN bool wrap_is_watch(long number);
-HIDDEN void wrap_before_watch(bool is_asked);
+
+// ---- functions that are no standard ones ----
+
+// One call of such a function, from the allocator's function to the record of it.
+struct wrap_call {
+    struct thread_state *t;  // NULL: not recorded
+    enum ht_function function;
+    size_t count, size, alignment;
+    void *old;    // of a realloc
+    void *block;  // the result
+    size_t old_large_bytes;
+    int errno_before;
+};
+
+// SIZE_MAX where it is too large for any block.
+static inline size_t wrap_product(size_t count, size_t size) {
+    size_t bytes;
+    return __builtin_mul_overflow(count, size, &bytes) ? SIZE_MAX : bytes;
+}
+
+// Of a call whose `t` entered by enter_allocator_first().
+HIDDEN void wrap_call_end_allocation(struct wrap_call *call);
+// Of one whose `t` entered by enter_record_first(): begin leaves the gate to the real call.
+HIDDEN void wrap_call_begin_resize(struct wrap_call *call);
+HIDDEN void wrap_call_end_resize(struct wrap_call *call);
+
+// Lets a linked-in allocator work. Its calls are told by the stack: of a handler that came between the note of our own and the
+// closing of the gate, the note is not ours any more.
+static inline __attribute__((always_inline)) void linked_begin_work(struct thread_state *t) {
+    t->stack = frame_end();
+    set_gate(t, GATE_BUSY_LINKED);
+}
 
 #endif

@@ -3,12 +3,11 @@
 //
 // What that allocator calls meanwhile passes through: GATE_BUSY_LINKED tells the hooks that it is its own. A call that is
 // handed over then is a signal handler's.
+#include "context_notes.h"
 #include "heaptape_recorder.h"
+#include "wrap.h"
 
 #include <errno.h>
-
-#include "linked_allocator.h"
-#include "linked_call.h"
 
 _Static_assert(sizeof(struct wrap_call) <= sizeof(struct heaptape_call), "a call must fit");
 #define SAME(name) _Static_assert((int)HEAPTAPE_##name == (int)HT_##name, "the numbers are the format's")

@@ -215,7 +215,7 @@ static void *look_up_sysv(const struct table *table, const char *name) {
     return NULL;
 }
 
-static bool contains(const struct dl_phdr_info *info, const void *address) {
+bool loader_object_has(const struct dl_phdr_info *info, const void *address) {
     for (unsigned i = 0; i < info->dlpi_phnum; i++)
         if (info->dlpi_phdr[i].p_type == PT_LOAD &&
             (uintptr_t)address - info->dlpi_addr - info->dlpi_phdr[i].p_vaddr < info->dlpi_phdr[i].p_memsz)
@@ -233,10 +233,10 @@ static int visit_for_symbol(struct dl_phdr_info *info, size_t size, void *contex
     (void)size;
     struct symbol_search *search = context;
     if (search->behind_us && !search->found_us) {
-        search->found_us = contains(info, &own_object);
+        search->found_us = loader_object_has(info, &own_object);
         return 0;
     }
-    if (search->inside && !contains(info, search->inside)) return 0;
+    if (search->inside && !loader_object_has(info, search->inside)) return 0;
     search->found = symbol_of(info, search->name);
     return search->found != NULL;
 }

@@ -27,6 +27,9 @@ struct loaded_object {
 // The object that the address lies in. All zero and "" if there is none, or another thread holds the lock.
 HIDDEN struct loaded_object loader_object_of(const void *address);
 
+// Is the address in one of its segments?
+HIDDEN bool loader_object_has(const struct dl_phdr_info *info, const void *address);
+
 // NULL if no loaded object defines the symbol, or another thread holds the lock of the loader's list.
 HIDDEN void *symbol_behind_us(const char *name);
 HIDDEN void *symbol_anywhere(const char *name);

@@ -10,14 +10,11 @@
 #include <sys/prctl.h>
 
 #include "apart.h"
-#include "bypass.h"
 #include "chunks.h"
 #include "context.h"
-#include "elsewhere_note.h"
+#include "context_notes.h"
 #include "freed_probe.h"
-#include "inner_allocators_note.h"
 #include "large_blocks.h"
-#include "linked_allocator.h"
 #include "loader.h"
 #include "log_end.h"
 #include "log_file.h"
@@ -270,7 +267,7 @@ static void start(void) {
     if (!symbol_anywhere("heaptape_is_itself") && counter_is_allowed())
         recording = open_ready((struct opening){.first = true});
     recorder_ask_for_filters();
-    elsewhere_begin();
+    context_notes_begin();
     if (recorder_disposition != RECORDS) {
         recorder_disposition = NEVER;
         set_epoch(EPOCH_OFF);
@@ -474,9 +471,8 @@ __attribute__((destructor)) static void at_exit(void) {
     state_calls(t);
     // A wait for the lock of the loader's list takes system calls.
     if (!recorder_sealed || apart_is_alone()) {
-        bypass_note(header);
-        elsewhere_note(header);
-        inner_allocators_note(header);
+        context_note_objects(header);
+        context_note_inner_allocators(header);
     }
     if (header->state == HT_RAW_RECORDING) header->state = HT_RAW_EXITED;
     if (recorder_may_call()) {

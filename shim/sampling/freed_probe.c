@@ -32,7 +32,9 @@ void freed_probe_measure_floor(struct ht_raw_header *header) {
     }
 }
 
-void freed_probe(struct ht_raw_header *header, const void *block) {
+// Times a load of the block's first byte and counts it in the header. Does nothing where the cycle
+// counter is too coarse, and for blocks that begin a page: programs forbid themselves access to those.
+static void freed_probe(struct ht_raw_header *header, const void *block) {
     if (!header->freed_probe_step_counts || !((uintptr_t)block % settings.page_bytes)) return;
     uint32_t counts = load_counts(block), floor = header->freed_probe_floor_counts;
     uint32_t bucket = counts > floor ? (counts - floor) / STEP_COUNTS : 0;
@@ -41,7 +43,7 @@ void freed_probe(struct ht_raw_header *header, const void *block) {
 }
 #else
 void freed_probe_measure_floor(struct ht_raw_header *header) { (void)header; }
-void freed_probe(struct ht_raw_header *header, const void *block) {
+static void freed_probe(struct ht_raw_header *header, const void *block) {
     (void)header;
     (void)block;
 }

@@ -10,10 +10,6 @@
 // Measures what a probe of memory that is in the cache shows, and notes the least so far in the header.
 HIDDEN void freed_probe_measure_floor(struct ht_raw_header *header);
 
-// Times a load of the block's first byte and counts it in the header. Does nothing where the cycle
-// counter is too coarse, and for blocks that begin a page: programs forbid themselves access to those.
-HIDDEN void freed_probe(struct ht_raw_header *header, const void *block);
-
 // Before the record of a free, which alone may be probed: before anything fetches the block.
 HIDDEN bool room_for_free_slowly(struct thread_state *t, const void *block);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether system calls of the recorder's may be made. The program forbids itself system calls by functions that the hooks
-// see (wrap_sandbox.c): then the recording goes on in room that was prepared before. Or by a bare system call, which nobody
+// see (wrap_syscalls.c): then the recording goes on in room that was prepared before. Or by a bare system call, which nobody
 // sees: two signs of that are heeded.
 //
 // - The kernel says that the thread has a filter. It is asked before calls of ours, by one that most filters allow.

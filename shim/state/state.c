@@ -36,7 +36,8 @@ static void seal_late(void) {
     atomic_store(&recorder_sealed, true);
 }
 
-bool recorder_is_forbidden(void) {
+// Are system calls forbidden? The kernel is asked, too, where that can be.
+static bool is_forbidden(void) {
     if (unlikely(recorder_sealed)) return true;
     if (!asks_for_filters) return false;
     uint64_t now = stamp_now();
@@ -49,7 +50,7 @@ bool recorder_is_forbidden(void) {
 
 bool recorder_may_call(void) {
     atomic_fetch_add(&recorder_callers, 1);
-    if (likely(!recorder_is_forbidden())) return true;
+    if (likely(!is_forbidden())) return true;
     recorder_has_called();
     return false;
 }
@@ -60,6 +61,6 @@ bool recorder_is_borrowed(void) {
     const struct recording *recording = recorder_current();
     uint32_t epoch = epoch_now();
     // A forked child's page reads EPOCH_NONE.
-    return recording && (epoch == recording->epoch || epoch == EPOCH_PAUSED) && !recorder_is_forbidden() &&
+    return recording && (epoch == recording->epoch || epoch == EPOCH_PAUSED) && !is_forbidden() &&
            recording->pid != sys_getpid();
 }

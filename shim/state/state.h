@@ -41,7 +41,7 @@
 // never matches a page.
 enum gate {
     GATE_FRESH = 0,                  // not seen yet
-    GATE_SHARED = 0xfffffffbu,       // for good: states are found by the task's number (shared_storage.h)
+    GATE_SHARED = 0xfffffffbu,       // for good: states are found by the task's number (thread_states.c)
     GATE_BUSY_LINKED = 0xfffffffcu,  // in a linked-in allocator, whose calls of hooks are its own
     GATE_BUSY_OWN = 0xfffffffdu,     // in a hook's own work, which calls nothing hooked
     GATE_BUSY_REAL = 0xfffffffeu,    // in the allocator, which may call public functions again
@@ -146,8 +146,6 @@ HIDDEN void recorder_set_current(struct recording *recording);
 
 // True once the program has forbidden itself system calls, which then would end it: no more of them.
 extern HIDDEN _Atomic bool recorder_sealed;
-// Is that so? The kernel is asked, too, where that can be.
-HIDDEN bool recorder_is_forbidden(void);
 HIDDEN void recorder_ask_for_filters(void);
 // To be held around system calls: false if there must be none. The sealing thread waits for the others.
 HIDDEN bool recorder_may_call(void);
