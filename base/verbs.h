@@ -21,7 +21,6 @@ int ht_verb_stats(int argc, char **argv);
 int ht_verb_replay(int argc, char **argv);
 int ht_verb_allocators(int argc, char **argv);
 int ht_verb_walk(int argc, char **argv);
-int ht_verb_python(int argc, char **argv);
 
 extern const struct ht_page ht_page_record, ht_page_ctl, ht_page_convert, ht_page_info, ht_page_dump,
     ht_page_slice, ht_page_lint, ht_page_stats, ht_page_replay, ht_page_count, ht_page_calibrate,

@@ -11,8 +11,7 @@ import pandas as pd
 import pytest
 import results_factory
 from heaptape import UsageError, compare, read_results
-from heaptape.judge.intervals import bootstrap_medians, outside
-from heaptape.judge.intervals import random_numbers
+from heaptape.judge.intervals import bootstrap_medians, outside, random_numbers
 from heaptape.results.comparison import (
     MEASURES,
     SAME,
@@ -28,8 +27,7 @@ from heaptape.results.comparison import (
     verdict,
     widen,
 )
-from heaptape.results.standing import standing_of
-from heaptape.results.verdicts import headline, in_words
+from heaptape.results.verdicts import headline, in_words, standing_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-
-from heaptape.base.errors import HeaptapeError
 from heaptape.base.allocators import to_try
+from heaptape.base.errors import HeaptapeError
 from heaptape.base.programs import find_replay, list_allocators
 from heaptape.base.sharing import is_forked, sharing
 from heaptape.base.units import byte_count
@@ -30,11 +29,10 @@ from heaptape.explain.answer import Answer, Moment, cure_sentence, object_of, te
 from heaptape.explain.cures import Candidate, Cure, ProgramCures, _cure, _of_two_heaps, candidates
 from heaptape.explain.heap_map import FREE, LIVE, NOT_RESIDENT, SHADES, TABLES, map_of
 from heaptape.explain.holders import Holder, find_holders, size_class
-from heaptape.explain.verdict import SharedLines
 from heaptape.explain.snapshots import Snapshot, SnapshotFile, Spacing, Timed
 from heaptape.explain.stretches import _Cost, accounts_along, break_of, mean_of
 from heaptape.explain.sums import ACCOUNTS, VERDICTS, verdict_of
-from heaptape.explain.verdict import trend_of
+from heaptape.explain.verdict import SharedLines, trend_of
 from heaptape.judge.attached import Replayed
 from heaptape.judge.comparison import compare
 from heaptape.judge.model import END, PEAK

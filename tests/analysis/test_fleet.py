@@ -22,9 +22,8 @@ from heaptape.base.errors import HeaptapeError, ResultsError
 from heaptape.fleet.plan import Plan, PlanError, allocator_name, read_plan
 from heaptape.fleet.results import FleetResults
 from heaptape.fleet.summary import notes_of, summarise, summary_markdown
-from heaptape.results.comparison import estimate_ratio
-from heaptape.results.comparison import geometric_mean
 from heaptape.fleet.unit import Outcome, Unit, run_unit, units_of
+from heaptape.results.comparison import estimate_ratio, geometric_mean
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,21 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import group_lines
+import preforking
 import pytest
 import results_factory
 from group_lines import ALONE, MB, OWN, SHARED, TOTAL, line, trace, write
 from heaptape import read_results
 from heaptape.base.errors import ResultsError
-from heaptape.group.answer import ServiceTrial, answer
-from heaptape.group.answer import answer_object
+from heaptape.group.answer import ServiceTrial, answer, answer_object
 from heaptape.group.estimate import SYSTEMATIC, Estimates, estimates
-from heaptape.group.explain import object_of, text_of
+from heaptape.group.explain import object_of, sharing, text_of
 from heaptape.group.runs import GroupRun, read_runs
-from heaptape.group.explain import sharing
 from heaptape.group.trace import GroupTrace, Pages, is_group, of_info
 from heaptape.results.reader import ResultsWarning
-import group_lines
-import preforking
 from tool_runner import Tools
 from verbs_here import run_here
 

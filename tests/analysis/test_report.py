@@ -22,9 +22,9 @@ from heaptape.base.units import byte_count, nanoseconds, percent, seconds, three
 from heaptape.report.html import build_chapter, render
 from heaptape.report.svg import nice_ticks, ratio_ticks, spread_labels
 from heaptape.results.comparison import compare, experiments
+from heaptape.results.counted import function_table
 from heaptape.results.curves import thin
 from heaptape.results.found_trace import find_trace
-from heaptape.results.counted import function_table
 from heaptape.results.malloc_share import malloc_share
 from hypothesis import given, settings
 from hypothesis import strategies as st

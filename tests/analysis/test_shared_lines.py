@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""explain counts the cache lines that hold blocks of several threads."""
+"""What explain says of live bytes and RSS, and of the cache lines that threads share."""
 
 from __future__ import annotations
 

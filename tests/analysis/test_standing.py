@@ -14,10 +14,9 @@ import pytest
 import results_factory
 import story
 from heaptape.results.comparison import MEASURES, compare
-from heaptape.results.reader import read_results
-from heaptape.results.standing import lead_over, standing_of
-from heaptape.results.verdicts import headline, in_words
 from heaptape.results.malloc_share import malloc_share, memory_share
+from heaptape.results.reader import read_results
+from heaptape.results.verdicts import headline, in_words, lead_over, standing_of
 from heaptape.trace.reader import read_trace
 from quick_tier import quick
 

@@ -14,19 +14,18 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import judged_runs
 import numpy as np
 import pytest
-import judged_runs
 
 pytest.importorskip("optuna")
 
 from heaptape.__main__ import main
-from heaptape.judge.comparison import compare
-from heaptape.tune.study import dominates, front_of, hypervolume, simplest_front, spread
-from heaptape.tune.text import still_on_front
 from heaptape.base.errors import UsageError
+from heaptape.judge.comparison import compare
 from heaptape.tune.space import searched_knobs
-from heaptape.tune.study import Trial
+from heaptape.tune.study import Trial, dominates, front_of, hypervolume, simplest_front, spread
+from heaptape.tune.text import still_on_front
 from waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]

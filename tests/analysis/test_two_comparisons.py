@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import math
 
+import judged_runs
 import numpy as np
 import pandas as pd
-import judged_runs
 import pytest
 from heaptape.judge import model
 from heaptape.judge.comparison import compare as judge
 from heaptape.judge.text import standing_of as judged_standing
 from heaptape.results.comparison import BASELINE, MEASURES, SAME, UNRESOLVED, compare, control_estimate
-from heaptape.results.standing import standing_of
+from heaptape.results.verdicts import standing_of
 from quick_tier import quick
 
 COLUMNS = [measure.column for measure in MEASURES.values()]

@@ -14,8 +14,7 @@ import pytest
 from heaptape.__main__ import main
 from heaptape.base.errors import HeaptapeError
 from heaptape.validate.allocators import of_equal_size
-from heaptape.validate.count_runs import add_counts
-from heaptape.validate.count_runs import Counted, recorded_process
+from heaptape.validate.count_runs import Counted, add_counts, recorded_process
 from heaptape.validate.table import validation_text
 
 ROOT = Path(__file__).resolve().parents[2]

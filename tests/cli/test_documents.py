@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documents: links and commands name what there is, and the README is short. Source files name their licence."""
+"""The documents: links and commands name what there is. Source files name their licence."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from tool_runner import Tools
 
-README_LINES_MAX = 90
 SOURCE = re.compile(r"(\.(awk|c|cmake|cpp|css|gdb|go|h|j2|java|js|lua|pgbench|php|pl|py|rb|rs|sh|sql|vim|xsl)|(^|/)CMakeLists\.txt|^Containerfile|^\.ci/run|^debian/rules)$")
 INPUTS = re.compile(r"^tests/golden/(?!.*\.py$)")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -101,10 +99,6 @@ def test_commands_have_verbs_options_and_files_that_exist(repository: Path, opti
                       if "NAME" not in name and not (repository / name).exists()]
     assert not wrong, "\n".join(wrong)
     assert seen > 150
-
-
-def test_the_readme_is_short(repository: Path) -> None:
-    assert len((repository / "README.md").read_text().splitlines()) <= README_LINES_MAX
 
 
 def test_news_and_packages_have_the_version(repository: Path) -> None:

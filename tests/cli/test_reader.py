@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 import refresh
 from dump_lines import ALIGNED, COUNTED, Event, events_of
 from tool_runner import Tools, run
@@ -93,19 +92,21 @@ def complaint(library: Any, path: Path) -> str:
     return ""
 
 
-def test_the_same_complaints_as_dump(library: Any) -> None:
+def test_the_same_complaints_as_dump(library: Any, tmp_path: Path) -> None:
     """Of every damaged trace but those that only `info` or a replay refuses."""
-    names = [name for name in refresh.damaged() if name.endswith(".bin") and not name.startswith(("info-", "replay-"))]
-    assert len(names) > 50
-    for name in names:
-        said = (refresh.BAD / f"{name}.expected").read_text().splitlines()[1]
-        assert said.partition(": ")[2] == complaint(library, refresh.BAD / name).replace(f"{refresh.BAD}/", "")
+    said = {name: words.strip() for name, (_, words) in refresh.messages().items()
+            if name.endswith(".bin") and not name.startswith(("info-", "replay-"))}
+    assert len(said) > 50
+    for name, content in refresh.damaged().items():
+        if name in said:
+            (tmp_path / name).write_bytes(content)
+            assert said[name].partition(": ")[2] == complaint(library, tmp_path / name).replace(f"{tmp_path}/", "")
 
 
 @pytest.mark.parametrize("name", ["replay-slot.bin", "replay-thread.bin"])
-def test_numbers_that_no_table_could_hold(library: Any, name: str) -> None:
+def test_numbers_that_no_table_could_hold(library: Any, tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="expected slot and thread numbers without a gap"):
-        list(read(library, refresh.BAD / name))
+        list(read(library, refresh.write(tmp_path, name)))
 
 
 def test_a_file_that_is_not_there_and_no_reader_at_all(library: Any, tmp_path: Path) -> None:

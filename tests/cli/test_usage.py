@@ -6,42 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from tool_runner import Tools, run
 
 VERBS = ["record", "convert", "info", "dump", "slice", "extend", "share", "lint", "stats", "replay"]
-
-
-@pytest.mark.parametrize("verb", [*VERBS, "allocators"])
-def test_help_is_a_result(tools: Tools, verb: str) -> None:
-    """Help that was asked for goes to stdout, where a pager can have it."""
-    done = run([tools.heaptape, verb, "--help"])
-    assert done.returncode == 0
-    assert done.stderr == b""
-    text = done.stdout.decode()
-    assert verb in text and "--help" in text
-    assert max(map(len, text.splitlines())) <= 100
-
-
-def test_front_end_help_names_every_verb(tools: Tools) -> None:
-    done = run([tools.heaptape, "--help"])
-    assert done.returncode == 0 and done.stderr == b""
-    for verb in VERBS:
-        assert verb in done.stdout.decode()
-
-
-def test_replay_is_heaptape_replay(tools: Tools) -> None:
-    own = run([tools.replay_program, "--help"])
-    assert own.returncode == 0
-    assert own.stderr == b""
-    assert b"--alloc" in own.stdout
-    assert b"--alloc" in run([tools.heaptape, "replay", "--help"]).stdout
-
-
-def test_version(tools: Tools) -> None:
-    done = run([tools.heaptape, "--version"])
-    assert done.returncode == 0 and done.stderr == b""
-    assert any(c.isdigit() for c in done.stdout.decode())
 
 
 @pytest.mark.parametrize("words", [

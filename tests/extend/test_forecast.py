@@ -8,13 +8,13 @@ import math
 from contextlib import nullcontext
 from pathlib import Path
 
+import judged_runs
 import pytest
 from heaptape.base.errors import Undecided, UsageError
 from heaptape.forecast import parts
+from heaptape.forecast.parts import difference, estimate, growth_left_out, rss_and_slope
 from heaptape.judge.attached import Replayed
 from heaptape.judge.comparison import compare
-import judged_runs
-from heaptape.forecast.parts import difference, estimate, growth_left_out, rss_and_slope
 from service_load import Service, write_service
 from tool_runner import Tools, run
 

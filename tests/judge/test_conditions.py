@@ -9,10 +9,9 @@ import re
 
 import pytest
 from heaptape.base.errors import EXIT_HOLDS, EXIT_UNDECIDED
+from heaptape.judge.against import earlier_json, print_earlier, size_class
 from heaptape.judge.comparison import of_counts
-from heaptape.judge.against import size_class
 from heaptape.judge.conditions import HOLDS, REFUTED, UNDECIDED, conditions_json, is_open, more_rounds, say, state
-from heaptape.judge.earlier_report import earlier_json, print_earlier
 from heaptape.judge.model import END, PEAK, TIME, Comparison, Interval
 from judged_comparisons import MB, comparison, condition, context, counted, steady
 

@@ -13,12 +13,11 @@ import judged_runs
 import pytest
 from heaptape.judge.beside import beside_medians
 from heaptape.judge.comparison import compare, compare_figure, compare_pair, compared_values, is_of_own, of_recorded, recorded
-from heaptape.judge.intervals import CONFIDENCE, INTERIM_CONFIDENCE
+from heaptape.judge.intervals import CONFIDENCE, INTERIM_CONFIDENCE, Random
 from heaptape.judge.model import LESS, MORE, NONE, PEAK, SAME, TIME, UNRESOLVED, Cell, Choice, Comparison, FunctionFigures, Interim, Program
-from heaptape.judge.intervals import Random
 from heaptape.judge.rounds import Rounds
-from heaptape.judge.text import lead, standing_of
 from heaptape.judge.talk import Talk
+from heaptape.judge.text import lead, standing_of
 from judged_runs import blank, cell, context, measurements
 
 NAN = math.nan

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from heaptape.judge.model import CHOICE_NULL
 from heaptape.judge.intervals import Random
+from heaptape.judge.model import CHOICE_NULL
 from heaptape.judge.schedule import ANY_CPU, ROUNDS_MIN, ROUNDS_TIMED, End, Schedule, Turn, run
 
 BOTH = Schedule(choices=3, time_pass=True, memory_pass=True, control=True)

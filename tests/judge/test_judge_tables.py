@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 from heaptape.base.environment import terminal_columns
-from heaptape.judge.words import Table
-from heaptape.judge.words import cut, grouped, number, number_of, printable, put, rounded
+from heaptape.judge.words import Table, cut, grouped, number, number_of, printable, put, rounded
 
 WHOLE = """\
 name    time  verdict

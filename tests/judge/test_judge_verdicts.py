@@ -12,17 +12,18 @@ import pytest
 from heaptape.judge.intervals import (
     CONFIDENCE,
     INTERIM_CONFIDENCE,
+    Random,
     median,
     more_rounds,
     more_rounds_text,
+    outliers,
     paired_ratios,
+    random_numbers,
     ratio_interval,
     verdict,
     widened,
 )
 from heaptape.judge.model import LESS, MORE, NONE, SAME, UNRESOLVED, Interval
-from heaptape.judge.intervals import outliers
-from heaptape.judge.intervals import Random, random_numbers
 
 NAN = math.nan
 

@@ -8,7 +8,6 @@ import json
 from pathlib import Path
 
 import pytest
-
 from heaptape.base.allocators import is_the_linked
 from heaptape.results.comparison import experiments
 from heaptape.results.reader import read_results

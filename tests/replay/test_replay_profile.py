@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import toy_allocator
-from heaptape.results.counted import Function, Profile
 from heaptape.report.flame_graph import profile_figure
+from heaptape.results.counted import Function, Profile
 from tool_runner import Tools, run
 from verbs_here import run_here
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from heaptape.judge.comparison import compare
-from heaptape.judge.model import Cell, Choice, Comparison, Condition, Context, Failing, Json, Machine, Measurements, Plan, Program, Trace
 from heaptape.judge.intervals import Random
+from heaptape.judge.model import Cell, Choice, Comparison, Condition, Context, Failing, Json, Machine, Measurements, Plan, Program, Trace
 from judged_runs import MEMORY_LINE, TIME_LINE, blank
 
 MB = 1_000_000

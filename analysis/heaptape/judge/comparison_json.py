@@ -6,10 +6,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .against import earlier_json
 from .beside import LEFTOVERS, PROCESSOR_EVENTS, Beside, beside_medians
 from .comparison import of_recorded, recorded
 from .conditions import conditions_json
-from .earlier_report import earlier_json
 from .json_text import figure, known_text, whole
 from .model import (
     FIGURES,

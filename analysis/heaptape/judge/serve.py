@@ -82,8 +82,8 @@ def _status(context: Context, talk: Talk) -> int:
 
 def _text(judged: Judged) -> str:
     from . import conditions
+    from .against import earlier_json, print_earlier
     from .comparison_json import comparison_json
-    from .earlier_report import earlier_json, print_earlier
     from .json_text import json_text
     from .text import print_comparison
 

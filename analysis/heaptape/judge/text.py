@@ -10,10 +10,10 @@ from typing import NamedTuple, TextIO
 
 from ..base.allocators import other_release
 from ..base.units import listing
+from .against import print_earlier
 from .beside import beside_medians
 from .comparison import compare_pair, is_of_own, of_recorded, recorded
 from .details import print_figures, print_harness_share, print_huge_pages, print_processors
-from .earlier_report import print_earlier
 from .intervals import hidden_text, more_rounds_text
 from .model import (
     FIGURES,
@@ -88,7 +88,7 @@ def _measured(comparison: Comparison, words: FigureWords, choice: int) -> bool:
 
 
 def _leader(comparison: Comparison, words: FigureWords) -> int:
-    """By name where ratios are equal: results, which have their leader from results/standing.py, have no other order."""
+    """By name where ratios are equal: results, which have their leader from results/verdicts.py, have no other order."""
     less = [number for number in range(len(comparison.allocators)) if _estimate(comparison, words, number).verdict == LESS]
     return min(less, key=lambda number: (_estimate(comparison, words, number).ratio.estimate, comparison.names[number]),
                default=comparison.context.baseline)

@@ -9,9 +9,8 @@ from ..base import units
 from ..results.comparison import MEASURES, UNRESOLVED
 from ..results.program_time import CAUSES, PARTS, BlockClass, ProgramTime, interval_means
 from ..results.remarks import grounds, limit_lines
-from ..results.standing import Standing
 from ..results.summary import Summary
-from ..results.verdicts import in_words
+from ..results.verdicts import Standing, in_words
 from .figures import Figure, Table, ratio_figure
 from .table import control_line, known_measures
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from ..base.units import BYTE_STEPS, TIME_STEPS, byte_count, interval, listing, nanoseconds
 from ..results.comparison import MEASURES, RESAMPLES, UNRESOLVED
-from ..results.standing import Pairs
+from ..results.verdicts import Pairs
 from .figures import Figure, Table
 from .svg import Drawing, framed, scaled_ticks, share, spread_labels, text_width
 

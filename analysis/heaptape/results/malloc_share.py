@@ -14,7 +14,7 @@ import pandas as pd
 from ..base.units import byte_count, nanoseconds, percent
 from ..trace.reader import Trace, read_trace
 from .comparison import MEASURES, SEED, Measure, allocator_order, compare, round_table
-from .standing import Standing, lead_over, standing_of
+from .verdicts import Standing, lead_over, standing_of
 
 
 @dataclass(frozen=True)

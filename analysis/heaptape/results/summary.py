@@ -36,8 +36,7 @@ from .remarks import (
     refusal_lines,
     settings_lines,
 )
-from .standing import Standing
-from .verdicts import change_sentence, headline_of, ranked_standings
+from .verdicts import Standing, change_sentence, headline_of, ranked_standings
 
 
 @dataclass(frozen=True)

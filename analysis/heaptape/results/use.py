@@ -13,8 +13,8 @@ from typing import Any
 import pandas as pd
 
 from ..base.sharing import in_brackets
-from .standing import Standing
 from .summary import Summary
+from .verdicts import Standing
 
 SMALL_SHARE = 0.01
 """Of the program's CPU time or memory: a saving below it is no reason to change."""

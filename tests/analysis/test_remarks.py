@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that failed are named wherever a comparison is."""
+"""What is said of an experiment beside its verdicts: what it rests on, which runs failed, and whether their order mattered."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,49 @@ import numpy as np
 import pandas as pd
 import pytest
 import results_factory
+from heaptape import read_results, write_report
 from heaptape.base.errors import UsageError
+from heaptape.report.provenance import result_warnings
 from heaptape.report.table import comparison_markdown, comparison_object
 from heaptape.results.comparison import experiments
-from heaptape.results.remarks import control_lines
-from heaptape.results.remarks import missing_lines
-from heaptape.results.reader import read_results
-from heaptape.results.summary import summarise
+from heaptape.results.remarks import control_lines, find_trends, grounds, missing_lines
+from heaptape.results.summary import Summary, summarise
 from results_factory import run
+
+
+def lines_of(tmp_path: Path, **settings: object) -> list[str]:
+    rows = results_factory.schedule(rounds=4)
+    trace = settings.pop("trace", {})
+    results = results_factory.write(tmp_path / "r.jsonl", [row | settings | {"trace": row["trace"] | trace} for row in rows])
+    (experiment,) = experiments(read_results(results))
+    page = write_report(read_results(results), tmp_path / "r.html").read_text()
+    said = grounds(experiment, placement_known=False)
+    for line in said:
+        assert line.split(":")[0] + ":" in re.sub(r"<wbr>", "", page)
+    return said
+
+
+@pytest.mark.parametrize(("settings", "words"), [
+    ({}, "Extrapolated: nothing."),
+    ({"trace": {"extended": {"from_ns": 60_000_000_000, "until_ns": 180_000_000_000, "to_ns": 3_600_000_000_000}}}, "by repeating"),
+    pytest.param({"scale": 4}, "4 copies of the program", marks=pytest.mark.thorough),
+    pytest.param({"age_occupancy": 0.9, "age_multiple": 10}, "a used heap", marks=pytest.mark.thorough),
+    ({"processors": 64}, "64 processors"),
+])
+def test_what_is_measured_extrapolated_and_unknown(tmp_path: Path, settings: dict[str, object], words: str) -> None:
+    measured, extrapolated, unknown = lines_of(tmp_path, **settings)
+    assert measured.startswith("Measured: ") and words in extrapolated
+    assert unknown.startswith("Not known: ") and "--accesses" in unknown
+
+
+def test_an_extension_is_an_experiment_of_its_own(tmp_path: Path) -> None:
+    rows = results_factory.schedule(rounds=4)
+    extended = {"from_ns": 1, "until_ns": 2, "to_ns": 9}
+    later = [row | {"trace": row["trace"] | {"extended": extended}, "started_at": f"{row['started_at']}x"} for row in rows]
+    results = results_factory.write(tmp_path / "r.jsonl", [*rows, *later])
+    found = experiments(read_results(results))
+    assert ["extended" in experiment.settings for experiment in found] == [False, True]
+    assert [experiment.is_as_recorded for experiment in found] == [True, False]
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -26,7 +62,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-def rows_of(name: str, failed: int = 0, problem: str | None = None) -> list[dict[str, Any]]:
+def failing_rows(name: str, failed: int = 0, problem: str | None = None) -> list[dict[str, Any]]:
     rng = np.random.default_rng(1)
     rows = [run(name, kind, number, rng) for number in range(4) for kind in ("time", "memory")]
     for row in rows[:failed]:
@@ -41,13 +77,13 @@ def verified(name: str, violations: int) -> dict[str, Any]:
 
 
 def test_nothing_is_missing(tmp_path: Path) -> None:
-    frame = read_results(write(tmp_path / "r.jsonl", [*rows_of("glibc"), verified("glibc", 0)]))
+    frame = read_results(write(tmp_path / "r.jsonl", [*failing_rows("glibc"), verified("glibc", 0)]))
     assert missing_lines(frame) == []
 
 
 @pytest.mark.thorough
 def test_each_allocator_by_its_last_problem(tmp_path: Path) -> None:
-    rows = [*rows_of("glibc"), *rows_of("jemalloc", 3, "killed by SIGKILL"), *rows_of("null", 1), verified("glibc", 0),
+    rows = [*failing_rows("glibc"), *failing_rows("jemalloc", 3, "killed by SIGKILL"), *failing_rows("null", 1), verified("glibc", 0),
             verified("mimalloc", 7)]
     experiment, = experiments(read_results(write(tmp_path / "r.jsonl", rows)))
     expected = [
@@ -64,7 +100,7 @@ def test_each_allocator_by_its_last_problem(tmp_path: Path) -> None:
 
 def test_an_allocator_that_refuses_calls_is_named_before_the_verdict(tmp_path: Path) -> None:
     problem = "refuses 19,680 of 20,000 calls of aligned_alloc (such as alignment 64, size 100)"
-    rows = [*rows_of("glibc"), *(row | {"failures": 19_680, "refused_calls": 19_680, "problem": problem} for row in rows_of("scudo19"))]
+    rows = [*failing_rows("glibc"), *(row | {"failures": 19_680, "refused_calls": 19_680, "problem": problem} for row in failing_rows("scudo19"))]
     summary = summarise(experiments(read_results(write(tmp_path / "r.jsonl", rows)))[0], None)
     sentence = f"scudo19 {problem}: no figure of it would be of this program."
     assert summary.headline.startswith(sentence) and summary.missing == [sentence]
@@ -125,3 +161,60 @@ def test_control_calls_that_some_obey() -> None:
     frame = pd.DataFrame({"allocator": ["null", "glibc", "jemalloc", "glibc"], "control_calls": [of(True, True), of(True, True), of(False, True), of(True, True)]})
     assert control_lines(frame) == ["The program calls malloc_trim 6 times and mallopt(M_ARENA_MAX) once: glibc alone obeys."]
     assert control_lines(frame.assign(control_calls=[{}] * 4)) == []
+
+
+def rows_of(rounds: int, **more: Any) -> list[dict[str, Any]]:
+    return results_factory.schedule(rounds=rounds, names=("glibc", "jemalloc"), points=4, **more)
+
+
+def summary_of(tmp_path: Path, rows: list[dict[str, Any]]) -> Summary:
+    return summarise(experiments(read_results(results_factory.write(tmp_path / "r.jsonl", rows)))[0], None)
+
+
+def grown(rows: list[dict[str, Any]], by: float) -> list[dict[str, Any]]:
+    """jemalloc's time is higher by so much from each round to the next."""
+    for row in rows:
+        if row["allocator"]["name"] == "jemalloc" and row["pass"] == "time":
+            row["alloc_time_ns"] *= 1 + by * row["round"]
+    return rows
+
+
+@pytest.mark.parametrize(("by", "word"), [(0.02, "rises"), (-0.02, "falls")])
+def test_a_trend_is_in_every_output(tmp_path: Path, by: float, word: str) -> None:
+    summary = summary_of(tmp_path, grown(rows_of(16), by))
+    (found,) = comparison_object(summary)["order"]
+    assert (found["measure"], found["allocator"], found["rounds"]) == ("time", "jemalloc", 16)
+    assert found["p"] < 0.01 and found["correlation"] * by > 0.8 * abs(by)
+    line = f"Over the rounds the time in malloc of jemalloc {word} (rank correlation "
+    assert line in comparison_markdown(summary)
+    assert any(warning.startswith(line) for warning in result_warnings(summary))
+
+
+def test_schedules_are_ranked_apart(tmp_path: Path) -> None:
+    """A second schedule on a day when jemalloc is slower is no trend; two that both rise are."""
+    later = [row | {"seed": 2} for row in rows_of(16)]
+    for row in later:
+        if row["allocator"]["name"] == "jemalloc" and row["pass"] == "time":
+            row["alloc_time_ns"] *= 1.5
+    assert summary_of(tmp_path, rows_of(16) + later).trends == []
+    (found,) = summary_of(tmp_path, grown(rows_of(6), 0.05) + grown([row | {"seed": 2} for row in rows_of(6)], 0.05)).trends
+    assert found.rounds == 12
+
+
+def test_few_rounds_and_equal_ones_show_nothing(tmp_path: Path) -> None:
+    assert summary_of(tmp_path, grown(rows_of(7), 0.2)).trends == []
+    rows = rows_of(16)
+    for row in rows:
+        row["alloc_time_ns" if row["pass"] == "time" else "rss_peak_bytes"] = 1e6
+    assert summary_of(tmp_path, rows).trends == []
+
+
+@pytest.mark.thorough
+def test_chance_is_reported_as_rarely_as_promised(tmp_path: Path) -> None:
+    frame = read_results(results_factory.write(tmp_path / "r.jsonl", rows_of(10)))
+    rng, found = np.random.default_rng(3), 0
+    for _ in range(60):
+        frame["alloc_time_ns"] = np.exp(rng.normal(size=len(frame)))
+        frame["rss_peak_bytes"] = np.exp(rng.normal(size=len(frame)))
+        found += bool(find_trends(frame, "glibc"))
+    assert found <= 9  # 3 expected at most
