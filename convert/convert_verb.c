@@ -8,16 +8,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "convert_paths.h"
 #include "convert_raw.h"
 #include "export.h"
-#include "follow_run.h"
+#include "follow.h"
 #include "group_convert.h"
 #include "import_run.h"
 #include "option_values.h"
 #include "print.h"
-#include "shell_log.h"
+#include "process_rank.h"
 #include "talk.h"
+#include "trace_verb.h"
 #include "verbs.h"
 
 struct options {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "extended_words.h"
+#include "context_words.h"
 #include "extension.h"
 #include "json_values.h"
 #include "option_values.h"

@@ -3,13 +3,11 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "extended_words.h"
+#include "context_words.h"
 #include "group_info.h"
 #include "idle_ends.h"
 #include "json_values.h"
 #include "print.h"
-#include "run_check.h"
-#include "shared_words.h"
 #include "talk.h"
 #include "trace_json.h"
 #include "trace_verb.h"

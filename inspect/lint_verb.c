@@ -3,8 +3,7 @@
 #include <argp.h>
 #include <stdlib.h>
 
-#include "convert_paths.h"
-#include "convert_report.h"
+#include "convert_request.h"
 #include "inheritance.h"
 #include "json_values.h"
 #include "lint_passes.h"

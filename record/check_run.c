@@ -10,9 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "context_words.h"
 #include "print.h"
 #include "raw_in_use.h"
-#include "run_check.h"
 #include "talk.h"
 
 // A second run that takes so much longer waits for something that the first one used up.

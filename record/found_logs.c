@@ -18,7 +18,6 @@
 #include "log_share.h"
 #include "map64.h"
 #include "process_rank.h"
-#include "shell_log.h"
 #include "talk.h"
 
 static bool is_named(const char *path, size_t length, const char *name) {

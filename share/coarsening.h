@@ -3,7 +3,7 @@
 #ifndef HEAPTAPE_COARSENING_H
 #define HEAPTAPE_COARSENING_H
 
-#include "shared_words.h"
+#include "context_words.h"
 #include "trace_reader.h"
 
 // "sizes=3,times=1ms", either or both. Returns what was expected, or NULL.

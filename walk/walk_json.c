@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "demangle.h"
 #include "first_words.h"
 #include "json_values.h"
+#include "name_builder.h"
 
 enum { HOLDERS_MAX = 100, BEGINS_MIN = 2, OUT_OF = 4 };
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "consumed_log.h"
-#include "convert_report.h"
+#include "convert_request.h"
 #include "inheritance.h"
 #include "inner_allocators.h"
 #include "now.h"

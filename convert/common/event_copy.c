@@ -7,7 +7,6 @@
 #include "raw_reader.h"
 #include "slot_table.h"
 #include "talk.h"
-#include "totals_keys.h"
 #include "trace_json.h"
 
 struct block {

@@ -55,4 +55,18 @@ const char *trace_json_prelude(const json_t *context, const json_t *totals);
 // What `info --json` prints. Returns NULL with error for a damaged trace.
 json_t *trace_json_info(struct ht_trace_reader *reader, struct ht_error *error);
 
+// ---- which of a trace's totals come from what: for those that copy, import or extend a trace ----
+
+enum totals_kind {
+    TOTALS_COUNTED = 1,   // from the trace's events
+    TOTALS_DROPPED = 2,   // of calls that are no events
+    TOTALS_RECORDED = 4,  // measured while the program ran
+};
+
+// kinds: of enum totals_kind, ORed. Of those that the totals have.
+void totals_make_unknown(json_t *totals, unsigned kinds);
+
+// Puts those of the other totals in place of these.
+void totals_put_counted(json_t *totals, const json_t *other);
+
 #endif

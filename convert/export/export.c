@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "convert_report.h"
+#include "convert_request.h"
 #include "export_format.h"
 #include "now.h"
 #include "print.h"

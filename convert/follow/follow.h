@@ -22,4 +22,7 @@ struct follow_ending {
 int follow_log(const struct convert_request *request, const volatile sig_atomic_t *stop,
                struct follow_ending *ending, struct ht_error *error);
 
+// As a command: follows to the end of the log, or until SIGINT, SIGTERM or SIGHUP. Returns the exit status.
+int follow_run(const struct convert_request *request);
+
 #endif

@@ -13,7 +13,7 @@
 #include "checksum.h"
 #include "grow.h"
 #include "output_file.h"
-#include "site_store.h"
+#include "site_collector.h"
 
 #define STATE_MAGIC "HTAPEFST"
 enum { VERSION = 12, NAME_BYTES = 16, BUFFER_BYTES = 1 << 20 };

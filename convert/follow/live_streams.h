@@ -76,4 +76,13 @@ bool live_stream_restore(struct live_streams *live, uint32_t number, const struc
 
 bool log_ranges_add(struct log_ranges *ranges, uint64_t offset, uint64_t bytes);
 
+// ---- streams whose threads are no more: each leaves a chunk that nobody closes, and a program that starts
+// threads for days would fill the disk with them ----
+
+// Notes which threads are gone, if the log's process can be read.
+void gone_threads_note(struct live_streams *live);
+
+// The poll behind us found no more in the stream. True once that is certain to be so for ever.
+bool gone_threads_confirm(struct live_streams *live, uint32_t number);
+
 #endif

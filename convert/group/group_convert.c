@@ -8,21 +8,12 @@
 #include <unistd.h>
 
 #include "convert_raw.h"
-#include "convert_report.h"
-#include "group_run.h"
+#include "convert_request.h"
+#include "group_member.h"
 #include "group_writer.h"
 #include "merge_result.h"
 #include "now.h"
 #include "print.h"
-
-uint32_t group_process_of(const struct group_run *run, const struct ht_group_snapshot *snapshot,
-                          const struct ht_group_member *member) {
-    for (size_t i = run->logs.count; i-- > 0;) {
-        const struct ht_raw_header *header = &run->logs.log[i].header;
-        if (header->pid == member->pid && header->first_pair.mono_ns <= snapshot->time_ns) return (uint32_t)i;
-    }
-    return UINT32_MAX;
-}
 
 // ---- progress ----
 
@@ -44,7 +35,8 @@ static void show_progress(void *context, uint64_t done, uint64_t total, uint64_t
 static uint32_t heir_of(const struct group_run *run, const struct ht_group_snapshot *snapshot,
                         size_t member) {
     for (size_t tries = 0; tries <= snapshot->members; tries++) {
-        uint32_t process = group_process_of(run, snapshot, &snapshot->member[member]), parent = UINT32_MAX;
+        uint32_t process = group_logs_process(&run->logs, snapshot, &snapshot->member[member]),
+                 parent = UINT32_MAX;
         if (process != UINT32_MAX || snapshot->member[member].executed) return process;
         for (size_t i = 0; i < snapshot->members; i++)
             if (snapshot->member[i].pid == snapshot->member[member].parent_pid) parent = (uint32_t)i;
@@ -64,7 +56,7 @@ static uint32_t tree_of(const struct group_run *run, uint32_t process) {
 static void put_own(struct group_run *run, uint32_t moment, const uint64_t *own_bytes) {
     const struct ht_group_snapshot *snapshot = group_snapshot(run, moment);
     for (size_t i = 0; i < snapshot->members; i++) {
-        uint32_t process = group_process_of(run, snapshot, &snapshot->member[i]);
+        uint32_t process = group_logs_process(&run->logs, snapshot, &snapshot->member[i]);
         if (process != UINT32_MAX)
             run->content.presence[(size_t)process * run->content.moments + moment].own_bytes = own_bytes[i];
     }
@@ -78,7 +70,7 @@ static void warn_of_logless(const struct group_run *run) {
         const struct ht_group_snapshot *snapshot = group_snapshot(run, i);
         size_t logless = 0;
         for (size_t k = 0; k < snapshot->members; k++)
-            logless += group_process_of(run, snapshot, &snapshot->member[k]) == UINT32_MAX;
+            logless += group_logs_process(&run->logs, snapshot, &snapshot->member[k]) == UINT32_MAX;
         if (logless > most) most = logless;
     }
     if (most)

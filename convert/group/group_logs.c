@@ -200,6 +200,15 @@ int group_logs_find(struct group_logs *logs, const char *path, struct ht_error *
     return check_root(logs, error);
 }
 
+uint32_t group_logs_process(const struct group_logs *logs, const struct ht_group_snapshot *snapshot,
+                            const struct ht_group_member *member) {
+    for (size_t i = logs->count; i-- > 0;) {
+        const struct ht_raw_header *header = &logs->log[i].header;
+        if (header->pid == member->pid && header->first_pair.mono_ns <= snapshot->time_ns) return (uint32_t)i;
+    }
+    return UINT32_MAX;
+}
+
 void group_logs_free(struct group_logs *logs) {
     for (size_t i = 0; i < logs->count; i++) free(logs->log[i].path);
     free(logs->log);

@@ -25,6 +25,9 @@ struct group_logs {
 // path: the folder, or the file of snapshots in it. Warns of logs that are left out. Returns 0, or -1 with error; to be freed in
 // any case.
 int group_logs_find(struct group_logs *logs, const char *path, struct ht_error *error);
+// The log that was written by the process that the snapshot shows: its number, or UINT32_MAX.
+uint32_t group_logs_process(const struct group_logs *logs, const struct ht_group_snapshot *snapshot,
+                            const struct ht_group_member *member);
 void group_logs_free(struct group_logs *logs);
 
 #endif

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One process of a group: its merge stops at the moments of the snapshots, and at forks that left no record.
+// A process's merge stops at the moments of the snapshots, and at forks that left no record.
+#include "group_member.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -10,12 +12,11 @@
 #include <unistd.h>
 
 #include "all_bytes.h"
-#include "block_store.h"
 #include "consumed_log.h"
 #include "convert_raw.h"
-#include "group_run.h"
 #include "group_writer.h"
 #include "inherited_pages.h"
+#include "live_blocks.h"
 #include "merge_inside.h"
 #include "print.h"
 #include "trace_json.h"
@@ -120,7 +121,7 @@ static bool note_fork(struct merge *m, uint32_t input, uint64_t stamp) {
 static const struct ht_group_member *member_at(const struct member *member, uint32_t moment) {
     const struct ht_group_snapshot *snapshot = group_snapshot(member->run, moment);
     for (size_t i = 0; i < snapshot->members; i++)
-        if (group_process_of(member->run, snapshot, &snapshot->member[i]) == member->process)
+        if (group_logs_process(&member->run->logs, snapshot, &snapshot->member[i]) == member->process)
             return &snapshot->member[i];
     return NULL;
 }

@@ -4,6 +4,8 @@
 #ifndef HEAPTAPE_IMPORT_FORMATS_H
 #define HEAPTAPE_IMPORT_FORMATS_H
 
+#include <stddef.h>
+
 #include "import_input.h"
 #include "import_sink.h"
 #include "import_sites.h"
@@ -64,5 +66,8 @@ int import_reject(struct import *import, uint64_t offset, const char *what, cons
 // Time for progress to be shown, every few thousand calls. False if writing has failed: reading on is in
 // vain.
 bool import_goes_on(struct import *import);
+
+// Names a file that many have and that no trace can be made of, and says what it lacks: "ltrace's output, which ...", by the file's first bytes. NULL if it is none of them.
+const char *stranger_named(const char *head, size_t bytes);
 
 #endif

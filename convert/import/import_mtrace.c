@@ -2,8 +2,8 @@
 // The text of glibc's mtrace(3): where the call came from, a sign, an address and mostly a size.
 #include <string.h>
 
-#include "demangle.h"
 #include "import_formats.h"
+#include "name_builder.h"
 #include "site_flag.h"
 
 // A realloc is two lines, between which another thread's or a forked child's may come.

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "convert_report.h"
+#include "convert_request.h"
 #include "now.h"
 #include "trace_json.h"
 

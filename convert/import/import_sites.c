@@ -7,7 +7,7 @@
 
 #include "checksum.h"
 #include "grow.h"
-#include "module_build_id.h"
+#include "module_names.h"
 #include "site_names.h"
 #include "trace_json.h"
 

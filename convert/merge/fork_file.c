@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "all_bytes.h"
-#include "block_store.h"
+#include "live_blocks.h"
 #include "output_file.h"
 
 #define FORK_FILE_MAGIC "HTAPEFRK"

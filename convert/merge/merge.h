@@ -11,10 +11,10 @@
 #ifndef HEAPTAPE_MERGE_H
 #define HEAPTAPE_MERGE_H
 
-#include "fork_cut.h"
 #include "live_blocks.h"
 #include "merge_result.h"
 #include "raw_reader.h"
+#include "streams.h"
 #include "trace_writer.h"
 
 // Writes all events, samples and residency of the log. inherited: the blocks that were live when it began.

@@ -58,4 +58,18 @@ static inline uint32_t site_collector_number(struct site_collector *collector, u
 // The table, to be freed by the caller; empty if no site was used. False for want of memory.
 bool site_collector_table(const struct site_collector *collector, struct ht_site_table *table);
 
+// ---- as bytes, for a file in which one process leaves them to another: a follower's state, and what a child inherits ----
+
+struct site_store {
+    uint8_t *bytes;
+    size_t count, room;
+};
+
+// To be freed by the caller; no bytes where nothing was gathered. False for want of memory.
+bool site_store_make(struct site_store *store, const struct site_collector *collector);
+void site_store_free(struct site_store *store);
+
+// Fills an empty collector. False where the bytes are none that were made here, or for want of memory.
+bool site_store_restore(const uint8_t *bytes, size_t count, struct site_collector *collector);
+
 #endif

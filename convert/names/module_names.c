@@ -2,8 +2,11 @@
 #include "module_names.h"
 
 #include <dwarf.h>
+#include <elfutils/libdwelf.h>
 #include <elfutils/libdwfl.h>
 #include <fcntl.h>
+#include <gelf.h>
+#include <libelf.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,9 +14,74 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "demangle.h"
 #include "dwarf_functions.h"
-#include "module_symbols.h"
+#include "grow.h"
+#include "name_builder.h"
+#include "sorted.h"
+
+// ---- the functions of a module by address, from its symbol tables ----
+
+struct module_symbol {
+    uint64_t start, end;  // end: where the next one begins, if it has no size
+    const char *name;
+    bool sized, local;
+};
+
+struct module_symbols {
+    struct module_symbol *symbol;
+    size_t count, room;
+};
+
+// Where several begin at one address, the one to be found comes last.
+static int by_start(const void *a, const void *b) {
+    const struct module_symbol *left = a, *right = b;
+    if (left->start != right->start) return left->start > right->start ? 1 : -1;
+    if (left->sized != right->sized) return left->sized ? 1 : -1;
+    if (left->local != right->local) return left->local ? -1 : 1;
+    return strcmp(right->name, left->name);
+}
+
+static void add(struct module_symbols *symbols, Dwfl_Module *module, int number) {
+    GElf_Sym symbol;
+    GElf_Addr address;
+    GElf_Word section;
+    const char *name = dwfl_module_getsym_info(module, number, &symbol, &address, &section, NULL, NULL);
+    unsigned type = name ? GELF_ST_TYPE(symbol.st_info) : STT_NOTYPE;
+    bool code = type == STT_FUNC || type == STT_GNU_IFUNC;
+    if (!code || !*name || section == SHN_UNDEF) return;
+    if (!ht_grow(&symbols->symbol, &symbols->room, symbols->count + 1, sizeof *symbols->symbol)) return;
+    symbols->symbol[symbols->count++] =
+        (struct module_symbol){.start = address,
+                               .end = address + symbol.st_size,
+                               .name = name,
+                               .sized = symbol.st_size > 0,
+                               .local = GELF_ST_BIND(symbol.st_info) == STB_LOCAL};
+}
+
+// The names are the module's. None for want of memory.
+static void module_symbols_read(struct module_symbols *symbols, Dwfl_Module *module) {
+    int numbers = dwfl_module_getsymtab(module);
+    *symbols = (struct module_symbols){0};
+    for (int i = 1; i < numbers; i++) add(symbols, module, i);
+    if (symbols->count) qsort(symbols->symbol, symbols->count, sizeof *symbols->symbol, by_start);
+    for (size_t i = 0; i < symbols->count; i++)
+        if (!symbols->symbol[i].sized)
+            symbols->symbol[i].end = i + 1 < symbols->count ? symbols->symbol[i + 1].start : UINT64_MAX;
+}
+
+static void module_symbols_free(struct module_symbols *symbols) {
+    free(symbols->symbol);
+    *symbols = (struct module_symbols){0};
+}
+
+// NULL where there is none.
+static const char *module_symbols_find(const struct module_symbols *symbols, uint64_t address) {
+    enum { PASSED_MAX = 16 };  // smaller functions inside a larger one
+    size_t behind = HT_FIRST_ABOVE(symbols->symbol, symbols->count, start, address);
+    for (size_t i = behind; i > 0 && behind - i < PASSED_MAX; i--)
+        if (address < symbols->symbol[i - 1].end) return symbols->symbol[i - 1].name;
+    return NULL;
+}
 
 struct module {
     Dwfl *dwfl;
@@ -201,4 +269,32 @@ void module_names_add(struct name_builder *builder, const char *path, const char
     module_symbols_free(&module.symbols);
     dwarf_functions_close(&module.functions);
     dwfl_end(module.dwfl);
+}
+
+// ---- the build id of a file ----
+
+static bool is_later(const struct timespec *a, const struct timespec *b) {
+    return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
+}
+
+static bool read_build_id(int fd, char digits[BUILD_ID_DIGITS_BYTES]) {
+    const void *id = NULL;
+    elf_version(EV_CURRENT);
+    Elf *elf = elf_begin(fd, ELF_C_READ, NULL);
+    ssize_t bytes = elf ? dwelf_elf_gnu_build_id(elf, &id) : 0;
+    bool fits = bytes > 0 && 2 * bytes < BUILD_ID_DIGITS_BYTES;
+    for (ssize_t i = 0; fits && i < bytes; i++)
+        snprintf(digits + 2 * i, 3, "%02x", ((const unsigned char *)id)[i]);
+    elf_end(elf);
+    return fits;
+}
+
+bool module_build_id(const char *path, const struct timespec *not_after, char digits[BUILD_ID_DIGITS_BYTES]) {
+    struct stat status;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    bool is_old = fd >= 0 && !fstat(fd, &status) && S_ISREG(status.st_mode) &&
+                  (!not_after || !is_later(&status.st_mtim, not_after));
+    bool found = is_old && read_build_id(fd, digits);
+    if (fd >= 0) close(fd);
+    return found;
 }

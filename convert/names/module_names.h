@@ -3,11 +3,19 @@
 #ifndef HEAPTAPE_MODULE_NAMES_H
 #define HEAPTAPE_MODULE_NAMES_H
 
+#include <stdbool.h>
+#include <time.h>
+
 #include "name_builder.h"
 
 // build_id: in hexadecimal digits, "" for none. wanted: the numbers of the module's locations. Adds nothing where no file is
 // found that has the build id.
 void module_names_add(struct name_builder *builder, const char *path, const char *build_id,
                       const struct ht_location *locations, const uint32_t *wanted, size_t count);
+
+enum { BUILD_ID_DIGITS_BYTES = 2 * 64 + 1 };
+
+// The build id of a module's file, in hexadecimal digits, for traces whose recorder did not keep it. False where the file has none, cannot be read, or is newer than `not_after` (NULL: of any age).
+bool module_build_id(const char *path, const struct timespec *not_after, char digits[BUILD_ID_DIGITS_BYTES]);
 
 #endif

@@ -3,6 +3,8 @@
 #ifndef HEAPTAPE_NAME_BUILDER_H
 #define HEAPTAPE_NAME_BUILDER_H
 
+#include <stdbool.h>
+
 #include "map64.h"
 #include "site_table.h"
 
@@ -27,5 +29,15 @@ void name_builder_add(struct name_builder *builder, uint32_t location, const cha
 // The table takes the names, in the order of locations, and keeps those it has of locations without a new one. False for
 // want of memory.
 bool name_builder_give(struct name_builder *builder, struct ht_site_table *table);
+
+// ---- the names of C++ and Rust functions as their sources have them ----
+
+enum { DEMANGLED_BYTES_MAX = 4096 };
+
+// Does it look like a linker's name of a C++ or Rust function?
+bool is_mangled(const char *symbol);
+
+// The function's name without parameters, or the symbol itself. text holds DEMANGLED_BYTES_MAX bytes.
+const char *demangled(const char *symbol, char *text);
 
 #endif

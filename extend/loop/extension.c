@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "extended_words.h"
+#include "context_words.h"
 #include "file_digest.h"
 #include "growth.h"
 #include "json_values.h"
@@ -16,7 +16,6 @@
 #include "plan_loops.h"
 #include "steady_stretch.h"
 #include "talk.h"
-#include "totals_keys.h"
 #include "trace_json.h"
 
 static const uint64_t LOOPS_MAX = 100000;

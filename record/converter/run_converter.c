@@ -21,7 +21,6 @@
 #include "print.h"
 #include "process_rank.h"
 #include "raw_in_use.h"
-#include "shell_log.h"
 #include "talk.h"
 
 enum { SCAN_MS = 50 };

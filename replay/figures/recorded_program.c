@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "context_words.h"
 #include "json_values.h"
 #include "machine_facts.h"
 #include "replay_form.h"
-#include "shared_words.h"
 
 static void take_text(const json_t *object, const char *key, char *text, size_t room) {
     const char *value = json_string_value(json_object_get(object, key));

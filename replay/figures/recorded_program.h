@@ -6,12 +6,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "extended_words.h"
+#include "context_words.h"
 #include "heap_share.h"
 #include "inner_allocators.h"
 #include "recorded_own.h"
 #include "recorded_settings.h"
-#include "run_check.h"
 #include "trace_json.h"
 #include "trace_reader.h"
 

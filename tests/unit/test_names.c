@@ -6,8 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "demangle.h"
-#include "module_build_id.h"
+#include "module_names.h"
 #include "name_builder.h"
 #include "site_names.h"
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "site_store.h"
+#include "site_collector.h"
 
 enum { MODULES = 3, STACKS = 40, USED = 25 };
 

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "raw_reader.h"
-#include "totals_keys.h"
 #include "trace_json.h"
 
 // What is said of a recording itself, and the time, which whoever continues a trace sets.

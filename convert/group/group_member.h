@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The conversion of a group as it goes on from process to process.
-#ifndef HEAPTAPE_GROUP_RUN_H
-#define HEAPTAPE_GROUP_RUN_H
+// One process of a group, and the state of the group's conversion, which goes on from process to process.
+#ifndef HEAPTAPE_GROUP_MEMBER_H
+#define HEAPTAPE_GROUP_MEMBER_H
 
 #include "convert_request.h"
 #include "group_content.h"
@@ -33,10 +33,6 @@ struct group_run {
 static inline const struct ht_group_snapshot *group_snapshot(const struct group_run *run, uint32_t moment) {
     return &run->logs.snapshots.snapshot[moment];
 }
-
-// The log that was written by the process that the snapshot shows: its number, or UINT32_MAX.
-uint32_t group_process_of(const struct group_run *run, const struct ht_group_snapshot *snapshot,
-                          const struct ht_group_member *member);
 
 // Converts one process, whose parent has been: its trace, layout and page states go into the group's. Returns 0, or -1 with
 // error.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "convert_report.h"
+#include "convert_request.h"
 
 #include <stdio.h>
 #include <string.h>
