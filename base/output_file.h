@@ -3,6 +3,7 @@
 #ifndef HEAPTAPE_OUTPUT_FILE_H
 #define HEAPTAPE_OUTPUT_FILE_H
 
+#include <signal.h>
 #include <stdbool.h>
 
 struct output_file {
@@ -33,5 +34,16 @@ bool output_file_replaces(const char *output, const char *path);
 // Of a file that was there before: is it a regular one of ours that has no other name? In a folder where others
 // may write too, a file to go on with may be theirs, or a second name of another file of ours.
 bool output_file_is_own(int fd);
+
+// ---- half an output is of no use to anybody: an interrupted process removes what it has begun ----
+
+// SIGINT, SIGTERM and SIGHUP wait meanwhile: for a file that has its name only when it is there. The mask as
+// it was is for let_signals: signals that were blocked before stay blocked.
+sigset_t hold_signals(void);
+void let_signals(sigset_t as_before);
+// From now on they remove the file, which need not be there yet, and then end the process as they would have.
+void remove_on_signal(const char *path);
+// The file is complete or gone.
+void keep_on_signal(const char *path);
 
 #endif

@@ -90,4 +90,28 @@ static inline bool ht_op_is_call(uint8_t op) { return ht_op_function(op) < HT_CA
 // The shape of one op, computed from the table; build a table of 256 where it is hot.
 struct ht_op_shape ht_op_shape(uint8_t op);
 
+// ---- aligned calls that the standards forbid or leave to the allocator: one serves them, another returns NULL ----
+
+enum ht_oddity {
+    HT_NOT_ODD,
+    HT_ODD_SIZE,      // of aligned_alloc: no multiple of the alignment
+    HT_ODD_ALIGNMENT  // no power of two; of posix_memalign: no multiple of a pointer's size either
+};
+
+static inline enum ht_oddity ht_oddity_of(unsigned function, uint64_t alignment, uint64_t size) {
+    bool aligns = function == HT_POSIX_MEMALIGN || function == HT_ALIGNED_ALLOC || function == HT_MEMALIGN;
+    if (!aligns) return HT_NOT_ODD;
+    if (!alignment || alignment & (alignment - 1)) return HT_ODD_ALIGNMENT;
+    if (function == HT_POSIX_MEMALIGN && alignment % sizeof(void *)) return HT_ODD_ALIGNMENT;
+    return function == HT_ALIGNED_ALLOC && size % alignment ? HT_ODD_SIZE : HT_NOT_ODD;
+}
+
+// ---- call sites ----
+
+// What is known of a site's stack.
+enum ht_site_flag {
+    HT_SITE_CUT = 1,    // the stack is deeper than what was recorded
+    HT_SITE_BROKEN = 2  // the unwinder could not go on before the thread's first frame
+};
+
 #endif

@@ -3,9 +3,9 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "call_times.h"
 #include "context_words.h"
 #include "group_info.h"
-#include "idle_ends.h"
 #include "json_values.h"
 #include "print.h"
 #include "talk.h"

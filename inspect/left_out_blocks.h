@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "trace_reader.h"
+
 struct left_out_blocks {
     const char *given;             // NULL: none
     uint64_t size_low, size_high;  // bytes asked for at birth, both included
@@ -27,5 +29,23 @@ static inline bool left_out_blocks_have(const struct left_out_blocks *blocks, ui
                  born_ns <= blocks->born_to_ns && (live || !blocks->only_live);
     return blocks->given && named != blocks->only;
 }
+
+// ---- which blocks are live at a moment, by the number of the event that allocated each; a realloc is the same block ----
+
+struct live_births {
+    uint64_t *word;  // a bit for each event; NULL: nothing is known
+    uint64_t events;
+};
+
+// After all events until at_ns. Returns 0 or -1 with error; events that make no sense are passed over: who reads them
+// next refuses them.
+int live_births_find(struct live_births *births, struct ht_trace_reader *reader, const char *path,
+                     uint64_t at_ns, struct ht_error *error);
+
+static inline bool live_births_have(const struct live_births *births, uint64_t event) {
+    return event < births->events && births->word[event / 64] >> event % 64 & 1;
+}
+
+void live_births_free(struct live_births *births);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "odd_calls.h"
+#include "ops.h"
 
 const struct lint_kind_text lint_kind_texts[LINT_KINDS] = {
     [LINT_DOUBLE_FREE] = {"double_free", "freed twice", "freed twice"},

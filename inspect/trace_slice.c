@@ -9,7 +9,7 @@
 
 #include "control_calls.h"
 #include "heap_model.h"
-#include "live_births.h"
+#include "left_out_blocks.h"
 #include "sample_line.h"
 #include "site_reader.h"
 #include "slot_table.h"

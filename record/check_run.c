@@ -12,7 +12,7 @@
 
 #include "context_words.h"
 #include "print.h"
-#include "raw_in_use.h"
+#include "raw_state.h"
 #include "talk.h"
 
 // A second run that takes so much longer waits for something that the first one used up.

@@ -17,7 +17,7 @@
 #include "option_values.h"
 #include "print.h"
 #include "process_log.h"
-#include "stop_reason.h"
+#include "raw_state.h"
 #include "talk.h"
 #include "verbs.h"
 

@@ -8,7 +8,7 @@
 #include "file_systems.h"
 #include "folder_status.h"
 #include "print.h"
-#include "stop_reason.h"
+#include "raw_state.h"
 #include "talk.h"
 
 enum { LOW_SPACE_BYTES = 1 << 30 };

@@ -14,7 +14,7 @@
 
 #include "accesses_file.h"
 #include "allocator_list.h"
-#include "call_gaps.h"
+#include "call_times.h"
 #include "context_words.h"
 #include "count_runs.h"
 #include "extension.h"
@@ -22,7 +22,6 @@
 #include "group_program.h"
 #include "group_runs.h"
 #include "group_trace.h"
-#include "idle_ends.h"
 #include "json_values.h"
 #include "judged_runs.h"
 #include "limit_runs.h"

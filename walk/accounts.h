@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "glibc.h"
+#include "modules.h"
 
 // Why a byte is free: by the list of its chunk.
 enum free_list { FREE_BINS, FREE_CACHES, FREE_FASTBINS, FREE_TOP, FREE_OTHER, FREE_LISTS };
@@ -48,5 +49,19 @@ void accounts_free(struct accounts *accounts);
 uint64_t accounts_sum(const uint64_t bytes[FREE_LISTS]);
 
 extern const char *const free_list_names[FREE_LISTS];
+
+// ---- what blocks begin with ----
+//
+// It may be a pointer to an exported symbol (of Python's, its type), or to a C++ class's table of functions,
+// whose name lies beside it even in a stripped program.
+
+enum { FIRST_WORD_BYTES = 256 };
+
+struct first_word {
+    char name[FIRST_WORD_BYTES];  // as the symbol is written; "" where nothing is common
+    size_t blocks, looked_at;
+};
+
+void first_words_of(struct first_word *word, const struct holder *holder, const struct modules *modules);
 
 #endif

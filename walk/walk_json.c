@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "first_words.h"
+#include "accounts.h"
 #include "json_values.h"
 #include "name_builder.h"
 

@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #include "grow.h"
-#include "log_clock.h"
 #include "random_numbers.h"
 #include "raw_append.h"
+#include "raw_state.h"
 
 enum {
     THREADS_MAX = 64,

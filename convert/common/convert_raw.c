@@ -5,14 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "consumed_log.h"
 #include "convert_request.h"
 #include "inheritance.h"
 #include "inner_allocators.h"
 #include "now.h"
 #include "print.h"
+#include "raw_state.h"
 #include "site_names.h"
-#include "stop_reason.h"
 #include "trace_json.h"
 
 void convert_warn_about(const struct ht_raw_log *log) {

@@ -8,8 +8,8 @@
 #include "context_words.h"
 #include "inner_allocators.h"
 #include "json_values.h"
+#include "raw_state.h"
 #include "site_reader.h"
-#include "stop_reason.h"
 #include "talk.h"
 
 // Strings of the recorded program may be any bytes; JSON wants UTF-8.

@@ -10,8 +10,8 @@
 #include "convert_request.h"
 #include "export_format.h"
 #include "now.h"
+#include "output_file.h"
 #include "print.h"
-#include "remove_on_signal.h"
 #include "talk.h"
 #include "trace_json.h"
 

@@ -11,18 +11,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "consumed_log.h"
 #include "convert_raw.h"
 #include "convert_request.h"
 #include "follow_state.h"
 #include "fork_file.h"
 #include "inheritance.h"
 #include "live_streams.h"
-#include "log_clock.h"
 #include "now.h"
 #include "print.h"
 #include "punch_holes.h"
-#include "raw_in_use.h"
+#include "raw_state.h"
 #include "talk.h"
 #include "trace_json.h"
 

@@ -12,7 +12,7 @@
 
 #include "all_bytes.h"
 #include "grow.h"
-#include "raw_in_use.h"
+#include "raw_state.h"
 
 enum {
     PADDING_BYTES = 64,

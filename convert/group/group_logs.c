@@ -9,11 +9,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "consumed_log.h"
 #include "group_trace.h"
 #include "grow.h"
 #include "print.h"
-#include "stop_reason.h"
+#include "raw_state.h"
 
 static const char PREFIX[] = "malloc-footprint.", LOG_ENDING[] = ".mraw", SNAPSHOTS_ENDING[] = ".group";
 

@@ -12,13 +12,13 @@
 #include <unistd.h>
 
 #include "all_bytes.h"
-#include "consumed_log.h"
 #include "convert_raw.h"
 #include "group_writer.h"
 #include "inherited_pages.h"
 #include "live_blocks.h"
 #include "merge_inside.h"
 #include "print.h"
+#include "raw_state.h"
 #include "trace_json.h"
 
 // A fork's record is met by then, if there is one: stamps of two cores are no further apart.

@@ -4,7 +4,7 @@
 
 #include "import_formats.h"
 #include "name_builder.h"
-#include "site_flag.h"
+#include "ops.h"
 
 // A realloc is two lines, between which another thread's or a forked child's may come.
 enum { OPEN_MAX = 64 };

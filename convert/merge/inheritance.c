@@ -10,9 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "consumed_log.h"
 #include "fork_file.h"
-#include "stop_reason.h"
+#include "raw_state.h"
 
 // A log that names its ancestors without end is a forgery; a server forks a few generations.
 enum { ANCESTORS_MAX = 64 };

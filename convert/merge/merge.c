@@ -5,9 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "consumed_log.h"
 #include "merge_order.h"
 #include "merge_records.h"
+#include "raw_state.h"
 
 enum { TURN_BATCHES_MAX = 2048, PROGRESS_BYTES = 1 << 18 };
 

@@ -10,7 +10,6 @@
 
 #include "context_words.h"
 #include "file_digest.h"
-#include "growth.h"
 #include "json_values.h"
 #include "looped_trace.h"
 #include "plan_loops.h"

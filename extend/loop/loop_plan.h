@@ -71,8 +71,6 @@ struct loop_plan {
     double live_error;     // the worst share by which a repetition's end is off the line
 };
 
-void loop_plan_free(struct loop_plan *plan);
-
 static inline bool loop_leaves_out(const struct loop_plan *plan, uint64_t event) {
     uint64_t at = event - plan->from_event;
     return plan->left_out[at / 64] >> at % 64 & 1;

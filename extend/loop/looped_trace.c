@@ -10,6 +10,7 @@
 #include "event_bytes.h"
 #include "grow.h"
 #include "loop_threads.h"
+#include "plan_loops.h"
 #include "sorted.h"
 #include "trace_layout.h"
 

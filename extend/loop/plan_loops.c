@@ -5,10 +5,254 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "block_matching.h"
+#include "event_bytes.h"
 #include "grow.h"
 #include "loop_threads.h"
-#include "stretch_blocks.h"
-#include "stretch_ends.h"
+#include "slot_table.h"
+
+// ---- where a stretch begins and ends: as much is live at its end as at its beginning, so that one repetition can follow another ----
+
+struct stretch_ends {
+    uint64_t from_event, end_event, from_ns, until_ns;
+    uint64_t live_bytes;  // at the beginning
+    uint32_t slots;       // the highest one before the end
+};
+
+enum { SEARCHED_PART = 8 };  // of the stretch, its last
+
+struct searching {
+    const struct steady_stretch *stretch;
+    struct stretch_ends *ends;
+    struct ht_op_shape shape[256];
+    struct slot_table blocks;  // live bytes plus one, by slot
+    uint64_t live_bytes, live_objects, last_ns;
+    uint64_t objects_then;  // at the beginning
+    uint32_t slots;
+    bool begun, over;
+    double least;  // the least that a place to end is off by
+};
+
+// How far what is live is from what was live at the beginning, in bytes and in objects.
+static double distance(const struct searching *s, uint64_t time_ns) {
+    const struct slope *live = &s->stretch->live;
+    double bytes = (double)s->ends->live_bytes, objects = (double)s->objects_then;
+    if (s->stretch->grows) bytes += live->step * (double)(time_ns - s->ends->from_ns);
+    double off = fabs((double)s->live_bytes - bytes) / fmax(bytes, 1);
+    if (!s->stretch->grows) off += fabs((double)s->live_objects - objects) / fmax(objects, 1);
+    return off;
+}
+
+static void search_event(struct searching *s, const struct ht_events *events, uint32_t row) {
+    const struct ht_op_shape shape = s->shape[events->op[row]];
+    uint64_t event = events->first_event + row, time_ns = events->time_ns[row];
+    struct stretch_ends *ends = s->ends;
+    if (!s->begun && time_ns >= s->stretch->from_ns && ht_op_function(events->op[row]) != HT_INHERIT) {
+        s->begun = true;
+        ends->from_event = event;
+        ends->from_ns = s->stretch->from_ns;
+        ends->live_bytes = s->live_bytes;
+        s->objects_then = s->live_objects;
+    }
+    uint64_t part_ns = (s->stretch->until_ns - s->stretch->from_ns) / SEARCHED_PART;
+    if (s->begun && time_ns + part_ns > s->stretch->until_ns && event > ends->from_event &&
+        time_ns > s->last_ns) {
+        double off = distance(s, time_ns);
+        if (off < s->least) {
+            s->least = off;
+            ends->end_event = event;
+            ends->until_ns = time_ns;
+            ends->slots = s->slots;
+        }
+    }
+    s->over = time_ns >= s->stretch->until_ns;
+    s->last_ns = time_ns;
+    if (!shape.slot || shape.query) return;
+    if (events->slot[row] > s->slots) s->slots = events->slot[row];
+    uint64_t *block = (uint64_t *)s->blocks.items + events->slot[row];
+    if (*block) s->live_bytes -= *block - 1;
+    s->live_objects -= *block != 0;
+    *block = shape.ends_object ? 0 : ht_event_bytes(events, row) + 1;
+    if (*block) s->live_bytes += *block - 1;
+    s->live_objects += *block != 0;
+}
+
+// The plan has tables by slot, and the far slots of a few hostile bytes would ask for gigabytes.
+static const char *what_is_wrong(const struct ht_events *events) {
+    uint64_t last_event = events->first_event + events->rows - 1;
+    uint32_t slot = 0;
+    for (uint32_t row = 0; row < events->rows; row++)
+        if (events->slot[row] > slot) slot = events->slot[row];
+    return ht_slot_is_due(slot, last_event) ? NULL : ht_found("expected slot numbers without a gap", slot);
+}
+
+static int stretch_ends_find(struct ht_trace_reader *reader, const char *path,
+                             const struct steady_stretch *stretch, struct stretch_ends *ends,
+                             struct ht_error *error) {
+    *ends = (struct stretch_ends){0};
+    struct searching s = {
+        .stretch = stretch, .ends = ends, .blocks = slot_table_of(sizeof(uint64_t)), .least = INFINITY};
+    for (unsigned op = 0; op < 256; op++) s.shape[op] = ht_op_shape((uint8_t)op);
+    int status = 0;
+    for (size_t i = 0; i < ht_trace_sections(reader) && !status && !s.over; i++) {
+        struct ht_events events;
+        const struct ht_section_place *place = ht_trace_section(reader, i);
+        const char *wrong;
+        if (place->kind != HT_SECTION_EVENTS) continue;
+        if (ht_trace_events(reader, i, &events, error)) status = -1;
+        else if ((wrong = what_is_wrong(&events)))
+            status = ht_error_input(error, path, place->offset, "%s", wrong);
+        else if (!slot_table_reach(&s.blocks, events.slot, events.rows))
+            status = ht_error_memory(error, path, "cannot follow the heap");
+        for (uint32_t row = 0; !status && !s.over && row < events.rows; row++) search_event(&s, &events, row);
+    }
+    slot_table_free(&s.blocks);
+    if (!status && !ends->end_event)
+        status = ht_error_input(error, path, 0, "expected events in the stretch, found none");
+    return status;
+}
+
+// ---- what is live at the beginning and at the end of a stretch ----
+
+// What a slot holds.
+struct held {
+    uint64_t birth, bytes;
+    uint32_t thread, kind;
+    uint32_t
+        before;  // the object's place in the list of those live at the stretch's beginning, plus one; 0: made since
+    bool live, resized;
+};
+
+struct reading {
+    struct loop_plan *plan;
+    struct matching *matching;
+    struct ht_op_shape shape[256];
+    struct slot_table blocks;  // of struct held
+    size_t live;
+};
+
+enum { FAMILY_NEW = 1, FAMILY_NEW_ARRAY, FAMILY_SHIFT = 8 };
+
+// Blocks of one kind can be freed by the same functions. Of inherited ones that is not known: most are malloc's.
+static uint32_t kind_of(uint8_t op, uint64_t extra) {
+    unsigned function = ht_op_function(op);
+    bool array = function == HT_NEW_ARRAY || function == HT_NEW_ARRAY_ALIGNED;
+    bool new = function == HT_NEW || function == HT_NEW_ALIGNED;
+    uint32_t family = array ? FAMILY_NEW_ARRAY : new ? FAMILY_NEW : 0;
+    bool counted = function == HT_CALLOC || function == HT_REALLOCARRAY;
+    bool aligned = ht_functions[function].extra && !counted && extra;
+    return family << FAMILY_SHIFT | (aligned ? (uint32_t)__builtin_ctzll(extra) : 0);
+}
+
+static struct held *held_at(const struct reading *reading, uint64_t slot) {
+    return (struct held *)reading->blocks.items + slot;
+}
+
+static int by_birth(const void *a, const void *b) {
+    const struct match_block *left = a, *right = b;
+    return (left->birth > right->birth) - (left->birth < right->birth);
+}
+
+// Everything that is live now, by birth. NULL for want of memory.
+static struct match_block *list_live(const struct reading *reading, size_t *count) {
+    struct match_block *list = malloc((reading->live + 1) * sizeof *list);
+    *count = 0;
+    for (uint64_t slot = 1; list && (slot = slot_table_next(&reading->blocks, slot)) < reading->blocks.room;
+         slot++) {
+        const struct held *held = held_at(reading, slot);
+        if (!held->live) continue;
+        list[(*count)++] = (struct match_block){.birth = held->birth,
+                                                .bytes = held->bytes,
+                                                .slot = (uint32_t)slot,
+                                                .thread = held->thread,
+                                                .kind = held->kind,
+                                                .turns = true,
+                                                .resized = held->resized,
+                                                .same = held->before - 1,
+                                                .partner = MATCH_NONE};
+    }
+    if (list) qsort(list, *count, sizeof *list, by_birth);
+    return list;
+}
+
+static bool begin(struct reading *reading) {
+    struct matching *matching = reading->matching;
+    matching->before = list_live(reading, &matching->before_count);
+    for (size_t i = 0; matching->before && i < matching->before_count; i++) {
+        struct held *held = held_at(reading, matching->before[i].slot);
+        held->before = (uint32_t)i + 1;
+        held->resized = false;
+    }
+    return matching->before != NULL;
+}
+
+// Tells those that are in both lists of each other.
+static bool finish(struct reading *reading) {
+    struct matching *matching = reading->matching;
+    matching->after = list_live(reading, &matching->after_count);
+    for (size_t i = 0; matching->after && i < matching->after_count; i++) {
+        struct match_block *after = &matching->after[i];
+        if (after->same == MATCH_NONE) continue;
+        after->turns = false;
+        matching->before[after->same].turns = false;
+        matching->before[after->same].same = (uint32_t)i;
+    }
+    return matching->after != NULL;
+}
+
+static void read_event(struct reading *reading, const struct ht_events *events, uint32_t row) {
+    const struct ht_op_shape shape = reading->shape[events->op[row]];
+    struct loop_thread *thread = &reading->plan->threads[events->thread[row]];
+    thread->head_calls += ht_op_is_call(events->op[row]);
+    thread->head_end_ns = events->time_ns[row];
+    if (events->thread[row] >= reading->plan->head_threads)
+        reading->plan->head_threads = events->thread[row] + 1;
+    if (!shape.slot || shape.query) return;
+    struct held *held = held_at(reading, events->slot[row]);
+    if (shape.makes_object) held->before = 0;
+    reading->live -= held->live;
+    held->resized = held->live;
+    held->live = !shape.ends_object;
+    reading->live += held->live;
+    if (shape.ends_object) return;
+    if (shape.makes_object) held->thread = events->thread[row];
+    held->birth = events->first_event + row;
+    held->bytes = ht_event_bytes(events, row);
+    held->kind = kind_of(events->op[row], events->extra[row]);
+}
+
+static int stretch_blocks_read(struct ht_trace_reader *reader, const char *path, struct loop_plan *plan,
+                               struct matching *matching, struct ht_error *error) {
+    struct reading reading = {
+        .plan = plan, .matching = matching, .blocks = slot_table_of(sizeof(struct held))};
+    for (unsigned op = 0; op < 256; op++) reading.shape[op] = ht_op_shape((uint8_t)op);
+    bool memory = true;
+    int status = 0;
+    for (size_t i = 0; i < ht_trace_sections(reader) && memory && !status; i++) {
+        struct ht_events events;
+        const struct ht_section_place *place = ht_trace_section(reader, i);
+        if (place->kind != HT_SECTION_EVENTS) continue;
+        if (place->first_event >= plan->end_event) break;
+        if ((status = ht_trace_events(reader, i, &events, error))) break;
+        memory = slot_table_reach(&reading.blocks, events.slot, events.rows);
+        for (uint32_t row = 0; memory && row < events.rows; row++) {
+            uint64_t event = events.first_event + row;
+            if (event == plan->from_event) memory = begin(&reading);
+            if (event >= plan->end_event || !memory) break;
+            if (events.thread[row] >= plan->threads_count) {
+                status = ht_error_input(
+                    error, path, place->offset, "event %llu: %s", (unsigned long long)event,
+                    ht_found("expected a thread that the threads section has", events.thread[row]));
+                break;
+            }
+            read_event(&reading, &events, row);
+        }
+    }
+    if (memory && !status) memory = finish(&reading);
+    slot_table_free(&reading.blocks);
+    if (status || memory) return status;
+    return ht_error_memory(error, path, "cannot list what is live");
+}
 
 static int no_memory(const char *path, struct ht_error *error) {
     return ht_error_memory(error, path, "cannot plan an extension");
@@ -267,4 +511,14 @@ int loop_plan_make(struct ht_trace_reader *reader, const char *path, const struc
     if (!status) status = count_loop(reader, path, facts, plan, error);
     if (status) loop_plan_free(plan);
     return status;
+}
+
+void loop_plan_free(struct loop_plan *plan) {
+    free(plan->sections);
+    free(plan->threads);
+    free(plan->play);
+    free(plan->predecessor);
+    free(plan->left_out);
+    free(plan->births);
+    *plan = (struct loop_plan){0};
 }

@@ -13,4 +13,6 @@ enum { LOOP_LEVELS_MAX = 64 };
 int loop_plan_make(struct ht_trace_reader *reader, const char *path, const struct steady_stretch *stretch,
                    const struct ht_trace_facts *facts, uint64_t to_ns, struct loop_plan *plan,
                    struct ht_error *error);
+void loop_plan_free(struct loop_plan *plan);
+
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the trace of a group says of its processes, of their pages, and of the moments at which somebody looked at them all.
+// What is said of a group of processes: snapshots and traces say in what state pages are, and why somebody looked at them; the
+// trace also names the processes and the moments of all snapshots.
 #ifndef HEAPTAPE_GROUP_FACTS_H
 #define HEAPTAPE_GROUP_FACTS_H
 
@@ -7,7 +8,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "page_state.h"
+// Of one page of anonymous memory: copied pages of a private file mapping are such, too.
+enum ht_page_state {
+    HT_PAGE_ABSENT,
+    HT_PAGE_SHARED,     // another process has the same frame, after a fork
+    HT_PAGE_EXCLUSIVE,  // no other process has it
+    HT_PAGE_SWAPPED,
+    HT_PAGE_STATES
+};
+
+enum ht_snapshot_reason { HT_SNAPSHOT_PEAK, HT_SNAPSHOT_LAST, HT_SNAPSHOT_REASONS };
 
 enum { HT_GROUP_PROCESSES_MAX = 4096, HT_GROUP_MOMENTS_MAX = 16 };
 #define HT_GROUP_NO_PARENT UINT32_MAX

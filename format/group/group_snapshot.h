@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "error.h"
-#include "page_state.h"
+#include "group_facts.h"
 
 enum ht_mapping_kind {
     HT_MAPPING_ANONYMOUS,

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "site_flag.h"
+#include "ops.h"
 
 enum {
     HT_NAME_BYTES_MAX = 4096,  // of a function or file; longer ones are cut
@@ -84,5 +84,11 @@ struct ht_frames {
 };
 struct ht_frames ht_site_frames(const struct ht_site_table *table, uint32_t site);
 bool ht_next_frame(struct ht_frames *frames, struct ht_frame *frame);
+
+// For a list of modules that is longer than a trace may have it: makes *fitted the same table with its own list of modules and locations, both to be freed by the caller: of modules only
+// those with code in the table. One without a path, the last, stands for all that do not fit even so. Its other
+// members are the table's. False for want of memory.
+bool ht_site_modules_fit(const struct ht_site_table *table, size_t text_bytes_max,
+                         struct ht_site_table *fitted);
 
 #endif

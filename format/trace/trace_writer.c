@@ -19,7 +19,7 @@
 #include "event_section.h"
 #include "grow.h"
 #include "output_file.h"
-#include "site_modules.h"
+#include "site_table.h"
 
 enum { ROWS = HT_SECTION_ROWS_MAX, COLUMNS_MAX = 6 };
 

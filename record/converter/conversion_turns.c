@@ -9,7 +9,7 @@
 
 #include "grow.h"
 #include "punch_holes.h"
-#include "raw_in_use.h"
+#include "raw_state.h"
 
 // Each takes up to 20 MiB and what its process's live blocks need.
 enum { RUNNING_MIN = 8, RUNNING_MAX = 32, RUNNING_PER_PROCESSOR = 2 };

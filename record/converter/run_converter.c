@@ -20,7 +20,7 @@
 #include "now.h"
 #include "print.h"
 #include "process_rank.h"
-#include "raw_in_use.h"
+#include "raw_state.h"
 #include "talk.h"
 
 enum { SCAN_MS = 50 };

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "raw_in_use.h"
+#include "raw_state.h"
 
 void log_cut(const struct ht_raw_log *log) {
     struct ht_raw_header now;

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "grow.h"
-#include "raw_in_use.h"
+#include "raw_state.h"
 
 enum { WAIT_MS_MAX = 20 };
 

@@ -60,7 +60,7 @@ static inline bool ht_known_alignment(const struct ht_known_alignments *known, u
     return alignment >= known->lowest && alignment <= known->highest;
 }
 
-// A call that the allocator is asked for when it is described, because not every allocator serves it (odd_calls.h).
+// A call that the allocator is asked for when it is described, because not every allocator serves it (ops.h).
 enum ht_odd_function { HT_ODD_NONE, HT_ODD_ALIGNED_ALLOC, HT_ODD_MEMALIGN };
 struct ht_odd_call {
     uint32_t function, zero;

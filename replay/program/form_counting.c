@@ -2,7 +2,7 @@
 // The first pass: each thread's number of events, and the dependencies of slots between threads.
 #include "form_sections.h"
 #include "form_state.h"
-#include "odd_calls.h"
+#include "ops.h"
 
 int ht_form_know_slots(struct ht_form_state *form, const struct ht_events *events, uint64_t fresh) {
     uint32_t highest = 0;

@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 #include "attributes.h"
+#include "ops.h"
 #include "raw_layout.h"
-#include "site_flag.h"
 
 struct stack_frame {
     uintptr_t address;  // the return address

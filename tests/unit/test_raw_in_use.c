@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "raw_in_use.h"
+#include "raw_state.h"
 
 static struct {
     char path[256];

@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <stdbool.h>
 
-#include "remove_on_signal.h"
+#include "output_file.h"
 
 static bool is_blocked(int number) {
     sigset_t now;

@@ -31,8 +31,7 @@ bool other_agrees(const struct other *other) {
     return other->span_count && other->lost * LOST_ONE_OF <= other->records;
 }
 
-// The last one, if it is of that size, or a new one; those of a size are merged later. NULL for want of memory.
-static struct other_size *size_of(struct other *other, uint64_t block_bytes) {
+struct other_size *other_size_of(struct other *other, uint64_t block_bytes) {
     if (other->size_count && other->sizes[other->size_count - 1].block_bytes == block_bytes)
         return &other->sizes[other->size_count - 1];
     if (!ht_grow(&other->sizes, &other->size_room, other->size_count + 1, sizeof *other->sizes)) return NULL;
@@ -41,7 +40,7 @@ static struct other_size *size_of(struct other *other, uint64_t block_bytes) {
 }
 
 bool other_add_cached(struct other *other, uint64_t block_bytes, uint64_t blocks) {
-    struct other_size *size = size_of(other, block_bytes);
+    struct other_size *size = other_size_of(other, block_bytes);
     if (size) size->cached_blocks += blocks;
     return size;
 }
@@ -60,17 +59,11 @@ static int by_start(const void *a, const void *b) {
     return (one->start > other->start) - (one->start < other->start);
 }
 
-static int by_size(const void *a, const void *b) {
-    const struct other_size *one = a, *other = b;
-    return (one->block_bytes > other->block_bytes) - (one->block_bytes < other->block_bytes);
-}
-
 void other_order_spans(struct other *other) {
     if (other->span_count) qsort(other->spans, other->span_count, sizeof *other->spans, by_start);
 }
 
-// No two stretches share a byte, and each is in memory of the process's own.
-static void check_spans(struct other *other) {
+void other_check_spans(struct other *other) {
     other_order_spans(other);
     size_t kept = 0;
     for (size_t i = 0; i < other->span_count; i++) {
@@ -111,7 +104,7 @@ bool other_scan_module(struct other *other, const struct module *module, size_t 
 }
 
 bool other_scan_rest(struct other *other, size_t bytes, other_look look, void *user) {
-    check_spans(other);
+    other_check_spans(other);
     size_t span = 0, span_count = other->span_count;
     for (size_t i = 0; i < other->runs.count; i++) {
         const struct space_run *run = &other->runs.run[i];
@@ -125,106 +118,4 @@ bool other_scan_rest(struct other *other, size_t bytes, other_look look, void *u
         }
     }
     return true;
-}
-
-// ---- sums of spans ----
-
-static void add_resident(struct other *other) {
-    for (size_t i = 0; i < other->span_count; i++) {
-        const struct other_span *span = &other->spans[i];
-        uint64_t resident = space_runs_bytes(&other->runs, span->start, span->end);
-        uint64_t live = span->blocks * span->block_bytes;
-        if (live > resident) live = resident;
-        if (span->shifted) other->shifted_bytes += span->blocks * span->block_bytes;
-        if (!span->blocks) other->free_resident_bytes += resident;
-        else other->live_resident_bytes += live, other->holes_resident_bytes += resident - live;
-    }
-}
-
-static void merge_sizes(struct other *other) {
-    size_t kept = 0;
-    if (other->size_count) qsort(other->sizes, other->size_count, sizeof *other->sizes, by_size);
-    for (size_t i = 0; i < other->size_count; i++) {
-        const struct other_size *size = &other->sizes[i];
-        if (!kept || other->sizes[kept - 1].block_bytes != size->block_bytes) {
-            other->sizes[kept++] = *size;
-            continue;
-        }
-        other->sizes[kept - 1].blocks += size->blocks;
-        other->sizes[kept - 1].free_blocks += size->free_blocks;
-        other->sizes[kept - 1].cached_blocks += size->cached_blocks;
-    }
-    other->size_count = kept;
-}
-
-static bool add_sizes(struct other *other) {
-    for (size_t i = 0; i < other->span_count; i++) {
-        const struct other_span *span = &other->spans[i];
-        struct other_size *size = span->room ? size_of(other, span->block_bytes) : NULL;
-        if (!span->room) continue;
-        if (!size) return false;
-        size->blocks += span->blocks;
-        size->free_blocks += span->room - span->blocks;
-    }
-    merge_sizes(other);
-    for (size_t i = 0; i < other->size_count; i++) {
-        struct other_size *size = &other->sizes[i];
-        if (size->cached_blocks > size->blocks) {
-            other->lost++;
-            size->cached_blocks = size->blocks;
-        }
-        size->blocks -= size->cached_blocks;
-        other->blocks += size->blocks;
-        other->usable_bytes += size->blocks * size->block_bytes;
-        other->cached_bytes += size->cached_blocks * size->block_bytes;
-    }
-    // Where caches hold blocks is not known: they count as live where those lie, and are moved here.
-    uint64_t moved =
-        other->cached_bytes < other->live_resident_bytes ? other->cached_bytes : other->live_resident_bytes;
-    other->live_resident_bytes -= moved;
-    other->holes_resident_bytes += moved;
-    return true;
-}
-
-// ---- the walk ----
-
-static int add_runs(struct other *other, struct ht_error *error) {
-    for (size_t i = 0; i < other->space->mapping_count; i++) {
-        const struct space_mapping *mapping = &other->space->mappings[i];
-        if (!mapping->shared && mapping->writable &&
-            space_runs_add(other->space, mapping->start, mapping->end, &other->runs, error))
-            return -1;
-    }
-    return 0;
-}
-
-bool other_walks(const char *allocator) {
-    return !strcmp(allocator, "jemalloc") || !strcmp(allocator, "tcmalloc") || !strcmp(allocator, "mimalloc");
-}
-
-static bool find(struct other *other, const char *allocator, const struct module *module) {
-    if (!strcmp(allocator, "jemalloc")) return other_find_jemalloc(other, module);
-    if (!strcmp(allocator, "tcmalloc")) return other_find_tcmalloc(other, module);
-    return other_find_mimalloc3(other, module) && (other->build || other_find_mimalloc2(other));
-}
-
-int other_walk(struct other *other, struct space *space, const char *allocator, const struct module *module,
-               bool *found, struct ht_error *error) {
-    *other = (struct other){.space = space};
-    *found = false;
-    if (!other_walks(allocator)) return 0;
-    if (add_runs(other, error)) return -1;
-    bool enough = find(other, allocator, module);
-    check_spans(other);
-    add_resident(other);
-    if (!enough || !add_sizes(other)) return ht_error_memory(error, "walk", "the allocator's records");
-    *found = other->build && other->blocks && other_agrees(other);
-    return 0;
-}
-
-void other_free(struct other *other) {
-    space_runs_free(&other->runs);
-    free(other->spans);
-    free(other->sizes);
-    *other = (struct other){0};
 }

@@ -51,9 +51,13 @@ bool other_find_mimalloc2(struct other *other);
 bool other_find_mimalloc3(struct other *other, const struct module *module);
 
 bool other_add_span(struct other *other, struct other_span span);
+// The last size, if it is that one, or a new one; those that are alike are merged later. NULL for want of memory.
+struct other_size *other_size_of(struct other *other, uint64_t block_bytes);
 // Blocks of that size that a cache holds, in a span or beside the count of it.
 bool other_add_cached(struct other *other, uint64_t block_bytes, uint64_t blocks);
 void other_order_spans(struct other *other);
+// Leaves out those that share a byte with another one, or are not in memory of the process's own.
+void other_check_spans(struct other *other);
 // Whether hardly any record contradicts others.
 bool other_agrees(const struct other *other);
 // Forgets all that was added.
@@ -69,9 +73,6 @@ typedef bool (*other_look)(struct other *other, uint64_t address, const uint8_t 
 bool other_scan_module(struct other *other, const struct module *module, size_t bytes, other_look look,
                        void *user);
 bool other_scan_rest(struct other *other, size_t bytes, other_look look, void *user);
-// Four classes a doubling, from 16 bytes apart on; the first is of 8 bytes.
-uint64_t other_jemalloc_class_bytes(uint64_t class);
-bool other_find_jemalloc_caches(struct other *other, bool before_5_3);
 
 // A tree of two levels by page number: an array points at leaves, each an array of words that point at the record of the
 // stretch that their page belongs to.

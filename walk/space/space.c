@@ -2,12 +2,17 @@
 #include "space.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "all_bytes.h"
 #include "grow.h"
 #include "sorted.h"
 
@@ -190,4 +195,351 @@ static void fill(struct space_window *window, uint64_t address) {
 const void *space_window_at(struct space_window *window, uint64_t address, size_t bytes) {
     if (address < window->start || address + bytes > window->end) fill(window, address);
     return window->bytes + (address - window->start);
+}
+
+// ---- which pages are in RAM ----
+//
+// The kernel's page tables: PAGEMAP_SCAN of Linux 6.7, else an entry a page.
+
+struct scanned_region {
+    uint64_t start, end, categories;
+};
+// Of a call that asks for more, Linux 6.18 tells of some pages twice.
+enum { REGIONS_MAX = 512, ENTRIES_MAX = 1024 };
+
+enum { IS_FILE = 1 << 2, IS_PRESENT = 1 << 3, IS_SWAPPED = 1 << 4, IS_ZERO = 1 << 5, IS_HUGE = 1 << 6 };
+
+// Of Documentation/admin-guide/mm/pagemap.rst.
+#define ENTRY_PRESENT   (UINT64_C(1) << 63)
+#define ENTRY_SWAPPED   (UINT64_C(1) << 62)
+#define ENTRY_OF_A_FILE (UINT64_C(1) << 61)
+
+static bool add_run(struct space_runs *runs, uint64_t start, uint64_t end) {
+    runs->bytes += end - start;
+    if (runs->count && runs->run[runs->count - 1].end == start) {
+        runs->run[runs->count - 1].end = end;
+        return true;
+    }
+    if (!ht_grow(&runs->run, &runs->room, runs->count + 1, sizeof *runs->run)) return false;
+    runs->run[runs->count++] = (struct space_run){start, end};
+    return true;
+}
+
+static bool add_region(struct space_runs *runs, const struct scanned_region *region) {
+    uint64_t bytes = region->end - region->start;
+    if (region->categories & IS_SWAPPED) {
+        runs->swapped_bytes += bytes;
+        return true;
+    }
+    if (region->categories & (IS_ZERO | IS_FILE)) return true;
+    if (region->categories & IS_HUGE) runs->huge_bytes += bytes;
+    return add_run(runs, region->start, region->end);
+}
+
+// 1: added; 0: this kernel cannot; -1: for want of memory.
+static int scan(const struct space *space, uint64_t start, uint64_t end, struct space_runs *runs) {
+    struct scanned_region regions[REGIONS_MAX];
+    for (uint64_t at = start; at < end;) {
+        struct space_scan arguments = {
+            .size = sizeof arguments,
+            .start = at,
+            .end = end,
+            .regions = (uintptr_t)regions,
+            .region_room = REGIONS_MAX,
+            .any_of = IS_PRESENT | IS_SWAPPED,
+            .wanted = IS_FILE | IS_PRESENT | IS_SWAPPED | IS_ZERO | IS_HUGE,
+        };
+        int found = ioctl(space->pagemap_fd, SPACE_SCAN_CALL, &arguments);
+        if (found < 0) return at == start ? 0 : 1;
+        for (int i = 0; i < found; i++)
+            if (!add_region(runs, &regions[i])) return -1;
+        if (arguments.walk_end <= at) break;
+        at = arguments.walk_end;
+    }
+    return 1;
+}
+
+static bool read_entries(const struct space *space, uint64_t start, uint64_t end, struct space_runs *runs) {
+    uint64_t entries[ENTRIES_MAX];
+    for (uint64_t at = start; at < end;) {
+        uint64_t wanted = (end - at) / SPACE_PAGE_BYTES;
+        if (wanted > ENTRIES_MAX) wanted = ENTRIES_MAX;
+        ssize_t got = pread(space->pagemap_fd, entries, wanted * sizeof *entries,
+                            (off_t)(at / SPACE_PAGE_BYTES * sizeof *entries));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < (ssize_t)sizeof *entries) break;
+        size_t count = (size_t)got / sizeof *entries;
+        for (size_t i = 0; i < count; i++, at += SPACE_PAGE_BYTES) {
+            if (entries[i] & ENTRY_SWAPPED) runs->swapped_bytes += SPACE_PAGE_BYTES;
+            else if (entries[i] & ENTRY_PRESENT && !(entries[i] & ENTRY_OF_A_FILE) &&
+                     !add_run(runs, at, at + SPACE_PAGE_BYTES))
+                return false;
+        }
+    }
+    return true;
+}
+
+// ---- pages that are alike ----
+
+// The first region of pages of these categories, all or any of them. As the call returns: 1, 0 if there is none, or -1.
+static int scan_first(const struct space *space, uint64_t start, uint64_t end, uint64_t all_of,
+                      uint64_t any_of, struct scanned_region *region) {
+    struct space_scan arguments = {
+        .size = sizeof arguments,
+        .start = start,
+        .end = end,
+        .regions = (uintptr_t)region,
+        .region_room = 1,
+        .all_of = all_of,
+        .any_of = any_of,
+        .wanted = all_of | any_of,
+    };
+    return ioctl(space->pagemap_fd, SPACE_SCAN_CALL, &arguments);
+}
+
+static struct space_stretch scan_stretch(const struct space *space, uint64_t start, uint64_t end) {
+    struct scanned_region region = {0};
+    int found = scan_first(space, start, end, 0, IS_PRESENT | IS_SWAPPED, &region);
+    if (found < 0) return (struct space_stretch){0};
+    if (!found) return (struct space_stretch){.end = end};
+    if (region.start > start) return (struct space_stretch){.end = region.start};
+    return (struct space_stretch){.end = region.end,
+                                  .in_ram = region.categories & IS_PRESENT,
+                                  .swapped = region.categories & IS_SWAPPED};
+}
+
+struct space_run space_zero_run(const struct space *space, uint64_t start, uint64_t end) {
+    struct scanned_region region = {0};
+    int found = scan_first(space, start, end, IS_ZERO, 0, &region);
+    return found > 0 ? (struct space_run){region.start, region.end} : (struct space_run){end, end};
+}
+
+static struct space_stretch entries_stretch(const struct space *space, uint64_t start, uint64_t end) {
+    enum { SOME = 64 };
+    uint64_t entries[SOME] = {0}, wanted = (end - start) / SPACE_PAGE_BYTES;
+    if (wanted > SOME) wanted = SOME;
+    ssize_t got = pread(space->pagemap_fd, entries, wanted * sizeof *entries,
+                        (off_t)(start / SPACE_PAGE_BYTES * sizeof *entries));
+    if (got < (ssize_t)sizeof *entries) return (struct space_stretch){.end = end, .swapped = true};
+    const uint64_t kinds = ENTRY_PRESENT | ENTRY_SWAPPED;
+    size_t count = 1;
+    while (count < (size_t)got / sizeof *entries && ((entries[count] ^ entries[0]) & kinds) == 0) count++;
+    return (struct space_stretch){.end = start + count * SPACE_PAGE_BYTES,
+                                  .in_ram = entries[0] & ENTRY_PRESENT,
+                                  .swapped = entries[0] & ENTRY_SWAPPED};
+}
+
+struct space_stretch space_stretch_at(const struct space *space, uint64_t start, uint64_t end) {
+    // Of few pages the entries are told faster.
+    bool few = end - start <= 8 * SPACE_PAGE_BYTES;
+    struct space_stretch stretch = {0};
+    if (!few && !space->no_scan) stretch = scan_stretch(space, start, end);
+    return stretch.end > start ? stretch : entries_stretch(space, start, end);
+}
+
+// ---- a core ----
+
+// A core has what was dumped: whether it was in RAM is unknown. The kernel leaves holes in the file for pages that were
+// never touched.
+static bool add_segment(const struct space_segment *segment, uint64_t start, uint64_t end,
+                        struct space_runs *runs) {
+    const uint64_t page = SPACE_PAGE_BYTES - 1;
+    off_t first = (off_t)(segment->file_offset + (start - segment->start)),
+          last = first + (off_t)(end - start);
+    for (off_t at = first; at < last;) {
+        off_t data = lseek(segment->fd, at, SEEK_DATA),
+              hole = data < 0 ? -1 : lseek(segment->fd, data, SEEK_HOLE);
+        if (data < 0 && errno == ENXIO) return true;
+        if (data < 0 || hole < 0) data = at, hole = last;
+        if (data >= last) return true;
+        if (hole > last) hole = last;
+        uint64_t from = (start + (uint64_t)(data - first)) & ~page,
+                 to = (start + (uint64_t)(hole - first) + page) & ~page;
+        if (runs->count && from < runs->run[runs->count - 1].end) from = runs->run[runs->count - 1].end;
+        if (from < to && !add_run(runs, from, to)) return false;
+        at = hole;
+    }
+    return true;
+}
+
+static bool add_segments(const struct space *space, uint64_t start, uint64_t end, struct space_runs *runs) {
+    for (size_t i = 0; i < space->segment_count; i++) {
+        const struct space_segment *segment = &space->segments[i];
+        uint64_t from = segment->start > start ? segment->start : start;
+        uint64_t to = segment->start + segment->bytes < end ? segment->start + segment->bytes : end;
+        if (from < to && !add_segment(segment, from, to, runs)) return false;
+    }
+    return true;
+}
+
+int space_runs_add(struct space *space, uint64_t start, uint64_t end, struct space_runs *runs,
+                   struct ht_error *error) {
+    bool enough = true;
+    if (space_is_core(space)) enough = add_segments(space, start, end, runs);
+    else {
+        int scanned = space->no_scan ? 0 : scan(space, start, end, runs);
+        if (!scanned) {
+            space->no_scan = true;
+            enough = read_entries(space, start, end, runs);
+        } else enough = scanned > 0;
+    }
+    return enough ? 0 : ht_error_memory(error, "walk", "runs of pages");
+}
+
+size_t space_runs_find(const struct space_runs *runs, uint64_t address) {
+    return HT_FIRST_ABOVE(runs->run, runs->count, end, address);
+}
+
+uint64_t space_runs_bytes(const struct space_runs *runs, uint64_t start, uint64_t end) {
+    uint64_t bytes = 0;
+    for (size_t i = space_runs_find(runs, start); i < runs->count && runs->run[i].start < end; i++) {
+        uint64_t from = runs->run[i].start > start ? runs->run[i].start : start;
+        uint64_t to = runs->run[i].end < end ? runs->run[i].end : end;
+        bytes += to - from;
+    }
+    return bytes;
+}
+
+void space_runs_free(struct space_runs *runs) {
+    free(runs->run);
+    *runs = (struct space_runs){0};
+}
+
+// ---- the files that are mapped ----
+//
+// What of them is in nobody's memory is read from them, and not through the process, whose
+// memory it would then be part of.
+
+enum { FILES_MAX = 512 };
+
+// ---- file systems that need not answer ----
+
+static bool is_of_a_server(const char *kind) {
+    static const char *const kinds[] = {"fuse", "nfs", "cifs",   "smb",   "9p",
+                                        "ceph", "afs", "autofs", "lustre"};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (!strncmp(kind, kinds[i], strlen(kinds[i]))) return true;
+    return false;
+}
+
+// A line is "36 35 98:0 /folder /where rw,noatime master:1 - ext4 /dev/root rw", its names without blanks.
+static bool need_not_answer(const struct space_mapping *mapping, const char *mounts) {
+    for (const char *line = mounts, *next; line && *line; line = next) {
+        unsigned major_number, minor_number;
+        const char *end = strchr(line, '\n'), *kind = strstr(line, " - ");
+        next = end ? end + 1 : line + strlen(line);
+        if (!kind || kind >= next || sscanf(line, "%*u %*u %u:%u", &major_number, &minor_number) != 2)
+            continue;
+        if (major_number == mapping->major_number && minor_number == mapping->minor_number)
+            return is_of_a_server(kind + strlen(" - "));
+    }
+    return false;
+}
+
+// ---- opening ----
+
+// Is it the file that is mapped there? Its first page, which has its build ID, is in the core, and mostly in RAM.
+static bool is_same(const struct space *space, const struct space_mapping *first, int fd,
+                    const struct stat *file) {
+    char mapped[SPACE_PAGE_BYTES], in_file[SPACE_PAGE_BYTES];
+    if (first->inode && first->inode == file->st_ino &&
+        makedev(first->major_number, first->minor_number) == file->st_dev)
+        return true;
+    return space_read_all(space, first->start, mapped, sizeof mapped) &&
+           ht_read_at(fd, in_file, sizeof in_file, 0) && !memcmp(mapped, in_file, sizeof mapped);
+}
+
+// A name may lead to anything, which to open may change it: it is first looked at.
+static int open_regular(const char *folder, const char *name, struct stat *file) {
+    char path[PATH_MAX], number[64];
+    int fd = -1;
+    if (*name != '/' || snprintf(path, sizeof path, "%s%s", folder, name) >= (int)sizeof path) return -1;
+    int place = open(path, O_PATH | O_CLOEXEC);
+    if (place < 0) return -1;
+    snprintf(number, sizeof number, "/proc/self/fd/%d", place);
+    if (!fstat(place, file) && S_ISREG(file->st_mode))
+        fd = open(number, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    close(place);
+    return fd;
+}
+
+static int open_same(const struct space *space, const struct space_mapping *first, const char *folder) {
+    struct stat file;
+    int fd = open_regular(folder, first->name, &file);
+    if (fd >= 0 && is_same(space, first, fd, &file)) return fd;
+    if (fd >= 0) close(fd);
+    return -1;
+}
+
+// ---- segments ----
+
+struct files {
+    struct space *space;
+    const char *folder, *mounts;
+    struct space_segment *segments;
+    size_t segment_count, segment_room;
+};
+
+// -1: it is not to be had. A name is one of the process's own folders, or, where it changed its root, of all.
+static int add_file(struct files *files, const struct space_mapping *first) {
+    struct space *space = files->space;
+    if (space->file_count == FILES_MAX || need_not_answer(first, files->mounts) ||
+        !ht_grow(&space->files, &space->file_room, space->file_count + 1, sizeof *space->files))
+        return -1;
+    int fd = open_same(space, first, files->folder);
+    if (fd < 0 && *files->folder) fd = open_same(space, first, "");
+    if (fd >= 0) space->files[space->file_count++] = fd;
+    return fd;
+}
+
+static bool may_be_read(const struct space *space, const struct space_mapping *mapping) {
+    if (mapping->anonymous || mapping->shared || !mapping->readable) return false;
+    return !space_is_core(space) || !mapping->writable;  // what was written to is in the core
+}
+
+// False for want of memory.
+static bool add_mapping(struct files *files, const struct space_mapping *mapping, int fd) {
+    uint64_t begun = 0;
+    char byte;
+    if (space_is_core(files->space)) {
+        if (!mapping->file_offset) begun = SPACE_PAGE_BYTES;  // that page is in the core
+        if (mapping->start + begun >= mapping->end ||
+            space_read(files->space, mapping->start + begun, &byte, 1))
+            return true;
+    }
+    if (!ht_grow(&files->segments, &files->segment_room, files->segment_count + 1, sizeof *files->segments))
+        return false;
+    files->segments[files->segment_count++] = (struct space_segment){
+        mapping->start + begun, mapping->end - mapping->start - begun, mapping->file_offset + begun, fd};
+    return true;
+}
+
+static bool add_all(struct files *files) {
+    const struct space *space = files->space;
+    const struct space_mapping *first = NULL;
+    int fd = -1;
+    for (size_t i = 0; i < space->mapping_count; i++) {
+        const struct space_mapping *mapping = &space->mappings[i];
+        if (!may_be_read(space, mapping)) continue;
+        if (!mapping->file_offset) {
+            first = mapping;
+            fd = add_file(files, first);
+        }
+        if (fd >= 0 && !strcmp(mapping->name, first->name) && !add_mapping(files, mapping, fd)) return false;
+    }
+    return true;
+}
+
+int space_add_files(struct space *space, const char *folder, const char *mounts, struct ht_error *error) {
+    struct files files = {.space = space, .folder = folder, .mounts = mounts};
+    size_t count = space->segment_count;
+    bool enough = add_all(&files) && ht_grow(&space->segments, &space->segment_room,
+                                             count + files.segment_count, sizeof *space->segments);
+    if (enough && files.segment_count) {
+        memcpy(space->segments + count, files.segments, files.segment_count * sizeof *files.segments);
+        space->segment_count += files.segment_count;
+        space_order(space);
+    }
+    free(files.segments);
+    return enough ? 0 : ht_error_memory(error, "walk", "segments");
 }

@@ -35,7 +35,7 @@ def nameless_wrappers(sites: list[int], parent: list[int], location: list[int], 
     callers or more. So are those below it that hardly anybody else calls (one or two callers).
 
     sites: the innermost caller of each stack, 0: none; parent, location: of callers, from number 1 on. Returns locations. The same as
-    inspect/sites/nameless_wrappers.c."""
+    inspect/wrappers.c."""
     columns = zip(locations.module, locations.named, locations.skipped, strict=True)
     # Code of no module has no other in common.
     modules = {module for module, named, skipped in columns if module and not named and not skipped}

@@ -47,4 +47,9 @@ struct site_group {
 // All groups, the highest shares first, to be freed by the caller. NULL for want of memory.
 struct site_group *site_stats_groups(const struct site_stats *stats, size_t *count);
 
+// The call sites that allocate most, as text: nothing for a trace without call sites.
+void site_report_text(const struct site_stats *stats);
+// As JSON, the list of them: empty for a trace without.
+json_t *site_report_json(const struct site_stats *stats);
+
 #endif

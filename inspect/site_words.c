@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nameless_wrappers.h"
 #include "wrappers.h"
 
 const char *site_words_module(const struct site_words *words, const struct ht_frame *frame) {

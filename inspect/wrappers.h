@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "site_table.h"
+
 enum { BARE_NAME_BYTES = 1024 };
 
 // Writes the name without return type, arguments and those of templates: of "int ns::pool<int>::get(int)" ns::pool::get.
@@ -19,5 +21,13 @@ bool is_wrapper(const char *function, const char *file);
 // Is the module, a path, the C library, the loader or the C++ library? What these allocate is for their callers. The same as
 // Frame.in_runtime.
 bool is_runtime_library(const char *module);
+
+// ---- in modules without names, as stripped ones are: known by their place in the stacks alone ----
+
+// A nameless return address is a wrapper's if more than half of its module's stacks lead to it, outside other wrappers, from eight
+// callers or more. So are those below it that hardly anybody else calls (one or two callers). skipped: by location, whether all of
+// its frames are wrappers or runtime libraries; those that are found are added to it. False for want of memory. The same as
+// nameless_wrappers of analysis/heaptape/sites/frames.py.
+bool nameless_wrappers_add(const struct ht_site_table *table, bool *skipped);
 
 #endif
