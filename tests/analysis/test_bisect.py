@@ -134,7 +134,7 @@ def end_while_it_builds(tools: Tools, repository: Path, trace: Path, folder: Pat
     return pid
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])
 def test_ended_while_it_builds(tools: Tools, repository: Path, trace: Path, tmp_path: Path, number: signal.Signals) -> None:
     pid = end_while_it_builds(tools, repository, trace, tmp_path, number)
     wait_until(lambda: not Path(f"/proc/{pid}").exists() or "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text(), "the build has ended")
@@ -242,9 +242,9 @@ def test_the_last_commit_that_can_be_tested_is_good(tools: Tools, repository: Pa
     pytest.param(["--good", "v1", "--bad", "v1"], 1, b"expected it to be bad, found good, instructions 1.0000", marks=pytest.mark.thorough),
     (["--good", "v9"], 2, b"v9: expected a commit of this repository"),
     pytest.param(["--good=--output=written"], 2, b"--output=written: expected a commit of this repository", marks=pytest.mark.thorough),
-    (["--good", "HEAD", "--bad", "v1"], 2, b"expected --good to be an ancestor of --bad"),
+    pytest.param(["--good", "HEAD", "--bad", "v1"], 2, b"expected --good to be an ancestor of --bad", marks=pytest.mark.thorough),
     pytest.param(["--good", "v1", "--fail-if", "faults>1", "--fail-if", "rss_peak>1"], 2, b"expected them alone", marks=pytest.mark.thorough),
-    (["--good", "v1", "--alloc", "/usr/lib/libmine.so"], 2, b"expected a path within the work tree"),
+    pytest.param(["--good", "v1", "--alloc", "/usr/lib/libmine.so"], 2, b"expected a path within the work tree", marks=pytest.mark.thorough),
     pytest.param(["--good", "v1", "--alloc", "../libmine.so"], 2, b"expected a path within the work tree", marks=pytest.mark.thorough),
     pytest.param(["--good", "v1", "--alloc", "."], 2, b"expected a path within the work tree", marks=pytest.mark.thorough),
     pytest.param(["--good", "v1", "--fail-if", "speed>1"], 2, b"--fail-if speed>1: expected one of time", marks=pytest.mark.thorough),

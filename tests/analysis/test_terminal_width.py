@@ -89,7 +89,7 @@ def test_tables_of_counts_too(tmp_path: Path, columns: int) -> None:
         assert {"instructions", "largest", "mostly"} < set(words) and [word for word in words if word not in said] == []
 
 
-@pytest.mark.parametrize("columns", [70, 80])
+@pytest.mark.parametrize("columns", [70, pytest.param(80, marks=pytest.mark.thorough)])
 def test_side_measures_are_a_table_of_their_own(tmp_path: Path, columns: int) -> None:
     """Where they do not fit beside the verdicts, so that no line is longer than the terminal's."""
     results = results_factory.write(tmp_path / "r.jsonl", results_factory.schedule(rounds=4))

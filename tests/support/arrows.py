@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 PACKAGES = {"heaptape": "analysis/heaptape", "bench": "bench"}
@@ -81,17 +82,22 @@ def _targets(root: Path, file: str, node: ast.Import | ast.ImportFrom) -> Iterat
         yield from ((path, True) for path in found)
 
 
+@cache
+def _nodes(text: str) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(text)))
+
+
 def imports_of(root: Path, file: str) -> list[Import]:
     """All of them, wherever they stand in the file."""
     found = []
-    for node in ast.walk(ast.parse((root / file).read_text(encoding="utf-8"))):
+    for node in _nodes((root / file).read_text(encoding="utf-8")):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             found += [Import(node.lineno, target, is_ours) for target, is_ours in _targets(root, file, node)]
     return found
 
 
 def _named_imports(root: Path, file: str) -> Iterator[int]:
-    for node in ast.walk(ast.parse((root / file).read_text(encoding="utf-8"))):
+    for node in _nodes((root / file).read_text(encoding="utf-8")):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if name in ("import_module", "__import__"):
