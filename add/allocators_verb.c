@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "added_allocators.h"
-#include "added_entry.h"
 #include "adding.h"
 #include "print.h"
 #include "talk.h"

@@ -13,6 +13,8 @@
 #include "all_bytes.h"
 #include "archive_walk.h"
 
+enum { PACKAGE_LIBRARIES_MAX = 256 };
+
 static const uint64_t KEPT_BYTES_MAX = UINT64_C(512) << 20;
 
 static int refuse(struct ht_error *error, const char *path, const char *expected, const char *found) {

@@ -7,8 +7,6 @@
 #include "error.h"
 #include "proved_library.h"
 
-enum { PACKAGE_LIBRARIES_MAX = 256 };
-
 // A library in memory.
 struct package_file {
     int fd;

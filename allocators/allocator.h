@@ -179,6 +179,8 @@ struct ht_allocator {
 };
 
 extern const struct ht_allocator *const ht_allocators[];  // sorted by name; NULL ends them
+// The one that a replay-NAME is linked with: CMake writes the definition for each.
+extern const struct ht_allocator *const ht_this_allocator;
 
 // The kind of this name, or that what has this name is a build of; NULL if there is none.
 const struct ht_allocator *ht_allocator_named(const char *name);

@@ -11,9 +11,9 @@
 #include "form_builder.h"
 #include "option_values.h"
 #include "output_file.h"
-#include "pollution_option.h"
 #include "print.h"
 #include "processor_number.h"
+#include "replay_values.h"
 #include "verbs.h"
 
 // clang-format off

@@ -2,12 +2,14 @@
 #include "replay_verb.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,18 +27,16 @@
 #include "json_values.h"
 #include "judged_runs.h"
 #include "limit_runs.h"
-#include "live_guard.h"
 #include "machine_memory.h"
 #include "now.h"
 #include "option_values.h"
 #include "output_file.h"
 #include "plain_rounds.h"
-#include "pollution_option.h"
 #include "prelude_form.h"
 #include "print.h"
+#include "replay_values.h"
 #include "results_line.h"
 #include "snapshot_runs.h"
-#include "standard_streams.h"
 #include "talk.h"
 #include "trace_aging.h"
 #include "verify_runs.h"
@@ -442,6 +442,45 @@ static void warn_of_settings(struct ht_runner *r) {
     ht_warnings_print(stderr, &r->warnings, before);
 }
 
+// The bytes that the replay makes resident at once, before anything that the allocator adds.
+static uint64_t resident_peak_bytes(const struct ht_plan *plan, const struct ht_built_form *built) {
+    bool all = plan->touch == HT_TOUCH_PAGES || plan->touch == HT_TOUCH_ALL ||
+               plan->touch_free == HT_TOUCH_FREE_WRITE;
+    if (all) return built->live_peak_bytes;
+    return plan->touch == HT_TOUCH_NONE && !plan->verify ? 0 : built->touched_peak_bytes;
+}
+
+// Three quarters: allocators keep more than what is live, and the rest of the machine wants to live, too. A
+// limit of address space counts the form, which every child maps.
+static uint64_t usual_limit_bytes(const struct ht_built_form *built) {
+    struct rlimit space;
+    uint64_t bytes = ht_memory_available_bytes();
+    if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY) {
+        uint64_t left = space.rlim_cur > built->mapped_bytes ? space.rlim_cur - built->mapped_bytes : 0;
+        if (left < bytes) bytes = left;
+    }
+    return bytes / 4 * 3;
+}
+
+// Refuses a replay that would take more memory than the machine can give: a trace may hold anything, and what
+// comes of touching it is other programs' death, not only ours. Called once the form is built, so that its memory is among
+// what is taken already. Returns 0, or -1 with error.
+static int guard_memory(const struct ht_plan *plan, const struct ht_built_form *built,
+                        struct ht_error *error) {
+    char peak[32], limit[32];
+    uint64_t peak_bytes = resident_peak_bytes(plan, built) + plan->aging.bytes;
+    uint64_t limit_bytes = plan->max_live_bytes ? plan->max_live_bytes : usual_limit_bytes(built);
+    if (peak_bytes <= limit_bytes) return 0;
+    errno = 0;
+    return ht_error_system(error, plan->trace_path,
+                           "its blocks%s need %s of memory at their peak, and the limit is %s%s; change it "
+                           "by --max-live SIZE or none%s",
+                           plan->aging.bytes ? ", with those of --age," : "",
+                           ht_bytes(peak, (double)peak_bytes), ht_bytes(limit, (double)limit_bytes),
+                           plan->max_live_bytes ? "" : " (three quarters of the available memory)",
+                           plan->verify ? "" : ", or use --touch none, which needs no memory");
+}
+
 static int replay_all(struct ht_runner *r, struct ht_plan *plan, struct ht_choice *null_choice,
                       struct ht_judge *judge) {
     static struct loaded_trace trace;
@@ -451,8 +490,8 @@ static int replay_all(struct ht_runner *r, struct ht_plan *plan, struct ht_choic
     if (!ht_huge_pages_here(plan->thp, r->machine.thp, &r->huge_pages, error.message, sizeof error.message))
         return complain(&error);
     limit_loading(plan, plan->latest_ns);
-    if (load_trace(plan, &trace, &error) || ht_live_guard(plan, &trace.built, &error) ||
-        (trace.prelude.reader && ht_live_guard(plan, &trace.prelude.built, &error)) ||
+    if (load_trace(plan, &trace, &error) || guard_memory(plan, &trace.built, &error) ||
+        (trace.prelude.reader && guard_memory(plan, &trace.prelude.built, &error)) ||
         check_accesses(plan, &trace.built, &error) || check_moments(plan, &trace, &error))
         return complain(&error);
     limit_loading(plan, 0);
@@ -601,11 +640,21 @@ static int replay_if_group(struct ht_runner *r, struct ht_replay_options *option
     return status;
 }
 
+// Occupies standard input, output and error where they are closed: what is opened first would get their
+// numbers, and what is printed would go into it. Printing there still fails, and is reported as such.
+static void occupy_standard_streams(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+        // For the other direction, so that using it fails.
+        if (open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
+    }
+}
+
 int ht_verb_replay(int argc, char **argv) {
     static struct ht_replay_options options;
     static struct ht_choices null_choices;
     struct ht_error error = {0};
-    ht_standard_streams_occupy();
+    occupy_standard_streams();
     signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit fails instead, and that is reported
     ht_replay_options_parse(argc, argv, &options);
     options.plan.begun_ns = ht_now_ns(CLOCK_MONOTONIC);

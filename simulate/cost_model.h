@@ -9,8 +9,10 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "processor.h"
+#include "text_table.h"
 
 enum ht_cost {
     HT_COST_INSTRUCTION,
@@ -62,11 +64,22 @@ json_t *ht_calibration_json(const struct ht_calibration *calibration);
 // From the file of ht_calibration_path(), if this processor wrote it, otherwise the default.
 void ht_cost_model_read(struct ht_cost_model *model);
 
-// What a part of a process's counts (simulated_counts.h) takes, in ns, by kind. Without simulated caches: instructions
+// What a part of a process's counts (simulation.h) takes, in ns, by kind. Without simulated caches: instructions
 // alone.
 struct ht_modelled_time {
     double ns[HT_COSTS];
 };
 void ht_model_time(const struct ht_cost_model *model, const json_t *part, struct ht_modelled_time *time);
+
+// Modelled times of counts, as JSON and as a table.
+
+// Gives a part of a process's counts, if there is one, its "modelled_ns", by kind and in all.
+void ht_add_modelled(const struct ht_cost_model *model, json_t *part);
+
+// A table in ms, of parts that have got theirs, from an empty one: heading, then a row for each part.
+void ht_cost_table_begin(struct ht_text_table *table);
+void ht_cost_table_add(struct ht_text_table *table, const char *name, const json_t *part);
+// Prints it, and which machine's costs it has.
+void ht_cost_table_print(FILE *out, const struct ht_text_table *table, const struct ht_cost_model *model);
 
 #endif

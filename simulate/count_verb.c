@@ -8,12 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cost_table.h"
-#include "geometry.h"
+#include "cost_model.h"
 #include "json_values.h"
 #include "output_file.h"
 #include "print.h"
-#include "simulated_counts.h"
 #include "simulation.h"
 #include "talk.h"
 #include "text_table.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulation.h"
 
+#include <dirent.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,82 @@
 #include <sys/personality.h>
 #include <unistd.h>
 
-#include "geometry.h"
+#include "talk.h"
+
+// Golden Cove's: what virtual machines hide is most often like it.
+static const struct ht_geometry usual = {.size = {.level = {[HT_L1D] = {64, 12},
+                                                            [HT_L1I] = {64, 8},
+                                                            [HT_L2] = {2048, 16},
+                                                            [HT_DTLB] = {16, 6},
+                                                            [HT_STLB] = {128, 16}}}};
+
+#ifdef __x86_64__
+#include <cpuid.h>
+
+enum { CACHE_DATA = 1, CACHE_CODE = 2, CACHE_UNIFIED = 3, TLB_LEAF = 0x18, AMD_CACHE_LEAF = 0x8000001d };
+
+// A number of sets that is a power of two, as the simulation indexes by bits of the address.
+static struct ht_level_size level_size(uint32_t sets, uint32_t ways) {
+    while (sets & (sets - 1)) sets &= sets - 1;
+    return (struct ht_level_size){sets, ways};
+}
+
+// Intel's leaf 4 and AMD's 0x8000001d have one layout: a cache for each subleaf.
+static bool read_caches(uint32_t leaf, struct ht_processor_size *size) {
+    uint32_t a, b, c, d, found = 0;
+    for (uint32_t i = 0; i < 16; i++) {
+        __cpuid_count(leaf, i, a, b, c, d);
+        uint32_t type = a & 31, level = a >> 5 & 7;
+        if (!type) break;
+        struct ht_level_size read = level_size(c + 1, (b >> 22) + 1);
+        if ((b & 0xfff) + 1 != 1 << HT_LINE_SHIFT) return false;
+        if (level == 1 && type == CACHE_DATA) size->level[HT_L1D] = read, found |= 1;
+        if (level == 1 && type == CACHE_CODE) size->level[HT_L1I] = read, found |= 2;
+        if (level == 2 && type != CACHE_CODE) size->level[HT_L2] = read, found |= 4;
+    }
+    return found == 7;
+}
+
+// Intel's leaf 0x18: of pages of 4 KiB, for data or both, the first and the second level.
+static bool read_tlbs(struct ht_processor_size *size) {
+    uint32_t a, b, c, d, last, found = 0;
+    __cpuid_count(TLB_LEAF, 0, last, b, c, d);
+    for (uint32_t i = 0; i <= last && i < 32; i++) {
+        __cpuid_count(TLB_LEAF, i, a, b, c, d);
+        uint32_t type = d & 31, level = d >> 5 & 7;
+        if ((type != CACHE_DATA && type != CACHE_UNIFIED) || !(b & 1) || !c) continue;
+        struct ht_level_size read = level_size(c, b >> 16);
+        if (d >> 8 & 1) read = (struct ht_level_size){1, c * (b >> 16)};  // fully associative
+        if (level == 1) size->level[HT_DTLB] = read, found |= 1;
+        if (level == 2) size->level[HT_STLB] = read, found |= 2;
+    }
+    return found == 3;
+}
+
+void ht_geometry_read(struct ht_geometry *geometry) {
+    struct ht_processor_size read = usual.size;
+    *geometry = usual;
+    geometry->caches_known =
+        (__get_cpuid_max(0, NULL) >= 4 && read_caches(4, &read)) ||
+        (__get_cpuid_max(0x80000000, NULL) >= AMD_CACHE_LEAF && read_caches(AMD_CACHE_LEAF, &read));
+    geometry->caches_known = geometry->caches_known && ht_processor_takes(&read);
+    if (geometry->caches_known) geometry->size = read;
+    read = geometry->size;
+    geometry->tlbs_known =
+        __get_cpuid_max(0, NULL) >= TLB_LEAF && read_tlbs(&read) && ht_processor_takes(&read);
+    if (geometry->tlbs_known) geometry->size = read;
+}
+#else
+void ht_geometry_read(struct ht_geometry *geometry) { *geometry = usual; }
+#endif
+
+const char *ht_geometry_text(char text[HT_GEOMETRY_TEXT_BYTES], const struct ht_processor_size *size) {
+    int used = 0;
+    for (int i = 0; i < HT_LEVELS; i++)
+        used += snprintf(text + used, (size_t)(HT_GEOMETRY_TEXT_BYTES - used), "%s%ux%u", i ? "," : "",
+                         size->level[i].sets, size->level[i].ways);
+    return text;
+}
 
 static const char TOOL[] = "heaptape-amd64-linux";
 static const char *const places[] = {"/valgrind", "/" HEAPTAPE_VALGRIND_FROM_BIN};
@@ -109,4 +185,71 @@ void ht_simulation_exec(const struct ht_simulation_words *words, char **program)
     ht_simulation_fix_addresses();
     execvp(all[0], all);
     free(all);
+}
+
+char *ht_counts_folder(void) {
+    const char *temporary = getenv("TMPDIR");
+    char *folder;
+    if (asprintf(&folder, "%s/heaptape-counts-XXXXXX", temporary && *temporary ? temporary : "/tmp") < 0)
+        return NULL;
+    if (mkdtemp(folder)) return folder;
+    free(folder);
+    return NULL;
+}
+
+// A percent sign of the folder's own name is doubled, as valgrind asks.
+char *ht_counts_pattern(const char *folder) {
+    char *pattern = malloc(2 * strlen(folder) + sizeof "/%p.json"), *at = pattern;
+    if (!pattern) return NULL;
+    for (; *folder; *at++ = *folder++)
+        if (*folder == '%') *at++ = '%';
+    memcpy(at, "/%p.json", sizeof "/%p.json");
+    return pattern;
+}
+
+static int by_process(const struct dirent **a, const struct dirent **b) {
+    long first = strtol((*a)->d_name, NULL, 10), second = strtol((*b)->d_name, NULL, 10);
+    return (first > second) - (first < second);
+}
+
+static int is_counts(const struct dirent *entry) { return strstr(entry->d_name, ".json") != NULL; }
+
+json_t *ht_counts_collect(char *folder, char *pattern) {
+    struct dirent **entries;
+    json_t *all = json_array();
+    int count = scandir(folder, &entries, is_counts, by_process);
+    for (int i = 0; i < count; i++) {
+        char *path;
+        if (asprintf(&path, "%s/%s", folder, entries[i]->d_name) >= 0) {
+            json_t *counts = json_load_file(path, 0, NULL);
+            if (counts) json_array_append_new(all, counts);
+            unlink(path);
+            free(path);
+        }
+        free(entries[i]);
+    }
+    if (count >= 0) free(entries);
+    rmdir(folder);
+    free(folder);
+    free(pattern);
+    return all;
+}
+
+void ht_counts_table_begin(struct ht_text_table *table, const char *title) {
+    *table = (struct ht_text_table){.alignments = "lrrrrrrrr"};
+    ht_table_add(table, (const char *const[]){title, "instructions", "L1D misses", "L2 misses", "L1I misses",
+                                              "TLB misses", "second TLB", "branch misses", "page faults"});
+}
+
+void ht_counts_table_add(struct ht_text_table *table, const char *name, const json_t *part) {
+    static const char *const keys[] = {"instructions", "l1d_misses",  "l2_misses",     "l1i_misses",
+                                       "dtlb_misses",  "stlb_misses", "branch_misses", "faults"};
+    enum { KEYS = sizeof keys / sizeof *keys };
+    char text[KEYS][32];
+    const char *cells[KEYS + 1] = {name};
+    for (size_t i = 0; i < KEYS; i++) {
+        const json_t *value = json_object_get(part, keys[i]);
+        cells[i + 1] = value ? ht_grouped(text[i], (uint64_t)json_integer_value(value)) : "";
+    }
+    ht_table_add(table, cells);
 }

@@ -3,9 +3,25 @@
 #ifndef HEAPTAPE_SIMULATION_H
 #define HEAPTAPE_SIMULATION_H
 
+#include <jansson.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+
+#include "processor.h"
+#include "text_table.h"
+
+// The caches and TLBs of the processor at hand, for the simulation.
+struct ht_geometry {
+    struct ht_processor_size size;
+    bool caches_known, tlbs_known;  // by the cpuid instruction; otherwise those of a common server processor
+};
+
+void ht_geometry_read(struct ht_geometry *geometry);
+
+enum { HT_GEOMETRY_TEXT_BYTES = 160 };
+// "64x12,64x8,2048x16,16x6,128x16": sets and ways in the order of enum ht_level.
+const char *ht_geometry_text(char text[HT_GEOMETRY_TEXT_BYTES], const struct ht_processor_size *size);
 
 struct ht_simulation {
     bool caches;         // simulate caches, TLBs and page faults; otherwise instructions alone are counted
@@ -40,5 +56,18 @@ void ht_simulation_fix_addresses(void);
 // Both, then the program (its words, NULL behind the last) under valgrind, which itself says what it cannot run, and ends
 // with 126 or 127. Returns where valgrind cannot be run, with errno.
 void ht_simulation_exec(const struct ht_simulation_words *words, char **program);
+
+// The counts that the tool leaves, a file for each process.
+
+// A new folder for them, below $TMPDIR or /tmp, and what to give the tool as its file. NULL: it cannot be made.
+char *ht_counts_folder(void);
+char *ht_counts_pattern(const char *folder);
+
+// Reads and removes all that lies in the folder, and the folder: an array, by process id. Both paths are freed.
+json_t *ht_counts_collect(char *folder, char *pattern);
+
+// A table of counts, from an empty one: its heading, then a row for each part of a process's counts.
+void ht_counts_table_begin(struct ht_text_table *table, const char *title);
+void ht_counts_table_add(struct ht_text_table *table, const char *name, const json_t *part);
 
 #endif

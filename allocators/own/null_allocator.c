@@ -3,11 +3,10 @@
 // scratch page. It is a shared library, so that it is reached by the same call path as every real allocator.
 // The C library itself allocates when threads start; outside of replay it gets real memory, of which freed
 // blocks are used again, so that traces with very many threads don't grow this process.
-#include "null_allocator.h"
-
 #include <assert.h>
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -45,6 +44,9 @@ static struct {
     atomic_flag lock;
 } real = {.lock = ATOMIC_FLAG_INIT};
 
+// While yes, this thread's calls are the trace's and all get the same page; otherwise they are the C
+// library's own and get real zeroed memory.
+void ht_null_replaying(bool yes);
 void ht_null_replaying(bool yes) { self.replaying = yes; }
 
 static void lock_real(void) {

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <sys/types.h>
 
+#include "allocator_calls.h"
+#include "memory_probes.h"
 #include "server.h"
 
 void ht_purge_if_due(struct ht_purging *purging) {
@@ -65,5 +67,25 @@ void ht_obey(const struct ht_obeyed *obeyed, const uint64_t *word) {
     case HT_STEER_RELEASE_FREE_MEMORY: ((void (*)(void))function)(); break;
     case HT_STEER_RELEASE_TO_SYSTEM: ((void (*)(size_t))function)((size_t)operand[1]); break;
     default: call_mallctl(function, steer, operand);
+    }
+}
+
+void ht_after_replay(int smaps_fd, int statm_fd, struct ht_child_figures *figures) {
+    ht_residency_read(smaps_fd, &figures->residency_end);
+    figures->residency_end.rss_bytes = ht_rss_anon_bytes(statm_fd);
+}
+
+void ht_after_freeing(const struct ht_server *server, int statm_fd, struct ht_child_figures *figures) {
+    figures->rss_after_free_bytes = ht_rss_anon_bytes(statm_fd);
+    if (!server->kind || !server->kind->purge) return;
+    snprintf(figures->purge_call, sizeof figures->purge_call, "%s", server->kind->purge_call);
+    server->kind->purge(server);
+    figures->rss_after_purge_bytes = ht_rss_anon_bytes(statm_fd);
+    figures->purged = 1;
+}
+
+void ht_left_blocks_free(const uint64_t *live, uint32_t slots, void **table) {
+    for (uint32_t slot = 0; slot < slots; slot++) {
+        if (live[slot / 64] >> slot % 64 & 1) HT_CALL_FREE(table[slot]);
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The same loop at several places: where code lies moves times, so each run draws one of them.
-#include "new_guard.h"
 #include "replay_engine.h"
+#include "server.h"
 
 ht_lane_run ht_engine_layout_1, ht_engine_layout_2, ht_engine_layout_3, ht_engine_layout_4,
     ht_engine_layout_5, ht_engine_layout_6, ht_engine_layout_7;

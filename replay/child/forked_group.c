@@ -18,9 +18,8 @@
 #include "background_threads.h"
 #include "futex_word.h"
 #include "group_plan.h"
-#include "lane_threads.h"
 #include "measured.h"
-#include "replay_pace.h"
+#include "replay_window.h"
 
 struct ht_group_run {
     struct measured *run;

@@ -4,14 +4,13 @@
 #define HEAPTAPE_MEASURED_H
 
 #include "allocator_control.h"
-#include "ballast.h"
-#include "memory_residency.h"
-#include "operators.h"
+#include "memory_probes.h"
 #include "perf_counters.h"
 #include "replay_accounting.h"
 #include "replay_lane.h"
 #include "replay_window.h"
 #include "server.h"
+#include "surroundings.h"
 
 struct ht_group_run;
 

@@ -10,16 +10,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "after_replay.h"
-#include "far_table.h"
+#include "allocator_control.h"
 #include "forked_group.h"
-#include "lane_wait.h"
+#include "memory_probes.h"
 #include "older_libc.h"
+#include "page_accounts.h"
 #include "peak_watch.h"
-#include "polluter.h"
 #include "replay_engine.h"
 #include "replay_feed.h"
-#include "rss_probe.h"
+#include "replay_window.h"
+#include "surroundings.h"
 #include "verify_pass.h"
 
 _Noreturn void ht_measured_refuse(struct ht_outcome *outcome, const char *what) {

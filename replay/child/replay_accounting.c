@@ -6,11 +6,10 @@
 
 #include "allocator_control.h"
 #include "futex_word.h"
+#include "memory_probes.h"
 #include "replay_engine.h"
 #include "replay_feed.h"
 #include "replay_window.h"
-#include "rss_probe.h"
-#include "slot_dependency.h"
 
 // A locked addition takes some 20 cycles, and a malloc with its free would need six to eight: a lane that is alone goes without.
 static void add_to(const struct ht_accounting *accounting, _Atomic uint64_t *sum, uint64_t number) {

@@ -7,9 +7,9 @@
 
 #include <stdatomic.h>
 
-#include "account_slot.h"
 #include "allocator.h"
-#include "bounded_probe.h"
+#include "memory_probes.h"
+#include "page_accounts.h"
 #include "replay_lane.h"
 #include "snapshot.h"
 

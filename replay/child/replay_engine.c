@@ -13,15 +13,12 @@
 
 #include "allocator_calls.h"
 #include "allocator_control.h"
-#include "ballast.h"
-#include "memory_residency.h"
+#include "memory_probes.h"
 #include "peak_watch.h"
-#include "polluter.h"
 #include "raw_clock.h"
 #include "replay_feed.h"
 #include "replay_window.h"
-#include "rss_probe.h"
-#include "slot_dependency.h"
+#include "surroundings.h"
 
 __asm__(".text\n.p2align 12\n.skip " HT_LAYOUT_PLACE);
 

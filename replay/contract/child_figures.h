@@ -27,7 +27,7 @@ struct ht_perf_count {
     uint32_t refusal;    // why there is none: errno of perf_event_open, or 0
 };
 
-// What the kernel reports of the anonymous memory, less often than RSS is read (memory_residency.c).
+// What the kernel reports of the anonymous memory, less often than RSS is read (memory_probes.c).
 struct ht_kernel_view {
     uint64_t sample;  // taken with this sample of RSS
     uint64_t rss_bytes, lazyfree_bytes, anon_huge_bytes, swap_bytes;

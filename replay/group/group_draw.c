@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "written_parts.h"
+#include "write_model.h"
 
 const char *const ht_drawn_names[HT_DRAWN_KINDS] = {"none", "apart", "together", "given"};
 

@@ -3,6 +3,8 @@
 #ifndef HEAPTAPE_GROUP_RUNS_H
 #define HEAPTAPE_GROUP_RUNS_H
 
+#include "group_draw.h"
+#include "group_meetings.h"
 #include "group_program.h"
 #include "runner.h"
 

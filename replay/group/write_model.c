@@ -4,11 +4,13 @@
 // of Poisson counts. What many pages do not tell apart stays as it is usual: all classes alike, all regions alike.
 #include "write_model.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "group_trace.h"
+#include "random_numbers.h"
 
 enum {
     ROUNDS = 100,
@@ -23,19 +25,21 @@ static const double USUAL_CLASS = 5, USUAL_REGION = 10;
 static const double HAZARD_START = 0.05, ALLOCATOR_START = 0.5, ALLOCATOR_MOST = 9, HAZARD_LEAST = 1e-9;
 static const double CLUSTER_LEAST = 1.5, CLUSTER_UNKNOWN = 3, ACROSS_MOST = 0.95;
 
-double ht_page_hazard(const struct ht_write_model *model, const struct ht_write_fit *fit,
-                      const struct ht_classed_parts *classed, size_t page) {
+// The sum of the page's hazards, without the allocator's.
+static double page_hazard(const struct ht_write_model *model, const struct ht_write_fit *fit,
+                          const struct ht_classed_parts *classed, size_t page) {
     const uint32_t *first = classed->parts.first;
     double sum = 0;
     for (uint32_t i = first[page]; i < first[page + 1]; i++) sum += model->weight[classed->class[i]];
     return fit->rate[page / HT_REGION_PAGES] * sum;
 }
 
-double *ht_page_hazards(const struct ht_write_model *model, const struct ht_write_fit *fit,
-                        const struct ht_classed_parts *classed) {
+// Those of all pages, with the allocator's. NULL for want of memory.
+static double *page_hazards(const struct ht_write_model *model, const struct ht_write_fit *fit,
+                            const struct ht_classed_parts *classed) {
     double *hazards = malloc((classed->pages->pages + 1) * sizeof *hazards);
     for (size_t q = 0; hazards && q < classed->pages->pages; q++)
-        hazards[q] = ht_page_hazard(model, fit, classed, q) + fit->allocator[classed->parts.kind[q]];
+        hazards[q] = page_hazard(model, fit, classed, q) + fit->allocator[classed->parts.kind[q]];
     return hazards;
 }
 
@@ -54,9 +58,11 @@ static double by_others(const struct ht_classed_parts *classed, const double *ha
     return -expm1(-fmax(hazards[page] - own, 0));
 }
 
-double ht_part_chance(const struct ht_write_model *model, const struct ht_write_fit *fit,
-                      const struct ht_classed_parts *classed, const double *hazards, size_t page,
-                      uint32_t part) {
+// The chance that a part was written, given the states of the pages that its block lies on: one that crosses from one page to
+// the next is written on both or on none.
+static double part_chance(const struct ht_write_model *model, const struct ht_write_fit *fit,
+                          const struct ht_classed_parts *classed, const double *hazards, size_t page,
+                          uint32_t part) {
     uint32_t block = classed->parts.block[part];
     size_t other = other_page(classed->pages, block, page);
     bool crosses = other != page;
@@ -101,7 +107,7 @@ static void blame_page(const struct ht_write_model *model, struct learner *learn
             continue;
         uint16_t class = classed->class[i];
         double hazard = ht_part_hazard(model, learner->fit, classed, q, i);
-        double writes = writes_of(ht_part_chance(model, learner->fit, classed, hazards, q, i), hazard);
+        double writes = writes_of(part_chance(model, learner->fit, classed, hazards, q, i), hazard);
         tally->written[class] += writes;
         tally->usual[class] += learner->fit->rate[region];
         learner->written[region] += writes;
@@ -130,7 +136,7 @@ static bool blame(const struct ht_write_model *model, struct learner *learner, s
     const struct ht_classed_parts *classed = &learner->classed;
     struct ht_write_fit *fit = learner->fit;
     size_t regions = regions_of(classed->pages);
-    double *hazards = ht_page_hazards(model, fit, classed), written = 0, usual = 0;
+    double *hazards = page_hazards(model, fit, classed), written = 0, usual = 0;
     if (!hazards) return false;
     memset(learner->written, 0, regions * sizeof *learner->written);
     memset(learner->usual, 0, regions * sizeof *learner->usual);
@@ -212,7 +218,7 @@ static void count_pairs(const struct learner *learner, const double *hazards, si
 static bool learn_cluster(struct ht_write_model *model, const struct learner *learner, size_t learners) {
     struct pairs near = {0}, far = {0};
     for (size_t p = 0; p < learners; p++) {
-        double *hazards = ht_page_hazards(model, learner[p].fit, &learner[p].classed);
+        double *hazards = page_hazards(model, learner[p].fit, &learner[p].classed);
         if (!hazards) return false;
         count_pairs(&learner[p], hazards, 1, &near);
         count_pairs(&learner[p], hazards, FAR_PAGES, &far);
@@ -291,3 +297,176 @@ void ht_write_model_free(struct ht_write_model *model) {
 }
 
 double ht_write_model_cluster(const struct ht_write_model *model) { return model->cluster; }
+
+struct draw {
+    const struct ht_write_model *model;
+    const struct ht_write_fit *fit;
+    const struct ht_classed_parts *classed;
+    const double *hazards;  // of pages
+    double cluster;         // blocks in order of birth that are written together; 1: each for itself
+    struct ht_random random;
+    uint8_t *written;  // of each part
+    struct ht_written_part *part;
+    size_t count, room;
+};
+
+static double uniform(struct draw *draw) { return (double)(ht_random_next(&draw->random) >> 11) * 0x1p-53; }
+
+static bool put(struct draw *draw, uint32_t block, uint64_t offset) {
+    if (draw->count == draw->room) {
+        size_t room = draw->room ? 2 * draw->room : 4096;
+        struct ht_written_part *part = realloc(draw->part, room * sizeof *part);
+        if (!part) return false;
+        draw->part = part;
+        draw->room = room;
+    }
+    draw->part[draw->count++] = (struct ht_written_part){block, offset};
+    return true;
+}
+
+static bool crosses(const struct draw *draw, size_t q, uint32_t part) {
+    const struct ht_inherited_pages *pages = draw->classed->pages;
+    uint32_t block = draw->classed->parts.block[part];
+    uint64_t bytes = pages->bytes[block], start = ht_block_start(pages, block);
+    return bytes < pages->page_bytes &&
+           (pages->page[block] != q || (start + bytes - 1) / pages->page_bytes != q);
+}
+
+// Of a block on two pages the part on the second one, once that on the first is drawn.
+static uint32_t part_on(const struct draw *draw, size_t q, uint32_t block) {
+    const struct ht_page_parts *parts = &draw->classed->parts;
+    uint32_t i = parts->first[q];
+    while (i < parts->first[q + 1] && parts->block[i] != block) i++;
+    return i;
+}
+
+// Blocks on two pages, which both tell of them.
+static void draw_crossing(struct draw *draw) {
+    const struct ht_page_parts *parts = &draw->classed->parts;
+    const struct ht_inherited_pages *pages = draw->classed->pages;
+    for (size_t q = 0; q + 1 < pages->pages; q++) {
+        if (!ht_page_copied(draw->classed, q)) continue;
+        for (uint32_t i = parts->first[q]; i < parts->first[q + 1]; i++) {
+            uint32_t block = parts->block[i];
+            if (pages->page[block] != q || !crosses(draw, q, i)) continue;
+            double chance = part_chance(draw->model, draw->fit, draw->classed, draw->hazards, q, i);
+            if (uniform(draw) >= chance) continue;
+            uint32_t other = part_on(draw, q + 1, block);
+            draw->written[i] = 1;
+            if (other < parts->first[q + 2]) draw->written[other] = 1;
+        }
+    }
+}
+
+// Of the writes of a page of so many parts, those with which a cluster begins.
+static double begins(const struct draw *draw, uint32_t parts) { return parts / (parts + draw->cluster - 1); }
+
+// The page's other parts, each with its hazard. Where nothing explains the copy yet, one of them or the allocator at least: one
+// after the other, with its chance given that none before it was written.
+static void draw_page(struct draw *draw, size_t q) {
+    const struct ht_page_parts *parts = &draw->classed->parts;
+    uint32_t from = parts->first[q], end = parts->first[q + 1], last = UINT32_MAX;
+    double hazard = draw->fit->allocator[parts->kind[q]], share = begins(draw, end - from);
+    bool explained = memchr(draw->written + from, 1, end - from) != NULL;
+    for (uint32_t i = from; i < end; i++)
+        if (!crosses(draw, q, i))
+            hazard += share * ht_part_hazard(draw->model, draw->fit, draw->classed, q, i);
+    double by_allocator = -expm1(-draw->fit->allocator[parts->kind[q]]);
+    if (!explained && hazard > 0 && uniform(draw) < by_allocator / -expm1(-hazard)) explained = true;
+    hazard -= draw->fit->allocator[parts->kind[q]];
+    for (uint32_t i = from; i < end; i++) {
+        if (crosses(draw, q, i)) continue;
+        double own = share * ht_part_hazard(draw->model, draw->fit, draw->classed, q, i),
+               chance = -expm1(-own);
+        if (!explained && hazard > own) chance /= -expm1(-hazard);
+        else if (!explained) chance = 1;
+        hazard -= own;
+        last = i;
+        if (uniform(draw) >= chance) continue;
+        draw->written[i] = 1;
+        explained = true;
+    }
+    if (!explained && last != UINT32_MAX) draw->written[last] = 1;
+    else if (!explained && from < end) draw->written[from] = 1;  // blocks that cross are all that there is
+}
+
+// What was born after a written block is written, too, as far as a cluster reaches on the page.
+static void spread(struct draw *draw, size_t q) {
+    const struct ht_page_parts *parts = &draw->classed->parts;
+    double go_on = 1 - 1 / draw->cluster;
+    for (uint32_t i = parts->first[q]; i < parts->first[q + 1]; i++) {
+        if (draw->written[i] != 1) continue;
+        for (uint32_t k = i + 1; k < parts->first[q + 1] && uniform(draw) < go_on; k++) draw->written[k] |= 2;
+    }
+}
+
+static bool put_page(struct draw *draw, size_t q) {
+    const struct ht_page_parts *parts = &draw->classed->parts;
+    const struct ht_inherited_pages *pages = draw->classed->pages;
+    for (uint32_t i = parts->first[q]; i < parts->first[q + 1]; i++) {
+        uint32_t block = parts->block[i];
+        uint64_t offset =
+            pages->page[block] == q ? 0 : (uint64_t)q * pages->page_bytes - ht_block_start(pages, block);
+        if (draw->written[i] && !put(draw, block, offset)) return false;
+    }
+    return true;
+}
+
+// Copied pages that lie in one block with all their bytes tell themselves.
+static bool put_filled_pages(struct draw *draw) {
+    const struct ht_inherited_pages *pages = &draw->fit->pages;
+    for (size_t i = 0; i < pages->blocks; i++) {
+        if (pages->ended[i] || pages->bytes[i] < pages->page_bytes) continue;
+        uint64_t start = ht_block_start(pages, i), end = start + pages->bytes[i];
+        uint64_t q = (start + pages->page_bytes - 1) / pages->page_bytes;
+        for (; (q + 1) * pages->page_bytes <= end && q < pages->pages; q++)
+            if (ht_page_copied(draw->classed, q) && !put(draw, (uint32_t)i, q * pages->page_bytes - start))
+                return false;
+    }
+    return true;
+}
+
+static bool draw_all(struct draw *draw) {
+    const struct ht_page_parts *parts = &draw->classed->parts;
+    size_t pages = draw->classed->pages->pages;
+    draw->written = calloc(parts->first[pages] + 1, 1);
+    bool good = draw->written && put_filled_pages(draw);
+    if (good) draw_crossing(draw);
+    for (size_t q = 0; good && q < pages; q++) {
+        if (!ht_page_copied(draw->classed, q) || !ht_page_tells(draw->classed, q)) continue;
+        draw_page(draw, q);
+        spread(draw, q);
+        good = put_page(draw, q);
+    }
+    free(draw->written);
+    return good;
+}
+
+static const struct ht_write_fit *fit_of(const struct ht_write_model *model,
+                                         const struct ht_inherited_pages *pages) {
+    for (size_t i = 0; i < model->processes; i++) {
+        const struct ht_inherited_pages *known = &model->fit[i].pages;
+        if (known->page == pages->page && known->state == pages->state && known->ended == pages->ended)
+            return &model->fit[i];
+    }
+    return NULL;
+}
+
+bool ht_written_parts_draw(const struct ht_write_model *model, const struct ht_inherited_pages *pages,
+                           enum ht_write_clusters clusters, uint64_t seed, struct ht_written_part **parts,
+                           size_t *count) {
+    struct ht_classed_parts classed = {.pages = pages};
+    struct draw draw = {.model = model, .fit = fit_of(model, pages), .classed = &classed, .random = {seed}};
+    draw.cluster = clusters == HT_WRITES_TOGETHER ? model->cluster : 1;
+    assert(draw.fit);
+    bool good = ht_page_parts_make(pages, &classed.parts) && ht_part_classes_give(&model->classes, &classed);
+    double *hazards = good ? page_hazards(model, draw.fit, &classed) : NULL;
+    draw.hazards = hazards;
+    good = hazards && draw_all(&draw);
+    free(hazards);
+    ht_classed_parts_free(&classed);
+    if (!good) free(draw.part);
+    *parts = good ? draw.part : NULL;
+    *count = good ? draw.count : 0;
+    return good;
+}

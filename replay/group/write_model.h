@@ -4,7 +4,11 @@
 #ifndef HEAPTAPE_WRITE_MODEL_H
 #define HEAPTAPE_WRITE_MODEL_H
 
-#include "part_classes.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "page_parts.h"
 
 enum { HT_REGION_PAGES = 16 };
 
@@ -35,17 +39,32 @@ static inline double ht_part_hazard(const struct ht_write_model *model, const st
     return fit->rate[page / HT_REGION_PAGES] * model->weight[classed->class[part]];
 }
 
-// The sum of the page's hazards, without the allocator's.
-double ht_page_hazard(const struct ht_write_model *model, const struct ht_write_fit *fit,
-                      const struct ht_classed_parts *classed, size_t page);
-// Those of all pages, with the allocator's. NULL for want of memory.
-double *ht_page_hazards(const struct ht_write_model *model, const struct ht_write_fit *fit,
-                        const struct ht_classed_parts *classed);
+// Which inherited blocks a process wrote, from the pages that were copied: an estimate, since a page holds many blocks and the
+// allocator writes, too. Each draw is one history that would have copied these pages.
+//
+// Evidence are exclusive pages (written) and shared ones (not written); others tell nothing. A page counts as written, too, where
+// a process is merely the last one that has it, since all others, its parent as well, have copied theirs. While a parent does not
+// write, it keeps the frame, and nobody looks like that. Otherwise more is drawn than was written, but only into pages that this
+// process would have to itself in any case. It does little to what is learned: sizes are learned from all processes together.
 
-// The chance that a part was written, given the states of the pages that its block lies on: one that crosses from one page to
-// the next is written on both or on none.
-double ht_part_chance(const struct ht_write_model *model, const struct ht_write_fit *fit,
-                      const struct ht_classed_parts *classed, const double *hazards, size_t page,
-                      uint32_t part);
+// A byte of a block that is to be written: of each page that the block covered, at most one.
+struct ht_written_part {
+    uint32_t block;
+    uint64_t offset;  // in the block
+};
+
+// The ends of a band in which the truth is to be expected.
+enum ht_write_clusters {
+    HT_WRITES_APART,  // of the blocks of a page each for itself
+    HT_WRITES_TOGETHER  // blocks that were born one after the other are written together, so many as neighbouring pages that
+                        // were copied together suggest
+};
+
+struct ht_write_model;
+// One draw for a process that the model was made of: the same arrays. The same for the same seed. False for want of memory;
+// *parts is to be freed.
+bool ht_written_parts_draw(const struct ht_write_model *model, const struct ht_inherited_pages *pages,
+                           enum ht_write_clusters clusters, uint64_t seed, struct ht_written_part **parts,
+                           size_t *count);
 
 #endif

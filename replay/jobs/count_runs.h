@@ -4,8 +4,15 @@
 #define HEAPTAPE_COUNT_RUNS_H
 
 #include <jansson.h>
+#include <stdio.h>
 
+#include "cost_model.h"
 #include "runner.h"
+
+// all: counts by allocator (jobs/count_runs.h). Prints nothing where none has a profile.
+void ht_profile_print(FILE *out, const json_t *all);
+
+// The runs of --pass count and --instructions: each allocator, and for the former the null replayer, once under simulation.
 
 // Counts into runner->counts and runner->instructions, adds times by the model, keeps lines of results, and says on stderr what
 // went wrong. Returns how many runs failed.

@@ -3,8 +3,14 @@
 #ifndef HEAPTAPE_JUDGED_RUNS_H
 #define HEAPTAPE_JUDGED_RUNS_H
 
+#include <jansson.h>
+
 #include "judge.h"
+#include "machine_facts.h"
+#include "replay_plan.h"
 #include "runner.h"
+
+// Runs what the judge asks for.
 
 // Waits until the judge is ready, and tells it the context. False: there are no verdicts, with why not in missing; *status is
 // what it ends with where it refuses the context, which it has said, else HT_EXIT_DONE.

@@ -5,16 +5,30 @@
 
 #include "allocator_choice.h"
 #include "child_run.h"
-#include "choice_figures.h"
 #include "form_builder.h"
 #include "huge_pages.h"
-#include "limit_result.h"
+#include "limit_report.h"
 #include "machine_facts.h"
 #include "replay_plan.h"
 #include "replay_warnings.h"
-#include "run_result.h"
+#include "results_line.h"
+#include "run_figures.h"
 #include "talk.h"
-#include "turn.h"
+
+// Who takes a turn: the null replayer is 0, the allocators 1 to choices, the baseline's second run choices
+// + 1.
+enum { HT_WHO_NULL = 0 };
+
+// One allocator replays the trace in one way.
+struct ht_turn {
+    uint32_t round;  // 0 in the warm-up, too
+    bool warm_up;
+    uint32_t who;
+    enum ht_pass pass;   // flat, timed or memory
+    bool timed_follows;  // of a flat turn: the time pass is not complete without the timed one
+    int cpu;             // -1: any
+    uint32_t layout;     // of the replay's code in a time pass
+};
 
 // What the children of one participant's latest turns have said: of the two turns of a time pass, and of the memory turn.
 struct ht_participant {
@@ -47,7 +61,7 @@ struct ht_runner {
     uint32_t repeats;                      // of the trace in one flat run; 0: one
     bool curves;                           // the judge wants them, too
     struct ht_choice_figures *of_choices;  // the null replayer's first, then one for each choice
-    struct ht_participant participants[HT_CHOICES_MAX + 2];  // by who takes a turn (turn.h)
+    struct ht_participant participants[HT_CHOICES_MAX + 2];  // by who takes a turn
     struct ht_outcome null_memory;                           // of its latest memory turn, with its samples
     uint64_t *null_rss_bytes;
     struct ht_limit_result limits[HT_CHOICES_MAX];  // of the limit pass

@@ -6,13 +6,136 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "figure_passes.h"
+#include "child_run.h"
 #include "json_values.h"
-#include "known_faults.h"
 #include "now.h"
 #include "older_libc.h"
+#include "replay_warnings.h"
 #include "talk.h"
+
+// A replay whose system calls are counted is given so long: nobody waits for hours for a count.
+enum { COUNTING_NS_PER_OPERATION = 1000 };
+static const uint64_t counting_ns = 10000000000u;
+
+static struct ht_choice_figures *choice_figures_of(struct ht_runner *r, const struct ht_choice *choice) {
+    struct ht_choice_figures *all = r->of_choices;
+    return choice == r->null_choice ? &all[0] : &all[1 + (choice - r->plan->choices.list)];
+}
+
+// What a turn that has just run shows besides time and RSS: of the flat and the memory pass into its cell, of
+// the timed pass into latencies, and, except the control's, added to those of its choice. False: there is no
+// memory for them.
+static void figures_of_flat(struct ht_runner *r, const struct ht_turn *turn) {
+    struct ht_round_cell *cell = &r->participants[turn->who].cell;
+    struct ht_child_figures *null = &r->of_choices[0].flat;
+    bool own = turn->who == HT_WHO_NULL;
+    if (own) *null = r->channel.exchange->figures;
+    ht_counter_figures(&r->channel.exchange->figures, own ? NULL : null, &cell->counters);
+}
+
+static bool figures_of_timed(struct ht_runner *r, const struct ht_turn *turn,
+                             struct ht_latencies *latencies) {
+    const struct ht_outcome *outcome = &r->channel.exchange->outcome;
+    bool control = turn->who > r->plan->choices.count;
+    if (ht_latencies_add(latencies, r->built, r->channel.readings, outcome)) return false;
+    return control || !ht_latencies_merge(&r->of_choices[turn->who].latencies, latencies);
+}
+
+// True: it could be taken apart, too, for which the accounting pass of its choice must have run.
+static bool figures_of_memory(struct ht_runner *r, const struct ht_turn *turn) {
+    struct ht_round_cell *cell = &r->participants[turn->who].cell;
+    struct ht_child_figures *null = &r->of_choices[0].memory;
+    bool own = turn->who == HT_WHO_NULL;
+    if (own) *null = r->channel.exchange->figures;
+    ht_leftover_figures(&r->channel.exchange->figures, own ? NULL : null, &cell->leftovers);
+    if (own) return false;
+    size_t choice = turn->who > r->plan->choices.count ? r->baseline : turn->who - 1;
+    const struct ht_accounting_figures *accounting = &r->of_choices[1 + choice].accounting;
+    ht_decompose(r->built, &cell->memory, &cell->leftovers, accounting, &cell->decomposition);
+    return accounting->child != NULL;
+}
+
+static void take_off(struct ht_syscall_counts *counts, const struct ht_syscall_counts *null) {
+    for (int i = 0; i < HT_SYSCALLS; i++) {
+        counts->calls[i] -= null->calls[i] < counts->calls[i] ? null->calls[i] : counts->calls[i];
+        counts->bytes[i] -= null->bytes[i] < counts->bytes[i] ? null->bytes[i] : counts->bytes[i];
+    }
+}
+
+// After a run of the warm-up that failed: if it hung, nobody waits for that again in the first round.
+static void note_hung(struct ht_runner *r, const struct ht_choice *choice, const char *problem) {
+    struct ht_choice_figures *figures = choice_figures_of(r, choice);
+    if (r->channel.hung) snprintf(figures->hung, sizeof figures->hung, "in the warm-up it %.200s", problem);
+}
+
+// Runs the pass, with its system calls counted if that can be had. False if the count took too long.
+static bool run_counted(struct ht_runner *r, const struct ht_choice *choice, struct ht_random *random,
+                        bool *replayed, struct ht_choice_figures *figures) {
+    struct ht_job job = ht_runner_job_at_once(r, HT_PASS_ACCOUNT);
+    uint64_t limit_ns = counting_ns + r->built->form->operations * COUNTING_NS_PER_OPERATION;
+    bool over_limit = false;
+    // Where the child is shown other processors, that filter has the only listener that a process can have.
+    struct ht_syscall_counter *counter =
+        ht_syscall_count_start(limit_ns, !job.processors, &job.syscall_socket, figures->syscalls_problem,
+                               sizeof figures->syscalls_problem);
+    job.counted = counter && job.processors;
+    r->channel.counter = counter;
+    *replayed =
+        ht_child_run(&r->channel, choice, &job, -1, random, figures->problem, sizeof figures->problem);
+    r->channel.counter = NULL;
+    if (!counter) return true;
+    figures->syscalls_counted = ht_syscall_count_stop(counter, &figures->syscalls, &over_limit);
+    int refusal = r->channel.exchange->figures.filter_refusal;
+    if (over_limit) {
+        snprintf(figures->syscalls_problem, sizeof figures->syscalls_problem,
+                 "the counted replay took more than %llu s", (unsigned long long)(limit_ns / 1000000000u));
+    } else if (!figures->syscalls_counted) {
+        snprintf(figures->syscalls_problem, sizeof figures->syscalls_problem, "%s",
+                 refusal ? strerrordesc_np(refusal) : "the counted replay did not start");
+    }
+    return !over_limit;
+}
+
+static void account(struct ht_runner *r, const struct ht_choice *choice, struct ht_random *random,
+                    struct ht_choice_figures *figures) {
+    const struct ht_choice_figures *null = &r->of_choices[0];
+    bool replayed;
+    if (!run_counted(r, choice, random, &replayed, figures) && !ht_child_interrupted()) {
+        struct ht_job job = ht_runner_job_at_once(r, HT_PASS_ACCOUNT);
+        job.syscall_socket = -1;
+        replayed =
+            ht_child_run(&r->channel, choice, &job, -1, random, figures->problem, sizeof figures->problem);
+    }
+    if (!replayed) {
+        note_hung(r, choice, figures->problem);
+        figures->syscalls_counted = false;
+        return;
+    }
+    figures->problem[0] = 0;
+    if (figures != null && figures->syscalls_counted) take_off(&figures->syscalls, &null->syscalls);
+    if (!ht_accounting_figures(r->built, &r->channel.exchange->figures, r->channel.rss_bytes,
+                               r->channel.untouched_bytes, &figures->accounting)) {
+        snprintf(figures->problem, sizeof figures->problem, "no memory for its figures");
+    }
+}
+
+// Without any of these nobody gets to see what the pass shows, which takes as long as a replay.
+static bool figures_are_shown(const struct ht_plan *plan) {
+    return plan->results_path || plan->json || plan->verbose;
+}
+
+// Runs the untimed accounting pass of this choice, the first time that it is asked to; the null replayer's
+// must come first. What goes wrong is reported with the figures, and is no failed run.
+static void figure_passes(struct ht_runner *r, const struct ht_choice *choice) {
+    struct ht_choice_figures *figures = choice_figures_of(r, choice);
+    if (figures->tried || ht_child_interrupted()) return;
+    figures->tried = true;
+    struct ht_random random = r->random;
+    ht_random_next(&r->random);  // what is drawn later is the same whether the pass runs or not
+    if (figures_are_shown(r->plan)) account(r, choice, &random, figures);
+}
 
 static bool is_control(const struct ht_runner *r, uint32_t who) { return who == r->plan->choices.count + 1; }
 
@@ -33,7 +156,7 @@ static bool addresses_fixed(const struct ht_runner *r, const struct ht_turn *tur
 
 // Whether its warm-up hung, and so would the first round. A later round tries again.
 static bool known_to_hang(struct ht_runner *r, const struct ht_turn *turn, char *problem, size_t room) {
-    const char *hung = ht_choice_figures_of(r, choice_of(r, turn->who))->hung;
+    const char *hung = choice_figures_of(r, choice_of(r, turn->who))->hung;
     if (turn->warm_up || turn->round > 0 || !hung[0]) return false;
     snprintf(problem, room, "%s", hung);
     memset(&r->channel.exchange->outcome, 0, sizeof r->channel.exchange->outcome);
@@ -111,7 +234,7 @@ static void keep(struct ht_runner *r, struct ht_run_result *line, const struct h
     line->choice = choice_of(r, turn->who);
     line->control = is_control(r, turn->who);
     line->round = turn->round;
-    if (turn->round == 0 && !line->control) line->of_choice = ht_choice_figures_of(r, line->choice);
+    if (turn->round == 0 && !line->control) line->of_choice = choice_figures_of(r, line->choice);
     line->cpu = turn->cpu;
     line->layout = layout_of(r, turn);
     line->fixed_addresses = addresses_fixed(r, turn);
@@ -163,7 +286,7 @@ static void flat_turn(struct ht_runner *r, const struct ht_turn *turn, json_t *a
     run->failed = !run_child(r, turn, run->problem, sizeof run->problem);
     run->flat = r->channel.exchange->outcome;
     divide_by_repeats(&run->flat, r->repeats);
-    ht_figures_of_flat(r, turn);
+    figures_of_flat(r, turn);
     if (turn->timed_follows) json_object_set_new(answer, "failed", json_boolean(run->failed));
     else finish_time(r, turn, answer);
 }
@@ -176,7 +299,7 @@ static void timed_turn(struct ht_runner *r, const struct ht_turn *turn, json_t *
         if (run->failed) run->flat = r->channel.exchange->outcome;  // whose failures are reported
         else ht_timed_readings_sum(r->built, r->channel.readings, &r->channel.exchange->outcome, &run->timed);
     }
-    if (!run->failed && ht_figures_of_timed(r, turn, &latencies)) run->latencies = &latencies;
+    if (!run->failed && figures_of_timed(r, turn, &latencies)) run->latencies = &latencies;
     finish_time(r, turn, answer);
     run->latencies = NULL;
     ht_latencies_free(&latencies);
@@ -247,7 +370,7 @@ static void memory_turn(struct ht_runner *r, const struct ht_turn *turn, json_t 
         line.arenas = &cell->arenas;
         line.processors_asked = cell->processors_asked;
         line.memory_figures = &r->channel.exchange->figures;
-        if (ht_figures_of_memory(r, turn)) line.decomposition = &cell->decomposition;
+        if (figures_of_memory(r, turn)) line.decomposition = &cell->decomposition;
     } else {
         line.problem = problem;
     }
@@ -264,9 +387,9 @@ static void warm_up_turn(struct ht_runner *r, const struct ht_turn *turn, json_t
     r->channel.wrap = NULL;  // who counts or profiles wants the runs that count
     // RSS does not hang on what is warm: without a time pass the figure passes, which are whole replays, are all.
     bool flat = turn->pass == HT_PASS_FLAT, done = !flat || run_child(r, turn, problem, sizeof problem);
-    if (!done) ht_note_hung(r, choice_of(r, turn->who), problem);
+    if (!done) note_hung(r, choice_of(r, turn->who), problem);
     if (done && flat) json_set_number(answer, "cpu_ns", r->channel.exchange->outcome.cpu_ns);
-    if (done) ht_figure_passes(r, choice_of(r, turn->who));
+    if (done) figure_passes(r, choice_of(r, turn->who));
     r->channel.wrap = wrap;
 }
 

@@ -4,10 +4,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "known_faults.h"
 #include "machine_memory.h"
 #include "now.h"
 #include "print.h"
+#include "replay_warnings.h"
 #include "results_line.h"
 #include "talk.h"
 #include "turns.h"

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,19 +13,168 @@
 #include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "child_answer.h"
 #include "child_environment.h"
 #include "form_streamed.h"
-#include "known_faults.h"
-#include "left_processes.h"
+#include "machine_memory.h"
+#include "now.h"
 #include "older_libc.h"
-#include "oom_kills.h"
-#include "processor_filter.h"
+#include "replay_warnings.h"
 #include "shown_processors.h"
 #include "talk.h"
+
+// A process that starts new ones faster than they can be ended is given up.
+enum { POLLS_MAX = 2000, POLL_NS = 1000000 };
+
+// Processes that a measured child starts and leaves behind. They would take time from the runs after it, and write into the
+// memory that all runs share.
+
+// Ends our children but the spared one, where they have not ended. Processes become the first thread's, as that one lives as long
+// as we do. Returns how many there were, and counts in `ended` those that are gone.
+static uint32_t end_children(pid_t spared, uint32_t *ended) {
+    char path[64];
+    int child;
+    uint32_t found = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    FILE *list = fopen(path, "re");
+    if (!list) return 0;
+    while (fscanf(list, "%d", &child) == 1) {
+        if (child == spared) continue;
+        found++;
+        kill(child, SIGKILL);
+        *ended += waitpid(child, NULL, WNOHANG) > 0;
+    }
+    fclose(list);
+    return found;
+}
+
+static bool has_children(pid_t spared) {
+    char path[64];
+    int child;
+    bool any = false;
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    FILE *list = fopen(path, "re");
+    if (!list) return true;
+    while (fscanf(list, "%d", &child) == 1) any = any || child != spared;
+    fclose(list);
+    return any;
+}
+
+// From now on processes that our children leave behind become ours. False if not: where we had children before,
+// which our parent may need, we could not separate theirs from those.
+// spared: a child of ours that has children of its own and keeps them, 0: none.
+static bool left_processes_adopt(pid_t spared) {
+    return !has_children(spared) && prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
+}
+
+// Ends all our children but the spared one; only after left_processes_adopt(). Returns how many were left, including those that
+// had ended meanwhile.
+static uint32_t left_processes_end(pid_t spared) {
+    const struct timespec moment = {.tv_nsec = POLL_NS};
+    uint32_t ended = 0;
+    for (int polls = 0; polls < POLLS_MAX && end_children(spared, &ended); polls++) nanosleep(&moment, NULL);
+    return ended;
+}
+
+// Often enough for a watching user, too seldom to disturb the measured child.
+enum { POLL_MS = 200, IDLE_SECONDS_MAX = 60 };
+
+struct polled_child {
+    pid_t child;
+    int process_fd;  // -1: this kernel has none
+    double begun_s;
+    uint64_t cpu_ns;
+    uint32_t idle_seconds_max;
+    uint32_t idle_polls;  // in a row; counted, because while we are stopped ourselves no time passes
+};
+
+static bool ended(const struct polled_child *polled, int *status) {
+    pid_t got;
+    while ((got = waitpid(polled->child, status, WNOHANG)) < 0 && errno == EINTR) {
+    }
+    return got != 0;
+}
+
+static void wait_a_little(const struct polled_child *polled) {
+    const struct timespec moment = {.tv_nsec = 5000000};
+    struct pollfd process = {.fd = polled->process_fd, .events = POLLIN};
+    if (polled->process_fd >= 0) poll(&process, 1, POLL_MS);
+    else nanosleep(&moment, NULL);
+}
+
+// Whether it just sleeps. One that is stopped, by a debugger say, or waits for a disk is not to blame.
+static bool sleeps(pid_t child) {
+    char path[64], line[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)child);
+    FILE *file = fopen(path, "re");
+    if (!file) return false;
+    size_t got = fread(line, 1, sizeof line - 1, file);
+    fclose(file);
+    line[got] = 0;
+    const char *name_end = strrchr(line, ')');
+    return name_end && name_end[1] == ' ' && name_end[2] == 'S';
+}
+
+static bool hangs(struct polled_child *polled) {
+    clockid_t clock;
+    struct timespec used = {0};
+    if (polled->process_fd < 0) return false;  // then polls are not POLL_MS apart
+    if (clock_getcpuclockid(polled->child, &clock) || clock_gettime(clock, &used)) return false;
+    uint64_t cpu_ns = (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+    bool idle = cpu_ns == polled->cpu_ns && sleeps(polled->child);
+    polled->cpu_ns = cpu_ns;
+    polled->idle_polls = idle ? polled->idle_polls + 1 : 0;
+    return polled->idle_polls >= polled->idle_seconds_max * 1000 / POLL_MS;
+}
+
+static bool give_up(struct polled_child *polled, const struct ht_child_watch *watch, char *problem,
+                    size_t room) {
+    double seconds = ht_now_s() - polled->begun_s;
+    char limit[32];
+    if (watch->waiting) watch->waiting(watch->context, seconds);
+    if (watch->timeout_ns && seconds * 1e9 > (double)watch->timeout_ns) {
+        snprintf(problem, room, "was killed after %s s (--timeout)",
+                 ht_figures(limit, (double)watch->timeout_ns / 1e9, 3));
+        return true;
+    }
+    if (watch->deadline_ns && ht_now_ns(CLOCK_MONOTONIC) >= watch->deadline_ns) {
+        *watch->cut_short = true;
+        snprintf(problem, room, "was cut short by --budget");
+        return true;
+    }
+    if (!watch->may_idle && hangs(polled)) {
+        *watch->hung = true;
+        snprintf(problem, room, "hung without CPU time for %u s and was killed", polled->idle_seconds_max);
+        return true;
+    }
+    return false;
+}
+
+// Waits until the child has ended. Returns true if it ended by itself; false, with problem, if it was killed
+// here.
+static bool child_await(pid_t child, const struct ht_child_watch *watch, int *status, char *problem,
+                        size_t room) {
+    struct polled_child polled = {.child = child,
+                                  .process_fd = (int)syscall(SYS_pidfd_open, child, 0),
+                                  .begun_s = ht_now_s(),
+                                  .idle_seconds_max =
+                                      watch->idle_seconds ? watch->idle_seconds : IDLE_SECONDS_MAX};
+    bool by_itself = true;
+    while (!ended(&polled, status)) {
+        if (by_itself && give_up(&polled, watch, problem, room)) {
+            kill(child, SIGKILL);
+            by_itself = false;
+        }
+        wait_a_little(&polled);
+    }
+    if (polled.process_fd >= 0) close(polled.process_fd);
+    return by_itself;
+}
 
 // A signal handler has no argument to carry state in: hence these two.
 static volatile sig_atomic_t interrupted;  // by this signal
@@ -85,7 +235,7 @@ int ht_child_channel_open(struct ht_child_channel *channel, const struct ht_buil
     uint32_t samples = built ? built->form->samples : 0, readings = built ? built->form->readings : 0;
     size_t live_bytes = built ? live_words(built) * sizeof(uint64_t) : 0;
     *channel = (struct ht_child_channel){
-        .built = built, .exchange_fd = -1, .spared = spared, .adopts = ht_left_processes_adopt(spared)};
+        .built = built, .exchange_fd = -1, .spared = spared, .adopts = left_processes_adopt(spared)};
     channel->answer_bytes =
         HT_EXCHANGE_RSS_OFFSET + 2ull * samples * sizeof(uint64_t) + readings * sizeof(struct ht_reading);
     channel->exchange_bytes = channel->answer_bytes + live_bytes + samples * sizeof(uint64_t);
@@ -292,10 +442,10 @@ static bool run_to_end(struct ht_child_channel *channel, const struct ht_choice 
     watch.may_idle = wrapped || job->real_ns_per_trace_ns > 0;
     watch.hung = &channel->hung;
     watch.cut_short = &channel->cut_short;
-    bool by_itself = ht_child_await(child, &watch, status, problem, problem_room);
+    bool by_itself = child_await(child, &watch, status, problem, problem_room);
     child_pid = 0;
     // Wrappers may have a use for what they leave.
-    channel->left = channel->adopts && !channel->wrap ? ht_left_processes_end(channel->spared) : 0;
+    channel->left = channel->adopts && !channel->wrap ? left_processes_end(channel->spared) : 0;
     return by_itself;
 }
 

@@ -4,10 +4,11 @@
 #define HEAPTAPE_CHILD_RUN_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "allocator_choice.h"
-#include "child_watch.h"
 #include "form_builder.h"
 #include "huge_pages.h"
 #include "memory_group.h"
@@ -15,6 +16,18 @@
 #include "replay_job.h"
 #include "simulation.h"
 #include "syscall_count.h"
+
+// Waits for a measured child, and ends it where nothing else would.
+struct ht_child_watch {
+    uint64_t timeout_ns;    // a child that runs longer is killed; 0: none is
+    uint64_t deadline_ns;   // likewise one that runs then, by the monotonic clock
+    uint32_t idle_seconds;  // a child that takes no CPU time for so long hangs; 0: a minute
+    bool may_idle;          // it is all right
+    // Called several times a second; NULL if nobody wants to know.
+    void (*waiting)(void *context, double seconds);
+    void *context;
+    bool *hung, *cut_short;  // become true if the child is killed because it hangs, or by the deadline
+};
 
 // The memory that launcher and children talk through, and the launcher's copy of what the last child left
 // there.
@@ -40,13 +53,13 @@ struct ht_child_channel {
     struct ht_syscall_counter *counter;
     bool processors_asked;  // by the last child: their number, or on which it runs
     pid_t spared;           // no child that measures, 0: there is none
-    bool adopts;            // what children leave behind (left_processes.h)
+    bool adopts;            // what children leave behind
     bool hung, cut_short;   // the last child was killed for that
     uint32_t left;          // processes, by the last child
 };
 
 // built: what the children are to replay, with room for its samples and readings; NULL: only to describe. spared: a child of ours
-// that is none of these (left_processes.h).
+// that is none of these.
 int ht_child_channel_open(struct ht_child_channel *channel, const struct ht_built_form *built, pid_t spared,
                           struct ht_error *error);
 void ht_child_channel_close(struct ht_child_channel *channel);

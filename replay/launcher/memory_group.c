@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "kernel_numbers.h"
+#include "machine_memory.h"
 
 static const char group_prefix[] = "heaptape-";
 enum { LEFT_FOR_S = 60 };

@@ -5,11 +5,40 @@
 #ifndef HEAPTAPE_SHOWN_PROCESSORS_H
 #define HEAPTAPE_SHOWN_PROCESSORS_H
 
+#include <limits.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "kernel_listener.h"
-#include "shown_affinity.h"
+
+// On which of the processors that a child is shown its threads run: on all, or on those that they chose themselves
+// (sched_setaffinity, also by pthread_setaffinity_np). A thread that chose runs on as many processors of this machine as that
+// leaves: the shown processor i is number i % n of the n that the child may run on.
+struct ht_chosen_processors;
+struct seccomp_notif;
+struct seccomp_notif_resp;
+
+struct ht_shown_affinity {
+    uint32_t shown;   // how many
+    uint16_t *there;  // those of this machine that the child may run on, NULL before the first call
+    uint32_t there_count;
+    struct ht_chosen_set {
+        pid_t thread;
+        cpu_set_t set;
+    } *chosen;  // by the last thread of this number: numbers come again only after all others
+    size_t chosen_count, chosen_room;
+    struct ht_chosen_processors *numbers;  // for the child
+};
+
+// The kernel's files that list processors, as they are on a machine with so many.
+struct ht_shown_affinity;
+
+// Between fork and exec: filters this process and all that it becomes, and sends the listener through the socket.
+// memory: calls that change the address space go to the launcher, too. False with errno.
+bool ht_processor_filter_install(int socket_fd, bool memory);
 
 struct ht_syscall_counter;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counts the system calls by which a child's allocator gets, changes and gives back memory, of every
 // allocator, the C library's own included: the child's kernel asks here before it executes each of them
-// (a seccomp filter with a listener, syscall_filter.h), and is allowed to continue.
+// (a seccomp filter with a listener, perf_counters.h), and is allowed to continue.
 #ifndef HEAPTAPE_SYSCALL_COUNT_H
 #define HEAPTAPE_SYSCALL_COUNT_H
 

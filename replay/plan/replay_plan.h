@@ -8,11 +8,9 @@
 
 #include "aging_plan.h"
 #include "allocator_choice.h"
-#include "conditions.h"
 #include "huge_pages.h"
-#include "pace_option.h"
 #include "replay_job.h"
-#include "snapshot_times.h"
+#include "replay_values.h"
 
 struct ht_plan {
     const char *trace_path, *results_path, *baseline;

@@ -4,8 +4,12 @@
 #ifndef HEAPTAPE_REPLAY_WARNINGS_H
 #define HEAPTAPE_REPLAY_WARNINGS_H
 
+#include <jansson.h>
 #include <stddef.h>
 #include <stdio.h>
+
+#include "allocator_choice.h"
+#include "replay_job.h"
 
 // Their names in JSON (ht_warning_names) are for scripts and stay.
 enum ht_warning_kind {
@@ -37,5 +41,19 @@ void ht_warn(struct ht_warnings *warnings, enum ht_warning_kind kind, const char
 
 // One line each, from the one of that index on.
 void ht_warnings_print(FILE *out, const struct ht_warnings *warnings, size_t first);
+
+// What is known to be wrong with the version of an allocator that takes part (struct ht_fault): calls that it
+// explains do not make a run fail, and are distinguished.
+
+// The alignments that the choice, once described, is known to get wrong; none: 0 and 0.
+struct ht_known_alignments ht_known_alignments_of(const struct ht_choice *choice);
+
+// Adds to a result: known_failures, how many calls or findings of verification a known fault explains, and
+// known_faults, the faults' sentences.
+void ht_known_faults_add(json_t *run, const struct ht_choice *choice, uint64_t known_failures);
+
+// Warns of them, once for each choice.
+void ht_known_faults_warn(struct ht_warnings *warnings, const struct ht_choice *choice,
+                          uint64_t known_failures);
 
 #endif

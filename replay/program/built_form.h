@@ -28,7 +28,7 @@ struct ht_form_stop {
 
 struct ht_form_options {
     bool one_thread;        // the whole trace in one stream, in its global order
-    bool in_order;          // threads that run by turns (lane_turns.h) do so in the trace's order
+    bool in_order;          // threads that run by turns (replay_window.h) do so in the trace's order
     uint32_t page_bytes;    // of the machine that it was recorded on; 0: as replays touch
     uint32_t initial_tid;   // kernel id of the recorded program's initial thread, 0 if not known
     uint32_t timed_one_in;  // about one op in this many is timed in the timed pass, of a long trace fewer

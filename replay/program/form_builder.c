@@ -8,11 +8,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "form_copies.h"
-#include "form_held.h"
 #include "form_segments.h"
 #include "form_state.h"
-#include "segment_pool.h"
+#include "form_streamed.h"
 
 enum { SEGMENTS_BEGUN_BYTES = 256 << 20 };
 

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "form_sections.h"
 #include "form_state.h"
 
 struct lookup {

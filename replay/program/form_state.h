@@ -107,4 +107,10 @@ static inline uint32_t ht_form_stream_of(const struct ht_form_state *form, uint3
     return form->options->one_thread ? 0 : thread;
 }
 
+// The sections of a trace's events, checked for what the replay form can hold.
+
+// Decodes and checks one section of events after the other. Returns 0, or what a visitor returned instead: -1
+// with error, 1 to stop.
+int ht_form_each_section(struct ht_form_state *form, ht_section_visitor *visit, void *context);
+
 #endif

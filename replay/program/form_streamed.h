@@ -9,6 +9,14 @@
 
 #include "error.h"
 
+// The shared memory of a form that is streamed: a header, and a pool of segments of one size.
+struct ht_form_state;
+
+// Makes the pool, as large as there is memory for, and puts it into form->built; the header that is there
+// becomes one of the pool, and stays the launcher's own. Returns 0, or -1 with error: not even the least pool
+// that keeps every thread going (replay_feed.c) can be had.
+int ht_pool_prepare(struct ht_form_state *form);
+
 struct ht_built_form;
 struct ht_decoder;
 

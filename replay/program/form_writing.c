@@ -9,7 +9,6 @@
 #include "form_births.h"
 #include "form_operation.h"
 #include "form_recorded.h"
-#include "form_sections.h"
 #include "form_segments.h"
 #include "form_state.h"
 #include "form_touching.h"

@@ -1,14 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints what replays under a limit of memory showed.
+// What replays under a limit of memory showed, and how that is printed.
 #ifndef HEAPTAPE_LIMIT_REPORT_H
 #define HEAPTAPE_LIMIT_REPORT_H
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
-#include "limit_result.h"
 #include "replay_plan.h"
+
+struct ht_limit_result {
+    bool known;            // a run came to an answer
+    bool searched;         // the run is a step of a search for the lowest limit
+    uint64_t limit_bytes;  // of the process
+    bool lives;
+    uint64_t died_at_ns, died_event;  // where it did not: the last reading of RSS before, in trace time
+    // Of a search: the lowest limit under which it lived, and the highest under which it did not; 0: none.
+    uint64_t least_bytes, dies_bytes;
+};
 
 struct ht_limit_report {
     const struct ht_plan *plan;

@@ -6,7 +6,6 @@
 #include <pub_tool_mallocfree.h>
 #include <pub_tool_threadstate.h>
 
-struct running running = {.leave_sp = NEVER_LEFT, .leave_within_sp = NEVER_LEFT};
 static struct running *threads;  // by ThreadId
 static UInt running_tid, seen;
 

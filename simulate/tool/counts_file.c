@@ -1,42 +1,12 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The counts of a process, as JSON in options.out.
 #include "tool.h"
-#include <pub_tool_libcassert.h>
 #include <pub_tool_libcbase.h>
 #include <pub_tool_libcfile.h>
 #include <pub_tool_libcprint.h>
 #include <pub_tool_libcproc.h>
-#include <pub_tool_mallocfree.h>
 #include <pub_tool_options.h>
 #include <pub_tool_vki.h>
-
-enum { PUT_BYTES_MAX = 1 << 10 };
-static HChar *text;
-static UInt used, room;
-
-void put(const HChar *format, ...) {
-    va_list values;
-    va_start(values, format);
-    if (room - used < PUT_BYTES_MAX) {
-        room = room ? room * 2 : 1 << 16;
-        text = VG_(realloc)("heaptape.counts", text, room);
-    }
-    UInt bytes = VG_(vsnprintf)(text + used, PUT_BYTES_MAX, format, values);
-    tl_assert(bytes < PUT_BYTES_MAX);
-    used += bytes;
-    va_end(values);
-}
-
-void put_string(const HChar *string) {
-    put("\"");
-    for (; *string; string++) {
-        UChar c = (UChar)*string;
-        if (c == '"' || c == '\\') put("\\%c", c);
-        else if (c < 0x20) put("\\u%04x", c);
-        else put("%c", c);
-    }
-    put("\"");
-}
 
 static void put_part(const HChar *name, enum part part, ULong instructions) {
     const struct ht_miss_counts *m = &counts.misses[part];
@@ -55,11 +25,6 @@ static void put_part(const HChar *name, enum part part, ULong instructions) {
             counts.branches[part].misses);
     put(", \"mapping_calls\": %llu}", part == PART_ALLOCATOR ? counts.mapping_calls : 0);
 }
-
-const HChar *const call_names[CALL_KINDS] = {
-    "",     "malloc",        "calloc",      "realloc",        "reallocarray",
-    "free", "aligned_alloc", "aligned_new", "posix_memalign", "valloc",
-    "other"};
 
 // What calls took, by function and size class.
 static void put_costs(void) {
@@ -151,9 +116,12 @@ static void put_counts(void) {
 void write_counts(void) {
     if (!options.out) return;
     HChar *path = VG_(expand_file_name)("--out", options.out);
+    const HChar *text;
+    UInt bytes;
     put_counts();
+    text = put_text(&bytes);
     SysRes opened = VG_(open)(path, VKI_O_CREAT | VKI_O_TRUNC | VKI_O_WRONLY, 0600);
-    if (sr_isError(opened) || VG_(write)((Int)sr_Res(opened), text, (Int)used) != (Int)used) {
+    if (sr_isError(opened) || VG_(write)((Int)sr_Res(opened), text, (Int)bytes) != (Int)bytes) {
         VG_(umsg)("%s: the counts cannot be written\n", path);
         VG_(exit)(1);
     }

@@ -2,7 +2,7 @@
 // What valgrind adds to each superblock: it counts instructions or leaves its path and its accesses in the buffer, and
 // notices where calls of the allocator begin and end. Superblocks end at every jump (no chasing), so that each
 // function begins one. Little is added, for the instructions that are made of a large program miss the caches.
-#include "instrument.h"
+#include "tool.h"
 
 #include <libvex_guest_amd64.h>
 #include <pub_tool_debuginfo.h>

@@ -2,6 +2,7 @@
 // The accesses of options.splice, at the addresses that this process's calls return: between one call and the
 // next, the program's accesses that were recorded there go through the same simulated processor.
 #include "tool.h"
+#include <pub_tool_hashtable.h>
 #include <pub_tool_libcassert.h>
 #include <pub_tool_libcbase.h>
 #include <pub_tool_libcfile.h>
@@ -10,15 +11,115 @@
 #include <pub_tool_mallocfree.h>
 #include <pub_tool_vki.h>
 
+struct splice_class splice_classes[SIZE_CLASSES];
+
+ULong spliced_instructions, spliced_accesses, spliced_operators;
+
+// Sampled accesses. Far misses are all there: between bursts each line is accessed once for many times, but among so few
+// others that the second levels would have held it. Near misses count within bursts, and become those of the whole
+// program by the accesses of the program and of its allocator, all of which are known. Groups of bursts, the same ones
+// under each allocator, show how far that is off.
+enum { FEW_ACCESSES = 10000 };  // in bursts: with fewer of them, what was simulated between bursts says more
+
+struct sums {
+    ULong accesses;  // of the program, as recorded
+    struct ht_miss_counts misses[PARTS];
+};
+
+UInt bursts, burst_groups;
+
+static struct ht_miss_counts between[PARTS];
+static struct sums group_ends[BURST_GROUPS_MAX];
+static UInt bursts_of_group = 1;
+
+static Bool is_splice_counted(void) { return miss_counts == counts.misses; }
+static void leave_burst(void) { miss_counts = between; }
+static void enter_burst(void) { miss_counts = counts.misses; }
+
+static void count_burst(ULong accesses) {
+    struct sums *end = &group_ends[burst_groups], before = {0};
+    if (burst_groups) before = end[-1];
+    if (bursts++ % bursts_of_group) end--;  // it goes on
+    else burst_groups++;
+    end->accesses = before.accesses + accesses;
+    VG_(memcpy)(end->misses, counts.misses, sizeof end->misses);
+    leave_burst();
+    if (burst_groups < BURST_GROUPS_MAX || bursts % bursts_of_group) return;
+    for (UInt i = 0; i < BURST_GROUPS_MAX / 2; i++) group_ends[i] = group_ends[2 * i + 1];
+    burst_groups = BURST_GROUPS_MAX / 2;
+    bursts_of_group *= 2;
+}
+
+// Of one part: what becomes of a count.
+struct estimate {
+    double all;         // accesses
+    double of_bursts;   // the factor of near misses that bursts have
+    double of_between;  // and of those that were simulated altogether
+};
+
+static struct estimate estimate_of(enum part part) {
+    const struct ht_miss_counts *in = &counts.misses[part], *out = &between[part];
+    struct estimate made = {.all = (double)(in->accesses + out->accesses)};
+    double counted = (double)in->accesses;
+    if (part == PART_PROGRAM) {
+        made.all = (double)spliced_accesses;
+        counted = burst_groups ? (double)group_ends[burst_groups - 1].accesses : 0;
+    }
+    made.of_bursts = made.all / (counted + FEW_ACCESSES);
+    made.of_between = FEW_ACCESSES / (counted + FEW_ACCESSES);
+    return made;
+}
+
+static ULong near(const struct estimate *estimate, uint64_t in, uint64_t out) {
+    return (ULong)((double)in * estimate->of_bursts + (double)(in + out) * estimate->of_between + 0.5);
+}
+
+static void extrapolate_part(enum part part) {
+    struct ht_miss_counts *in = &counts.misses[part], *out = &between[part];
+    struct estimate estimate = estimate_of(part);
+    ULong l2 = in->l2 + out->l2, l1d = near(&estimate, in->l1d, out->l1d);
+    *in = (struct ht_miss_counts){.accesses = (ULong)estimate.all,
+                                  .l1d = l1d > l2 ? l1d : l2,
+                                  .l1d_sequential = near(&estimate, in->l1d_sequential, out->l1d_sequential),
+                                  .l2 = l2,
+                                  .l2_sequential = in->l2_sequential + out->l2_sequential,
+                                  .l1i = near(&estimate, in->l1i, out->l1i),
+                                  .l1i_l2 = in->l1i_l2 + out->l1i_l2,
+                                  .dtlb = near(&estimate, in->dtlb, out->dtlb),
+                                  .stlb = in->stlb + out->stlb,
+                                  .far = {in->far[0] + out->far[0], in->far[1] + out->far[1],
+                                          in->far[2] + out->far[2], in->far[3] + out->far[3]}};
+}
+
+void extrapolate_bursts(void) {
+    struct estimate program = estimate_of(PART_PROGRAM);
+    for (UInt i = 0; i < SIZE_CLASSES; i++) {
+        struct splice_class *class = &splice_classes[i];
+        class->accesses = (ULong)((double)class->accesses * program.of_bursts);
+        class->l1d = (ULong)((double)class->l1d * program.of_bursts);
+        if (class->l1d < class->l2) class->l1d = class->l2;
+    }
+    extrapolate_part(PART_PROGRAM);
+    extrapolate_part(PART_ALLOCATOR);
+}
+
+ULong burst_group(UInt number, enum part part, struct burst_group *group) {
+    static const struct sums nothing;
+    const struct sums *end = &group_ends[number], *before = number ? end - 1 : &nothing;
+    const struct ht_miss_counts *to = &end->misses[part], *from = &before->misses[part];
+    struct estimate estimate = estimate_of(part);
+    *group = (struct burst_group){
+        .l1d = (ULong)((double)(to->l1d - from->l1d) * estimate.of_bursts),
+        .l1i = (ULong)((double)(to->l1i - from->l1i) * estimate.of_bursts),
+        .dtlb = (ULong)((double)(to->dtlb - from->dtlb) * estimate.of_bursts),
+    };
+    return end->accesses - before->accesses;
+}
+
 struct block {
     Addr address;
     ULong bytes;
 };
-
-struct splice_class splice_classes[SIZE_CLASSES];
-const HChar *splice_problem;  // why accesses and calls don't belong together; NULL: they do
-
-ULong spliced_instructions, spliced_accesses, spliced_operators;
 
 static struct ht_access_reader *reader;
 static struct ht_access last_access;  // the last one read: a call, unless the file ended
@@ -65,15 +166,6 @@ void start_splicing(void) {
 }
 
 Bool is_spliced_sampled(void) { return reader && reader->sampled; }
-Bool is_splicing(void) { return reader != NULL && !splice_problem; }
-
-// 4 classes of each doubling: their lowest size, and the class of a size.
-ULong size_class_low(UInt number) { return (4ull + number % 4) << (number / 4) >> 2; }
-UInt size_class_of(ULong bytes) {
-    if (bytes < 4) return (UInt)(bytes ? (bytes - 1) * 4 : 0);
-    UInt doubling = 63 - (UInt)__builtin_clzll(bytes);
-    return doubling * 4 + (UInt)(bytes >> (doubling - 2) & 3);
-}
 
 static void access_block(void) {
     if (last_access.slot >= blocks_room || !blocks[last_access.slot].address) return;  // freed, or never seen
@@ -185,5 +277,71 @@ void end_splicing(void) {
     if (is_splicing() && kind == HT_ACCESS_CALL) {
         VG_(sprintf)(problem, "call %llu: the replay made no more calls", calls + 1);
         splice_problem = problem;
+    }
+}
+
+// The size class of each call of the malloc family: of what it asks for, or of the block that it frees.
+struct sized_block {
+    struct sized_block *next;  // the first two as in VgHashNode
+    UWord address;
+    ULong bytes;
+};
+
+static VgHashTable *sized_blocks;
+
+static ULong freed_bytes(Addr address) {
+    struct sized_block *block = sized_blocks && address ? VG_(HT_lookup)(sized_blocks, address) : NULL;
+    return block ? block->bytes : 0;
+}
+
+static ULong bytes_of_call(void) {
+    const ULong *argument = running.argument;
+    switch (running.kind) {
+    case CALL_MALLOC:
+    case CALL_ALIGNED_NEW:
+    case CALL_PAGE_ALIGNED: return argument[0];
+    case CALL_CALLOC: return argument[0] * argument[1];
+    case CALL_REALLOC:
+    case CALL_ALIGNED: return argument[1];
+    case CALL_REALLOC_ARRAY: return argument[1] * argument[2];
+    case CALL_POSIX_MEMALIGN: return argument[2];
+    case CALL_FREE: return freed_bytes(argument[0]);
+    default: return 0;
+    }
+}
+
+UInt size_class_of_call(void) { return size_class_of(bytes_of_call()); }
+
+static void forget_block(Addr address) {
+    struct sized_block *block = address ? VG_(HT_remove)(sized_blocks, address) : NULL;
+    if (block) VG_(free)(block);
+}
+
+static void know_block(Addr address, ULong bytes) {
+    if (!address) return;
+    forget_block(address);
+    struct sized_block *block = VG_(malloc)("heaptape.sized", sizeof *block);
+    block->address = address;
+    block->bytes = bytes;
+    VG_(HT_add_node)(sized_blocks, block);
+}
+
+void keep_block_size(ULong result) {
+    const ULong *argument = running.argument;
+    if (options.record) return;  // its file has the sizes
+    if (!sized_blocks) sized_blocks = VG_(HT_construct)("heaptape.sized_blocks");
+    switch (running.kind) {
+    case CALL_FREE: forget_block(argument[0]); break;
+    case CALL_REALLOC:
+    case CALL_REALLOC_ARRAY:
+        if (result || !bytes_of_call()) forget_block(argument[0]);
+        know_block(result, bytes_of_call());
+        break;
+    case CALL_POSIX_MEMALIGN:
+        if (!result) know_block(*(Addr *)argument[0], bytes_of_call());
+        break;
+    case CALL_NONE:
+    case CALL_OTHER: break;
+    default: know_block(result, bytes_of_call());
     }
 }

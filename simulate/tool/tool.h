@@ -10,9 +10,9 @@
 #include "access_reader.h"
 #include "access_writer.h"
 #include "branches.h"
-#include "page_touches.h"
 #include "processor.h"
 #include <pub_tool_basics.h>
+#include <pub_tool_tooliface.h>
 
 // Of Valgrind's core, in no header for tools: a number for the descriptor that no client uses.
 extern Int VG_(safe_fd)(Int fd);
@@ -93,7 +93,6 @@ extern struct ht_miss_counts *miss_counts;  // by part, where misses count now: 
 extern struct ht_processor processor;
 extern struct ht_page_touches page_touches;
 
-// paths.c
 // What a superblock does up to one of its exits, known when it is translated: lines of instructions, which follow each other, and
 // accesses. A superblock that goes to itself is unrolled: its second round is back at the first line.
 enum branch { BRANCH_NONE, BRANCH_TAKEN, BRANCH_NOT_TAKEN, BRANCH_INDIRECT };
@@ -114,7 +113,7 @@ ULong new_path(const struct path *path, const UChar *events);  // the word that 
 // The paths, in units of sixteen bytes; their moments are apart from them, since sampling needs no more of most.
 enum { PATH_UNIT_SHIFT = 4 };
 extern UChar *paths;
-extern UShort *path_moments;  // of sampling.c: when a path was last taken between two bursts; 0: not
+extern UShort *path_moments;  // when a path was last taken between two bursts; 0: not
 // What a word says: where the path is, how many places of the buffer it takes, and what counts.
 enum {
     WORD_UNIT_SHIFT = 32,
@@ -146,54 +145,16 @@ extern struct taken taken;
 extern ULong *next_address;
 static inline UInt places_taken(void) { return (UInt)(next_address - taken.addresses); }
 
-// Counts, simulates and records what waits in the buffer, for the part that runs.
-void process_accesses(void);
-ULong instructions_so_far(void);  // those in the buffer too
-// One access of a part, and the page fault that it may be.
-enum ht_served simulate_access(enum part part, Addr address, UInt bytes);
-
-// instrument.c: valgrind asks for each superblock.
-// allocator_entries.c
-void note_mapping(Addr address, SizeT bytes, Bool executable);
-void forget_mapping(Addr address, SizeT bytes);
-enum call_kind call_entered_at(Addr address);
-Bool has_operators(void);  // whether C++ operators have been mapped
-// branching.c
-void simulate_branch(const struct path *path, enum part part);
-void forget_branch_to(void);  // what follows is not what an indirect branch went to
-void begin_branches_of_call(void);
-// calls.c
-void enter_call(ULong kind, ULong sp, ULong first, ULong second, ULong third);
-void leave_call(ULong sp, ULong result);
-void enter_within(ULong sp);
-void leave_within(void);
-void switch_thread(UInt tid);
-void forget_thread(UInt tid);
-void count_what_runs(void);  // up to now; counting goes on from here
-void begin_counting(void);   // from the counts as they are
-UInt threads_seen(void);
-// simulated_clock.c
-ULong virtual_ns(void);
-ULong virtual_cycles(void);
-void keep_virtual_time(void);
-enum { SECOND_NS = 1000000000 };
-ULong virtual_clock_begin_s(UWord clock);  // what the clock shows at virtual time 0
-void pass_virtual_time_until(ULong ns);    // if that is still to come
-// kernel.c: what the kernel does in the program's time
-void page_fault(enum part part, Addr address);
-void count_mapping_call(UInt number);
-void give_back_pages(Addr address, SizeT bytes);
-// virtual_waits.c
-void before_wait(UInt tid, UInt number, const UWord *arguments);
-void after_wait(UInt tid, UInt number, SysRes result);
-void before_syscall(UInt tid, UInt number, UWord *arguments, UInt count);
-void after_syscall(UInt tid, UInt number, UWord *arguments, UInt count, SysRes result);
-void fix_random_bytes(UInt tid);
-// block_map.c: the block that holds an address, by its slot
-void block_add(Addr address, ULong bytes, UInt slot);
-void block_remove(Addr address, ULong bytes);
-UInt block_at(Addr address);                  // slot + 1, or 0
-Bool no_block_within(Addr first, Addr last);  // False: there may be one
+// Below: what each file has for the others.
+// tool.c
+ULong size_class_low(UInt number);  // 4 classes of each doubling: their lowest size, and the class of a size
+UInt size_class_of(ULong bytes);
+extern const HChar *const call_names[CALL_KINDS];
+void put(const HChar *format, ...);  // adds to the text; less than 1,024 bytes
+void put_string(const HChar *string);
+const HChar *put_text(UInt *bytes);  // all that has been put
+extern const HChar *splice_problem;  // why accesses and calls don't belong together; NULL: they do
+static inline Bool is_splicing(void) { return options.splice && !splice_problem; }
 // recording.c
 void start_recording(void);
 Bool is_recording(void);
@@ -204,48 +165,32 @@ void recorded_accesses(UInt count);
 void record_call(ULong result);
 void record_thread(UInt tid);
 void end_recording(void);
-UInt slot_near(Addr address, UInt bytes, Addr *begin);  // of the block that an access belongs to; 0: none
-// What sampling.c has written: at once, as recording.c does otherwise.
-void write_block_access(UInt slot, ULong granule);
-void write_line_access(ULong line);
-void write_code_line(ULong line);
-void write_call(const struct ht_recorded_call *call);
-void forget_recent(void);  // what comes next is not left out for what was written
-void begin_burst(void);
-void end_burst(ULong accesses);
-// sampling.c
 Bool is_between_bursts(void);
 UInt mark_paths(void);  // counts and marks those that were taken; returns the program's accesses there
-void keep_touches(UInt slot, Addr begin, ULong bytes);
-void hold_call(const struct ht_recorded_call *call);
-void go_on_sampling(ULong accesses_made);
-void end_sampling(ULong accesses_made);
-// call_sizes.c
-UInt size_class_of_call(void);       // of the call that has begun
-void keep_block_size(ULong result);  // of the call that returns
+// simulating.c
+void process_accesses(
+    void);  // counts, simulates and records what waits in the buffer, for the part that runs
+ULong instructions_so_far(void);  // those in the buffer too
+enum ht_served simulate_access(enum part part, Addr address,
+                               UInt bytes);  // and the page fault that it may be
+void begin_branches_of_call(void);
+void give_back_pages(Addr address, SizeT bytes);
 // splicing.c
-ULong size_class_low(UInt number);
-UInt size_class_of(ULong bytes);
-void start_splicing(void);
-Bool is_splicing(void);
-Bool is_spliced_sampled(void);
-void splice_call(ULong result);
-void splice_begin(void);
-void end_splicing(void);
 struct splice_class {
     ULong accesses, l1d, l2;
 };
 extern struct splice_class splice_classes[SIZE_CLASSES];
-extern const HChar *splice_problem;
 extern ULong spliced_instructions, spliced_accesses;  // of the recorded program, outside its allocator
 extern ULong spliced_operators;                       // counts.operators of the recorded program
-// bursts.c: of sampled accesses
+void start_splicing(void);
+Bool is_spliced_sampled(void);
+void splice_call(ULong result);
+void splice_begin(void);
+void end_splicing(void);
+UInt size_class_of_call(void);       // of the call that has begun
+void keep_block_size(ULong result);  // of the call that returns
 enum { BURST_GROUPS_MAX = 32 };
 extern UInt bursts, burst_groups;
-Bool is_splice_counted(void);
-void enter_burst(void);
-void leave_burst(void);
-void count_burst(ULong accesses);  // the one that ends, with so many accesses of the program
 // What a group of bursts adds to a part's near misses.
 struct burst_group {
     ULong l1d, l1i, dtlb;
@@ -260,10 +205,33 @@ void pause_profile(void);   // and no longer
 void take_sample(void);
 void put_profile(void);
 void forget_profile(void);
+// calls.c
+void enter_call(ULong kind, ULong sp, ULong first, ULong second, ULong third);
+void leave_call(ULong sp, ULong result);
+void enter_within(ULong sp);
+void leave_within(void);
+void switch_thread(UInt tid);
+void forget_thread(UInt tid);
+void count_what_runs(void);  // up to now; counting goes on from here
+void begin_counting(void);   // from the counts as they are
+UInt threads_seen(void);
+// simulated_clock.c
+ULong virtual_ns(void);
+ULong virtual_cycles(void);
+void keep_virtual_time(void);
+void before_syscall(UInt tid, UInt number, UWord *arguments, UInt count);
+void after_syscall(UInt tid, UInt number, UWord *arguments, UInt count, SysRes result);
+void fix_random_bytes(UInt tid);
+// allocator_entries.c
+void note_mapping(Addr address, SizeT bytes, Bool executable);
+void forget_mapping(Addr address, SizeT bytes);
+enum call_kind call_entered_at(Addr address);
+Bool has_operators(void);  // whether C++ operators have been mapped
+// instrument.c: valgrind asks for each superblock.
+IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *layout,
+                 const VexGuestExtents *extents, const VexArchInfo *machine, IRType guest_word,
+                 IRType host_word);
 // counts_file.c
-extern const HChar *const call_names[CALL_KINDS];
 void write_counts(void);
-void put(const HChar *format, ...);  // less than 1,024 bytes
-void put_string(const HChar *string);
 
 #endif

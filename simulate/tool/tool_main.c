@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The tool's options, what it asks of valgrind's core, and the simulation of what instrumented code packed.
-#include "instrument.h"
+// The tool's options, and what it asks of valgrind's core.
 #include "tool.h"
 #include <pub_tool_libcassert.h>
 #include <pub_tool_libcbase.h>
@@ -9,75 +8,7 @@
 #include <pub_tool_mallocfree.h>
 #include <pub_tool_options.h>
 
-struct tool_options options = {
-    .virtual_clock = True, .between = 1 << 21, .geometry = "64x12,64x8,2048x16,16x6,128x16"};
-struct counts counts;
-struct ht_processor processor;
-struct ht_page_touches page_touches;
-
 static void *new_zeroed(size_t bytes) { return VG_(calloc)("heaptape.touches", 1, bytes); }
-
-enum ht_served simulate_access(enum part part, Addr address, UInt bytes) {
-    ULong page = address >> HT_PAGE_SHIFT;
-    if (page + 1 != processor.last_page && ht_touch_page(&page_touches, page)) page_fault(part, address);
-    return ht_processor_access(&processor, address, bytes, &miss_counts[part]);
-}
-
-static void simulate_path(const struct path *path, const ULong *address, enum part part) {
-    ULong line = path->first_line;
-    ht_processor_code_line(&processor, line, &miss_counts[part]);
-    for (const UChar *event = events_of(path), *end = event + path->event_count; event < end; event++) {
-        line = line_after(line, *event, path->first_line);
-        if (is_code(*event)) ht_processor_code_line(&processor, line, &miss_counts[part]);
-        else simulate_access(part, *address++, *event);
-    }
-}
-
-static void simulate_paths(void) {
-    for (UInt i = 0; i < places_taken(); i += places_of(taken.paths[i])) {
-        const struct path *path = path_of(taken.paths[i]);
-        enum part part = running.in_allocator ? PART_ALLOCATOR : path->loader ? PART_LOADER : PART_PROGRAM;
-        simulate_path(path, &taken.addresses[i], part);
-        simulate_branch(path, part);
-    }
-}
-
-static void record_paths(void) {
-    UInt count = 0;
-    for (UInt i = 0; i < places_taken(); i += places_of(taken.paths[i])) {
-        count_instructions(taken.paths[i]);
-        if (is_of_loader(taken.paths[i])) continue;
-        const struct path *path = path_of(taken.paths[i]);
-        keep_path(path, &taken.addresses[i]);
-        count += path->accesses;
-    }
-    write_kept();
-    recorded_accesses(count);
-}
-
-static void count_paths(void) {
-    for (UInt i = 0; i < places_taken(); i += places_of(taken.paths[i])) count_instructions(taken.paths[i]);
-}
-
-// While accesses are spliced in, those that this process makes outside the allocator are the replay's own.
-void process_accesses(void) {
-    Bool simulated = options.simulate && running.counts && (running.in_allocator || !is_splicing());
-    Bool recorded = is_recording() && running.counts && !running.in_allocator;
-    if (!places_taken()) return;
-    if (simulated) simulate_paths();
-    else forget_branch_to();
-    if (!recorded) count_paths();
-    else if (is_between_bursts()) recorded_accesses(mark_paths());
-    else record_paths();
-    next_address = taken.addresses;
-}
-
-ULong instructions_so_far(void) {
-    ULong sum = counts.instructions;
-    for (UInt i = 0; i < places_taken(); i += places_of(taken.paths[i]))
-        sum += instructions_of(taken.paths[i]);
-    return sum;
-}
 
 static Bool take_option(const HChar *word) {
     return VG_STR_CLO(word, "--out", options.out) || VG_STR_CLO(word, "--within", options.within) ||

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The allocator's threads under trace time: who wakes when, in which order, and that nobody is waited for in
-// vain. Sleeping functions are those of virtual_sleep.c, which this program has under the C library's names.
+// vain. Sleeping functions are those of background_threads.c, which this program has under the C library's names.
 #include "unit_support.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 // Conditions of --fail-if as they are typed.
 #include "unit_support.h"
 
-#include "conditions.h"
+#include "replay_values.h"
 
 static void conditions_are_read(void **state) {
     (void)state;

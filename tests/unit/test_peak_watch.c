@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "memory_probes.h"
 #include "peak_watch.h"
-#include "rss_probe.h"
 
 enum { BLOCK_BYTES = 8 << 20, NEAR_BYTES = 512 << 10 };
 

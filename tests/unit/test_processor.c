@@ -2,9 +2,8 @@
 // The simulated caches against a plain model of them: a list of lines by age.
 #include "unit_support.h"
 
-#include "geometry.h"
-#include "page_touches.h"
 #include "processor.h"
+#include "simulation.h"
 
 enum { ACCESSES = 20000, LINES = 400, PAGE_LINES = 64 };
 

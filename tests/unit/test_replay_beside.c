@@ -5,11 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "accounting_figures.h"
-#include "counter_figures.h"
-#include "decomposition.h"
 #include "latency_figures.h"
-#include "leftover_figures.h"
 #include "run_figures.h"
 
 static int by_value(const void *a, const void *b) {

@@ -7,7 +7,7 @@
 
 #include "file_digest.h"
 #include "random_numbers.h"
-#include "recorded_own.h"
+#include "recorded_program.h"
 #include "run_figures.h"
 
 static void every_allocator_runs_once_in_a_round(void **state) {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "random_numbers.h"
-#include "verify_map.h"
+#include "verify_pass.h"
 #include "verify_pattern.h"
 
 enum { SLOTS = 300 };

@@ -9,7 +9,7 @@
 
 #include "form_segments.h"
 #include "form_state.h"
-#include "segment_pool.h"
+#include "form_streamed.h"
 
 enum { STREAMS = 1000, MARGIN_BYTES = 1 << 20, WANTED_BYTES = 1 << 30 };
 

@@ -2,7 +2,7 @@
 // --at, and with which samples snapshots are taken.
 #include <string.h>
 
-#include "snapshot_choice.h"
+#include "snapshot_runs.h"
 #include "unit_support.h"
 
 #define MB UINT64_C(1000000)

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "snapshot_index.h"
+#include "snapshot_runs.h"
 #include "unit_support.h"
 
 enum { SAMPLES = 40, MOMENTS = 3, BLOCKS_MAX = 8, INDEX_BYTES_MAX = 65536, PROBLEM_BYTES = 512 };

@@ -9,7 +9,6 @@
 #include "group_trace.h"
 #include "page_parts.h"
 #include "write_model.h"
-#include "written_parts.h"
 
 enum { PAGE = 4096, BLOCKS_MAX = 40000, PAGES_MAX = 4000 };
 

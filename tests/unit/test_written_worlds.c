@@ -10,7 +10,6 @@
 #include "group_snapshot.h"
 #include "group_trace.h"
 #include "write_model.h"
-#include "written_parts.h"
 
 enum { PAGE = 4096, WORKERS = 4, BIRTHS = 120000, BIRTHS_THOROUGH = 400000, CLASSES = 400, BINS = 8192 };
 

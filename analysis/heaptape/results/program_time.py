@@ -2,7 +2,7 @@
 """The program's modelled time under each allocator, from the counts of replay --pass count --splice.
 
 Counts are exact, or of sampled accesses. The interval is of some 90 %: by the intervals of the measured costs, by what the
-model is off in the time of an allocator's calls, and by the sample. `replay` does the same sums (replay/jobs/program_time.c), and
+model is off in the time of an allocator's calls, and by the sample. `replay` does the same sums (replay/jobs/count_runs.c), and
 docs/method/cost-model.md defines them.
 """
 

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "call_filter.h"
-#include "rss_probe.h"
+#include "memory_probes.h"
 
 // A signal handler has no argument to carry state in.
 static struct {

@@ -23,7 +23,7 @@ struct ht_purging;
 struct ht_obeyed;
 struct ht_group_run;
 
-// What waiting costs (lane_wait.h).
+// What waiting costs (replay_window.h).
 struct ht_wait_costs {
     uint32_t turns_max;   // how long to spin before a sleep
     double turn_ns;       // what one turn takes
@@ -41,7 +41,7 @@ struct ht_window {
     uint64_t width_ns;        // nobody passes low_ns + width_ns
     uint64_t base_ns;         // where time 0 of the trace is: not at 0 once it has been replayed before
     bool alone;               // one lane: nothing to wait for
-    bool by_turns;            // under simulation (lane_turns.h)
+    bool by_turns;            // under simulation (replay_window.h)
     bool forks;               // stacks are private: a forked process has one of them, and writes to it
     bool all_first;           // all threads are started before the first op
     uint32_t lanes_count;
