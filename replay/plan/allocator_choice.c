@@ -33,7 +33,7 @@ static const char *const library_folders[] = {
     "/usr/lib/" MULTIARCH, "/lib/" MULTIARCH, "/usr/lib64", "/lib64", "/usr/lib", "/lib", ""};
 
 static int fail_libc(char problem[HT_OTHER_LIBC_PROBLEM_BYTES], const char *format, const char *path,
-                const char *more) {
+                     const char *more) {
     snprintf(problem, HT_OTHER_LIBC_PROBLEM_BYTES, format, path, more);
     return -1;
 }
@@ -147,21 +147,21 @@ static void add_folders(struct ht_other_libc *libc) {
 // Finds the C library that the loader of that path belongs to. -1 with a problem that names what was
 // expected.
 static int other_libc_find(struct ht_other_libc *libc, const char *loader,
-                       char problem[HT_OTHER_LIBC_PROBLEM_BYTES]) {
+                           char problem[HT_OTHER_LIBC_PROBLEM_BYTES]) {
     char whole[PATH_MAX], path[PATH_MAX], folder[PATH_MAX];
     struct stat status;
     if (!resolve(loader, whole)) return fail_libc(problem, "%.250s: %s", loader, strerror(errno));
     if (!is_object(whole, is_loader)) {
         return fail_libc(problem,
-                    "%.250s: expected the dynamic loader of a C library of this processor, such as "
-                    "/lib64/ld-linux-x86-64.so.2%s",
-                    loader, "");
+                         "%.250s: expected the dynamic loader of a C library of this processor, such as "
+                         "/lib64/ld-linux-x86-64.so.2%s",
+                         loader, "");
     }
     if (access(whole, X_OK)) return fail_libc(problem, "%.250s: %s", whole, strerror(errno));
     if (!find_libc(whole, path)) {
         return fail_libc(problem,
-                    "%.250s: its libc.so.6 is neither in its folder nor in its root's library folders%s",
-                    whole, "");
+                         "%.250s: its libc.so.6 is neither in its folder nor in its root's library folders%s",
+                         whole, "");
     }
     folder_of(path, folder);
     if (stat(path, &status)) return fail_libc(problem, "%.250s: %s", path, strerror(errno));

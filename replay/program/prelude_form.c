@@ -254,7 +254,8 @@ static void close_named(void *context) {
 
 // The prelude of a slice under the slice's names, to be closed: its threads that go on in the slice have the slice's numbers,
 // and the last object of a slot with which the slice begins has the slot that it has there. *named is NULL where it has none. Returns 0, or -1 with error.
-static int prelude_named(struct ht_trace_reader *slice, struct ht_trace_reader **named, struct ht_error *error) {
+static int prelude_named(struct ht_trace_reader *slice, struct ht_trace_reader **named,
+                         struct ht_error *error) {
     struct names *names = calloc(1, sizeof *names);
     *named = NULL;
     if (!names) return ht_error_memory(error, ht_trace_path(slice), "cannot name the prelude");

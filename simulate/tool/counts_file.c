@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The counts of a process, as JSON in options.out.
 #include "tool.h"
+#include <pub_tool_libcassert.h>
 #include <pub_tool_libcbase.h>
 #include <pub_tool_libcfile.h>
 #include <pub_tool_libcprint.h>

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "page_accounts.h"
 #include "all_bytes.h"
 #include "block_spacing.h"
+#include "page_accounts.h"
 
 // What is written waits here; in the same shared memory as what page_accounts.c needs.
 struct ht_snapshot_writing {
