@@ -5,7 +5,7 @@
 #include <inttypes.h>
 
 #include "grow.h"
-#include "odd_calls.h"
+#include "ops.h"
 
 int ht_form_grow(struct ht_form_state *form, void *place, size_t *room, size_t needed, size_t element_bytes) {
     if (ht_grow(place, room, needed, element_bytes)) return 0;
