@@ -152,7 +152,7 @@ class _Ended(BaseException):
 
 
 def run_program() -> int:
-    """As main, but signals that end it leave no half-written file behind, and end it as they would have."""
+    """Does what main does, but signals that end it leave no half-written file behind, and end it as they would have."""
     deadly = [number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
               if signal.getsignal(number) != signal.SIG_IGN]
     ended_by = 0

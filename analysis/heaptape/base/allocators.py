@@ -9,7 +9,7 @@ from typing import Any
 
 
 def number_of(version: str) -> str:
-    """Of a version: "gperftools 2.10" is 2.10."""
+    """The number in a version: 2.10 in "gperftools 2.10"."""
     return re.sub("^[^0-9]*", "", version)
 
 
@@ -48,7 +48,7 @@ def shown_name(name: str, settings: Mapping[str, Any] | None) -> str:
 
 
 def left_out_sentence(left_out: Sequence[str] | None) -> str:
-    """Where the program ran with more than the replay has, else ""."""
+    """What the program ran with beyond what the replay has, as a sentence; "" if nothing."""
     if not isinstance(left_out, list) or not left_out:
         return ""
     return f"The program ran with {', '.join(left_out)}, which no replay has: no knob of its allocator, or no value of one."

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 PROCESSORS_MAX = 1024
-"""As heaptape replay takes them."""
+"""heaptape replay takes no more either."""
 
 
 def whole(text: str, least: int, most: float = math.inf) -> int:
@@ -50,12 +50,12 @@ BOOTSTRAP_SEED = 20_817
 
 
 def bootstrap_seed(text: str) -> int:
-    """Of any size."""
+    """A seed of any size."""
     return whole(text, 0)
 
 
 def seed_number(text: str) -> int:
-    """Of a random sequence."""
+    """The seed of a random sequence."""
     return whole(text, 0, 2**31 - 1)
 
 

@@ -59,7 +59,7 @@ def usual(builds: Collection[Build]) -> list[str]:
 
 
 def nearest(builds: Collection[Build], context: Mapping[str, Any], preferred: Collection[str] = ()) -> Build | None:
-    """Of the kind that served a recorded program the build of its version; where there is none, one of the preferred names, else that
+    """The build of the kind that served a recorded program, in its version; if there is none, one of the preferred names, else that
     which goes by the kind's name. context: of the recording."""
     name = str(context.get("allocator_name") or "")
     kind = "mallocng" if name == MUSL else name

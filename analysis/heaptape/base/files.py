@@ -21,7 +21,7 @@ STANDARD_OUTPUT = "-"
 
 
 def sha256_of(path: str | Path) -> str:
-    """Of a file's contents."""
+    """The SHA-256 of a file's contents."""
     with open(path, "rb") as file:
         return digest_of(file)
 
@@ -52,7 +52,7 @@ def _same_file(one: str | Path, other: str | Path) -> bool:
 
 
 def final_path(path: str | Path) -> Path:
-    """Where a file of that name is, or will be: behind symbolic links, which stay. Renaming would replace them, /dev/stdout for
+    """The path at which a file of that name is, or will be, once symbolic links are followed; these stay. Renaming would replace them, /dev/stdout for
     one. A link that leads nowhere is no way to make a file, and is replaced."""
     return Path(os.path.realpath(path)) if os.path.exists(path) else Path(path)
 

@@ -37,7 +37,7 @@ class RecordedProcess:
 
     @property
     def number(self) -> str:
-        """As in the log's name: PID, or PID.N."""
+        """The number in the log's name: PID, or PID.N."""
         return log_number(self.pid, self.sequence)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def is_forked(context: Mapping[str, Any], totals: Mapping[str, Any] | None) -> bool:
-    """Of a trace: whether the recorded process was forked from another one. A slice too begins with blocks of before. The same as in
+    """Whether the process of a trace was forked from another one. A slice too begins with blocks of before. The same as in
     convert/common/trace_json.c. (That a process forked children is in no trace.)"""
     return bool(context.get("parent_pid") or ((totals or {}).get("inherited_objects") and "sliced_from" not in context))
 

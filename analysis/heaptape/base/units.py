@@ -24,7 +24,7 @@ def null_unless_known(value: float) -> float | None:
 
 
 def with_nulls(row: dict[str, Any]) -> dict[str, Any]:
-    """The same of all that is a figure."""
+    """Every figure that is not known becomes null."""
     return {key: null_unless_known(value) if isinstance(value, float) else value for key, value in row.items()}
 
 

@@ -52,7 +52,7 @@ class VerbParser(argparse.ArgumentParser):
         self._usual = [self.add_argument(*flags, action=_Print, nargs=0, const=made, help=words) for flags, made, words in said]
 
     def table(self) -> dict[str, Any]:
-        """As `heaptape help --json` prints it."""
+        """The table that `heaptape help --json` prints."""
         own = [action for action in self._actions if action.option_strings and action not in self._usual]
         return self._page | {"options": [_option(action) for action in own + self._usual]} | self._more
 
@@ -64,7 +64,7 @@ class VerbParser(argparse.ArgumentParser):
         return help_text(self.table(), self.prog, terminal_columns(sys.stdout) or 80)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As getopt says what is left over, in the verbs in C."""
+        """Complains of what is left over in the words of getopt, which the verbs in C use."""
         found, rest = self.parse_known_args(args, namespace)
         wrong = next((word for word in rest if word.startswith("-")), "")
         if rest:

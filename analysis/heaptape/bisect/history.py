@@ -56,7 +56,7 @@ class History:
         self.tree = Path(self._folder.name) / "tree"
         self._repository = ""
         self.environment: dict[str, str] = {}
-        """Of all that runs in the work tree."""
+        """All that runs in the work tree gets it."""
         self.swept: list[Path] = []
         """What searches that were killed had left, which is removed."""
 
@@ -175,5 +175,5 @@ class History:
         return self.commit(found[-1]) if found else None
 
     def possible(self) -> list[Commit]:
-        """Where only skipped commits are left: which may be the first bad one."""
+        """The commits of which each may be the first bad one, when only skipped ones are left."""
         return [self.commit(sha) for sha in dict.fromkeys(_POSSIBLE.findall(self._git("bisect", "log")))]

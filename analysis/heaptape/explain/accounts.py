@@ -59,7 +59,7 @@ class Pages:
         return self._between(np.searchsorted(self.page, first), np.searchsorted(self.page, last, side="right"))
 
     def _between(self, begin: Ints, end: Ints) -> Ints:
-        """Of ranges of rows, up to end and without it: how many each row is in."""
+        """How many ranges of rows (up to end and without it) each row is in."""
         rows = self.page.size + 1
         found: Ints = np.cumsum(np.bincount(begin, minlength=rows) - np.bincount(end, minlength=rows))[:-1]
         return found

@@ -36,7 +36,7 @@ from .sums import ACCOUNTS, MEANING, OF_ACCOUNT, VERDICTS, Sums
 from .verdict import SharedLines, Trend, Unmeasured, sentences, unmeasured_sentence
 
 _NAMED_SHARE, _NAMED_OF_RSS = 0.1, 0.01
-"""Of what is above the live bytes, and of RSS: a smaller account is not named in the first sentences, nor who holds it."""
+"""Shares of what is above the live bytes, and of RSS: a smaller account is not named in the first sentences, nor who holds it."""
 
 _SAVING_LEAST_BYTES = 64 << 10
 """A smaller saving is no reason to change anything, nor is one below SMALL_SHARE of RSS."""
@@ -98,7 +98,7 @@ class Answer:
     baseline_check: dict[str, Any] | None = None
     memory_recorded: bool = True
     begins_late: str = ""
-    """Where blocks at its very beginning are older than it, what it begins with: slice or fork."""
+    """The trace begins with this ("slice" or "fork") if blocks at its very beginning are older than it."""
     own: str = ""
     """The caution where the program's allocator is part of it, and another one."""
     release: str = ""
@@ -194,7 +194,7 @@ def _cost_words(broke: Break) -> str:
 
 
 def when_sentence(answer: Answer) -> list[str]:
-    """Where RSS came apart from the live bytes."""
+    """The sentence about the time at which RSS came apart from the live bytes."""
     if not answer.broke:
         return []
     broke = answer.broke
@@ -329,7 +329,7 @@ def _moment_cured(answer: Answer) -> str:
 
 
 def _least_saving(answer: Answer) -> float:
-    """Of RSS at the moment at which cures are measured."""
+    """The least saving that counts, as a part of RSS at the moment at which cures are measured."""
     at = "end" if answer.snapshot.why == "end" else "peak"
     rss = next((moment.accounts.rss_bytes for moment in answer.moments if moment.why == at), answer.accounts.rss_bytes)
     return max(SMALL_SHARE * rss, _SAVING_LEAST_BYTES)
@@ -354,7 +354,7 @@ def best_cure(answer: Answer) -> Cure | None:
 
 
 def best_setting(answer: Answer) -> Cure | None:
-    """Of the same allocator the one that saves most, though it may be that it does not save enough; None where none does."""
+    """The setting of the same allocator that saves most, even if it does not save enough; None if none saves anything."""
     return _most([cure for cure in answer.cures or [] if cure.is_setting and cure.saves_bytes > 0 and (_helps(cure, answer) or _may_help(cure, answer))])
 
 
@@ -393,7 +393,7 @@ def cure_rows(answer: Answer) -> list[list[str]]:
 
 
 def advice(answer: Answer) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Of the best cure and of the best setting of the same allocator, a heading and the lines that put it to use."""
+    """A heading, and the lines that put it to use, for the best cure and for the best setting of the same allocator."""
     best, setting = (None, None) if answer.caution else (best_cure(answer), best_setting(answer))
     found = [(f"{best.name}:", best.lines)] if best and best.lines else []
     if setting and setting is not best and setting.lines:

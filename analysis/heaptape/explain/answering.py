@@ -78,11 +78,11 @@ def births_of(trace: Trace, event: int, slots: NDArray[np.int64]) -> pd.DataFram
 
 
 WITHIN_CALL_SHARE = 0.05
-"""Of the peak: where RSS at a reading between calls is less by no more than this, the peak is taken to be that."""
+"""A reading of RSS between calls that is less than the peak by no more than this share is taken for the peak."""
 
 
 def _asked(found: SnapshotFile, at: str) -> Snapshot:
-    """Of several reasons for a snapshot it has the first alone."""
+    """The snapshot that was asked for. One with several reasons has the first alone."""
     latest = max(found.snapshots, key=lambda snapshot: snapshot.time_ns)
     if at == "peak":
         return replace(next((snapshot for snapshot in found.snapshots if snapshot.why == "peak"), max(found.snapshots, key=lambda one: one.rss_bytes)),

@@ -133,7 +133,7 @@ _CHURN_CALLS, _CHURN_FREED, _CHURN_FREED_MIN, _CHURN_LIFE = 0.1, 0.5, 100, 100
 fewer."""
 
 _ALL_FREED = 0.995
-"""Of a site's blocks: a sentence about as many need not say how many."""
+"""A sentence about this share of a site's blocks, or more, need not say how many they are."""
 
 Place = tuple[Frame, ...]
 Churn = tuple[Place, int, float, float, float]

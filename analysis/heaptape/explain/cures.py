@@ -25,7 +25,7 @@ from ..trace.reader import read_trace
 from .holders import Holder
 
 _PURGES = {"arena.<all>.purge": "mallctl(arena.N.purge)"}
-"""Of an allocator's list, those that have another name in a trace's totals."""
+"""Calls in an allocator's list that have another name in a trace's totals."""
 
 CACHES = ("no thread caches", "the smallest thread caches", "thread caches of 7 blocks of each size")
 
@@ -46,7 +46,7 @@ class Cure:
 
     @property
     def is_setting(self) -> bool:
-        """Of the allocator that is explained."""
+        """Whether it is a setting of the allocator that is explained."""
         return any(self.name in words.values() for words in SETTINGS.values())
 
 
@@ -123,7 +123,7 @@ def _values(rows: list[dict[str, Any]], figure: FigureWords) -> NDArray[np.float
 
 
 def _of_two_heaps(one: dict[str, Any], other: dict[str, Any], figure: FigureWords) -> float:
-    """Of two replays at once, each in a heap of its own."""
+    """Runs two replays at once, each in a heap of its own."""
     if figure == END:
         return float(one[figure.key] + other[figure.key])
     curves = [[np.array(row["timeline"][key], float) for key in ("time_ns", "rss_bytes", "high_bytes")] for row in (one, other)]

@@ -15,10 +15,10 @@ from .holders import size_class
 from .snapshots import PAGE_BYTES, Snapshot
 
 CELLS_MAX, CELLS_OF_PAGE_MAX = 20_000, 80_000
-"""Of a map: no screen shows more; and of all maps of a page, which is to stay small."""
+"""A map has no more, as no screen shows more; nor have all maps of a page, which is to stay small."""
 
 def cells_each(maps: int) -> int:
-    """Of one of so many maps of a page."""
+    """How many cells each of so many maps of a page may have."""
     return min(CELLS_MAX, CELLS_OF_PAGE_MAX // maps)
 
 
@@ -101,7 +101,7 @@ class _Cells:
         self.row = np.searchsorted(cells, use.pages.page // per_cell)
 
     def sum(self, of_pages: NDArray[np.generic]) -> Ints:
-        """Of the pages of each cell."""
+        """The sum over the pages of each cell."""
         return np.bincount(self.row, of_pages.astype(np.float64), self.cells.size).astype(np.int64)
 
     def states(self) -> NDArray[np.uint8]:

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 WINDOW_SHARE = 0.8
-"""Of a group's holes, those that the window of births holds."""
+"""The window of births holds this share of a group's holes."""
 
 WINDOW_OF_RUN_MAX = 0.5
 """A window that is longer, of the trace so far, says nothing: the group is named without one."""
@@ -42,7 +42,7 @@ class Holder:
 
 
 def size_class(bytes_: NDArray[np.int64], steps: int) -> NDArray[np.int64]:
-    """Of sizes, so many classes to each doubling, from its lowest size up."""
+    """The class of each size, of so many to each doubling; a class begins at its lowest size."""
     size = np.maximum(bytes_, 1)
     power = np.floor(np.log2(size)).astype(np.int64)
     found: NDArray[np.int64] = power * steps + ((size - (np.int64(1) << power)) * steps >> power)
@@ -52,7 +52,7 @@ def size_class(bytes_: NDArray[np.int64], steps: int) -> NDArray[np.int64]:
 @dataclass(frozen=True)
 class _Grouping:
     group: NDArray[np.int64]
-    """Of each block."""
+    """The group that each block is in."""
 
     breadth: float
     """How much a group of it is held to say less than one block size of one thread."""

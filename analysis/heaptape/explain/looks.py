@@ -18,23 +18,23 @@ from .sums import ACCOUNTS, Sums, verdict_of
 
 _CACHES = ("tcache", "fastbins")
 _CACHED_SHARE = 0.5
-"""Of what is free: where thread caches and fastbins hold so much, they are the cause."""
+"""Thread caches and fastbins that hold this share of what is free are the cause."""
 
 _TORN_SHARE, _TORN_LOOKS = 0.002, 3
-"""Of the heaps: where a walk lost more, the process changed under it, and it is looked at again, so often at most."""
+"""A walk that lost more than this share of the heaps met a process that changed, which is looked at again, so often at most."""
 
 _OFF_SHARE, _OFF_BYTES, _OFF_HEAP_BYTES, _LOST_BYTES = 0.01, 1 << 20, 256 << 10, 16 << 10
 """A figure of a check may differ by this share and by these bytes: the process goes on while it is read, and the kernel counts pages in
 batches. Heaps grow by 132 KB, unless the process stands still. What was lost is known to the byte."""
 
 _PADDED_SHARE = 0.03
-"""Of live bytes."""
+"""A smaller share of the live bytes is not said."""
 
 _RISES_Z = 1.96
-"""Of the statistic of Mann (1945) with the variance of Kendall (1975): live bytes that rise so clearly do so by chance in 2.5 % of cases."""
+"""The statistic of Mann (1945), with the variance of Kendall (1975), at which growth counts: live bytes that rise so clearly do so by chance in 2.5 % of cases."""
 
 LOOKS_MIN = 5
-"""Of fewer, even a rise in each step may be chance: the statistic of four is 1.70."""
+"""Even a rise in each step of fewer may be chance: the statistic of four is 1.70."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Look:
 
     @property
     def sums(self) -> Sums:
-        """Of malloc's memory. What a walk cannot tell from the rest is 0 here: rounding and untouched bytes are among the live ones."""
+        """The sums of malloc's memory. What a walk cannot tell from the rest is 0 here: rounding and untouched bytes are among the live ones."""
         accounts = self.found["accounts_bytes"]
         known = {name: int(accounts.get(name) or 0) for name in ACCOUNTS}
         known["tables"] += int(accounts["unknown"])
@@ -122,7 +122,7 @@ def _walk(command: list[str]) -> dict[str, Any]:
 
 
 def _look(command: list[str]) -> dict[str, Any]:
-    """Of walks that the process tore, the best of some."""
+    """The best of some walks, if the process tore the first ones."""
     best = _walk(command)
     for _ in range(_TORN_LOOKS - 1):
         if not _torn(best):

@@ -20,21 +20,21 @@ from .looks import LOOKS_MIN, Grown, Look, Rise, grown_of, looks, rise_of
 from .sums import MEANING, OF_ACCOUNT
 
 _OF_RSS_SHARE = 0.5
-"""Where malloc's memory is less than this of RSS, and something else is more, that is said first."""
+"""Something else that is more than malloc's memory is said first if the latter is less than this share of RSS."""
 
 _TRIM_SHARE = 0.02
-"""Of malloc's memory: what malloc_trim would give back is next to nothing below."""
+"""What malloc_trim would give back is next to nothing below this share of malloc's memory."""
 
 _ROUNDING_MAX = 15
 """Bytes of a block that glibc may have added to what was asked for: chunks are multiples of 16."""
 
 _FEW_ARENAS = 2
-"""As many as glibc makes with the setting that is advised."""
+"""glibc makes no more with the setting that is advised."""
 
 _ROWS = 6
 _NOT_OF_A_TRACE = ("alloc", "extend", "budget", "snapshots", "html")
 _COUNTED = {"bins": "free blocks beside live ones", "tcache": "free blocks in threads' and other caches", "other": "free pages"}
-"""Of allocators other than glibc."""
+"""The lists of allocators other than glibc, which are known by their counts."""
 
 _LISTS = {"bins": "free chunks in bins", "tcache": "free chunks in threads' caches", "fastbins": "free chunks in fastbins",
           "top": "top chunks of arenas", "other": "between chunks"}
@@ -109,7 +109,7 @@ def _malloc_is_little(look: Look) -> bool:
 
 
 def _outside_sentence(look: Look) -> str:
-    """Where malloc is not what takes the memory."""
+    """The sentence that malloc is not what takes the memory, if that is so."""
     if not _malloc_is_little(look):
         return ""
     mine, outside = look.sums.rss_bytes, _outside(look.found)

@@ -27,7 +27,7 @@ _COUNTS = ("offset", "blocks", "runs", "event", "time_ns", "rss_bytes", "null_rs
 _CURVE = ["time_ns", "live_bytes", "rss_bytes", "high_bytes"]
 _STRETCHES = ["time_ns", "event", "null_rss_bytes", "rss_bytes", *ACCOUNTS, "not_resident_bytes"]
 KINDS = ("anonymous", "heap", "stack", "file")
-"""Of the mapping that a page is in."""
+"""A page is in a mapping of one of these kinds."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class SnapshotFile:
     null_timed: Timed
     snapshots: list[Snapshot]
     baseline_check: dict[str, Any] | None = None
-    """As in lines of results: where this is the allocator that served the recording."""
+    """What lines of results have under that name; only the allocator that served the recording has one."""
 
 
 def _index(path: Path, data: bytes) -> dict[str, Any]:

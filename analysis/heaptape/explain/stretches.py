@@ -16,7 +16,7 @@ from .snapshots import SnapshotFile
 from .sums import ACCOUNTS, Sums
 
 GREW_SHARE = 0.05
-"""Of the highest RSS: where what is above the live bytes grows by less, RSS did not come apart from them."""
+"""RSS did not come apart from the live bytes if what is above them grows by less than this share of the highest RSS."""
 
 PACE = 2
 """Times the growth of a stretch if all grew evenly along the trace: what grows no faster broke nowhere."""
@@ -65,7 +65,7 @@ def accounts_along(found: SnapshotFile) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class _Cost:
-    """Of a call, by round, and of the null replayer's, which is taken off; both empty where none was timed. calls: the least of a round."""
+    """The cost of a call and of the null replayer's, which is taken off, by round; both empty where none was timed. calls: the least of a round."""
 
     ns: NDArray[np.float64]
     null_ns: NDArray[np.float64]
@@ -85,7 +85,7 @@ class _Cost:
 
 
 def _cost(found: SnapshotFile, stretches: NDArray[np.int64]) -> _Cost:
-    """Of a call in these stretches."""
+    """The cost of a call in these stretches."""
     calls, null_calls = (timed.calls[:, stretches].sum(axis=1) for timed in (found.timed, found.null_timed))
     if not (calls.size and calls.all() and null_calls.size and null_calls.all()):
         return _Cost(np.zeros(0), np.zeros(0), 0)
@@ -95,7 +95,7 @@ def _cost(found: SnapshotFile, stretches: NDArray[np.int64]) -> _Cost:
 
 
 def mean_of(along: pd.DataFrame) -> Sums | None:
-    """Of the accounts over the time of the trace; each holds until the next one. None without any."""
+    """The mean of the accounts over the time of the trace; each holds until the next one. None without any."""
     if along.empty:
         return None
     steps = np.append(np.diff(along["time_ns"].to_numpy()), 0)

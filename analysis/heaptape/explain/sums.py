@@ -18,7 +18,7 @@ MEANING = {
 }
 
 NEEDED_SHARE = 0.85
-"""Of RSS: where so much is live, the rest explains nothing."""
+"""The rest explains nothing if this share of RSS is live."""
 
 VERDICTS = {
     "growth": "live blocks, which become more: needed or leaked",

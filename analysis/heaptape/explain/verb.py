@@ -35,10 +35,10 @@ from .snapshots import read_snapshots
 from .sums import Sums
 
 _CURED_SHARE = 0.5
-"""Of what is above the live bytes: a setting of thread caches that saves so much names the cause."""
+"""A setting of thread caches that saves this share of what is above the live bytes names the cause."""
 
 _TRIED_SHARE, _PURGES = 0.05, 20
-"""Of RSS: where the worst blocks hold less, or less is free, no change of the program is tried; how often memory is given back
+"""No change of the program is tried if the worst blocks hold less of RSS than this, or less is free; how often memory is given back
 along the trace."""
 
 _ALLOCATORS_MAX = 8
@@ -164,7 +164,7 @@ def explain(options: argparse.Namespace) -> list[Answer]:
 
 
 def print_answers(options: argparse.Namespace, answers: list[Answer]) -> None:
-    """As text or as JSON: one as it is, several as a list."""
+    """Prints them as text or as JSON, one as it is and several as a list."""
     if options.json:
         found = [object_of(answer) for answer in answers]
         print(json.dumps(found if len(found) > 1 else found[0], indent=1))

@@ -12,7 +12,7 @@ from ..base.units import byte_count, counted, percent
 from ..trace.reader import Trace
 
 CHANGE_SHARE = 0.05
-"""Of the highest RSS: a smaller change of a curve is none."""
+"""A change of a curve by a smaller share of the highest RSS is none."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,12 @@ _LARGE_BYTES = 64 << 10
 """The recorder looks at each block from this size on, when it ends and when the program does."""
 
 _NAMED_SHARE = 0.01
-"""Of RSS: less changes no answer."""
+"""A smaller share of RSS changes no answer."""
 
 
 @dataclass(frozen=True)
 class Unmeasured:
-    """Of the live blocks at a moment."""
+    """The live blocks at a moment whose memory was not measured."""
 
     blocks: int
     bytes: int

@@ -18,7 +18,7 @@ from ..results.summary import Summary
 from .series import titles
 
 _ACCOUNTS = {"holes": "holes", "free_pages": "free pages", "headers": "headers", "rounding": "rounding", "tables": "tables", "untouched": "untouched"}
-"""Of those of `explain`, with the names of their tracks."""
+"""Some accounts of `explain`, with the names of their tracks."""
 
 _SEQUENCE = 1
 _STATE_CLEARED = 1
@@ -76,7 +76,7 @@ class _Tracks:
 
 
 def _groups(summary: Summary, found: FoundTrace, snapshots: Sequence[SnapshotFile]) -> Iterator[tuple[str, list[tuple[str, pd.Series, pd.Series]]]]:
-    """Of the recorded program, where its trace is there, and of each allocator: names, times and values of curves."""
+    """Names, times and values of curves: the recorded program's, if its trace is there, and each allocator's."""
     if found.trace and summary.experiment.is_as_recorded:
         recorded = recorded_curves(found.trace)
         yield "recorded", [({"recorded heap": "RSS of the heap", "recorded whole": "RSS"}[name], curve["time_ns"], curve["rss_bytes"])

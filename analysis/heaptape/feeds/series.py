@@ -53,7 +53,7 @@ def _title(experiment: Experiment) -> str:
 
 
 def titles(summaries: Sequence[Summary]) -> list[str]:
-    """Of each experiment one that stays the same from run to run, wherever the trace is: its file's name, and what was unusual in
+    """A title for each experiment that stays the same from run to run, wherever the trace is: its file's name, and what was unusual in
     its replay. Where several have the same, the path or checksum, too."""
     short = [_title(summary.experiment) for summary in summaries]
     times = Counter(short)

@@ -37,7 +37,7 @@ class BaselineFile:
         return found
 
     def rounds(self, allocator: str, measure: Measure) -> Floats:
-        """Of the earlier run."""
+        """The rounds of the earlier run."""
         return np.array(self.entry(allocator).get(measure.column) or [], dtype=float)
 
     def check(self, condition: Condition, allocator: str) -> None:

@@ -76,7 +76,7 @@ def units_of(plan: Plan) -> list[Unit]:
 
 
 def _seed(*parts: object) -> int:
-    """Of its own for each unit, as results are paired by seed and round."""
+    """Each unit has a seed of its own, as results are paired by seed and round."""
     return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:6], "big")
 
 
@@ -133,7 +133,7 @@ def run_unit(unit: Unit, worker: str) -> Outcome:
 
 
 def file_sha256(path: str) -> str:
-    """Of a file that has no build id; "" where it cannot be read."""
+    """The SHA-256 of a file that has no build id; "" if it cannot be read."""
     try:
         return sha256_of(path)
     except OSError:

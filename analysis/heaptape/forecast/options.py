@@ -12,7 +12,7 @@ PARTS_MAX = 20
 """More are shorter than what a load needs to show that it is steady."""
 
 SCALE_MAX = 1000
-"""As heaptape replay takes it."""
+"""heaptape replay takes no more either."""
 
 
 def _processors(text: str) -> list[int]:

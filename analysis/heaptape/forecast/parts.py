@@ -37,7 +37,7 @@ class Estimate:
 
 
 _STEPS = 200
-"""Of time, with a mean of RSS each, through which the slope's line goes."""
+"""The slope's line goes through so many means of RSS, each over a step of time."""
 
 
 def estimate(values: Sequence[float], more: float = 0.0) -> Estimate:
@@ -51,13 +51,13 @@ def estimate(values: Sequence[float], more: float = 0.0) -> Estimate:
 
 
 def difference(values: Sequence[float], base: Sequence[float]) -> Estimate:
-    """Of what the same parts gave under two allocators, part by part: what the parts differ by, and what the recording leaves open of
+    """The difference of what the same parts gave under two allocators, part by part: what the parts differ by, and what the recording leaves open of
     live bytes, both have in common."""
     return estimate([one - other for one, other in zip(values, base, strict=True)])
 
 
 def means_over_time(time_ns: NDArray[np.float64], rss_bytes: NDArray[np.float64], edges_ns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of RSS between each edge and the next. RSS is what it was last, until it is read again."""
+    """The mean of RSS between each edge and the next. RSS is what it was last, until it is read again."""
     until_then = np.concatenate(([0.0], np.cumsum(rss_bytes[:-1] * np.diff(time_ns))))
     return np.asarray(np.diff(np.interp(edges_ns, time_ns, until_then)) / np.diff(edges_ns))
 
@@ -92,7 +92,7 @@ def growth_left_out(whole: dict[str, Any], part: dict[str, Any]) -> tuple[float,
 
 
 _POINTS = 100_000
-"""Of a curve of RSS. Fewer fall upon the same moments of each request, where a server idles between requests."""
+"""A curve of RSS has so many points. Fewer fall upon the same moments of each request, where a server idles between requests."""
 
 Key = tuple[int | None, str]
 """Number of processors (None: of this machine), name of the allocator."""
@@ -109,7 +109,7 @@ class Replayed:
     """The allocator that the others are compared with: the control's."""
 
     parts: int = 0
-    """Of how many parts."""
+    """How many parts were replayed."""
 
     forked: bool = False
     """Whether the recorded process was forked from another one."""

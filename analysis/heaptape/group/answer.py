@@ -18,7 +18,7 @@ from .runs import GroupRun
 from .trace import GroupTrace, Process
 
 SAID_FROM = 0.03
-"""Of the memory: less is not worth a line."""
+"""A smaller share of the memory is not worth a line."""
 
 PROCESSES_SHOWN = 8
 
@@ -132,7 +132,7 @@ def _change_text(one: Estimate, whole_bytes: float) -> str:
 
 
 def process_table(trace: GroupTrace) -> list[str]:
-    """As recorded; those that take most are shown."""
+    """The table of the recorded processes; those that take most are shown."""
     if not trace.moment:
         return [f"{counted(len(trace.processes), 'process')}: {', '.join(f'{one.pid} ({one.name}, {one.role})' for one in trace.processes[:PROCESSES_SHOWN])}"]
     shown = sorted(trace.present, key=lambda one: one.role == "worker")[:PROCESSES_SHOWN]

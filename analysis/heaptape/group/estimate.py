@@ -12,11 +12,11 @@ from .runs import GroupRun, mean
 from .trace import GroupTrace, Moment
 
 SYSTEMATIC = 0.15
-"""Of the service's memory: by so much a difference may be off in either direction beside what the draws show. In a blind test of five
+"""A difference may be off by this share of the service's memory in either direction, beside what the draws show. In a blind test of five
 real services, each recorded once, differences were off by 5 % in the median and by 14.5 % at most, and of 17 signs 12 were right."""
 
 BASELINE_OFF_MAX = 0.10
-"""Where the recorded allocator's own replay is farther from what was recorded, it is no measure for the others."""
+"""The recorded allocator's own replay is no measure for the others if it is farther from what was recorded."""
 
 INEXACT_SHARE = 0.01
 """With more in swap, in merged or in huge pages it is not known which pages are shared."""

@@ -53,7 +53,7 @@ class Sharing:
     processes: list[OfProcess]
 
     def alone_of(self, role: str) -> float:
-        """Of all processes of a role, copies by the program included."""
+        """What all processes of a role have alone, copies by the program included."""
         return sum(one.alone_bytes for one in self.processes if one.role == role)
 
 

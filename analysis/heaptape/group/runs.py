@@ -30,7 +30,7 @@ class GroupRun:
 
     @property
     def name(self) -> str:
-        """Of the allocator, as it was asked for."""
+        """The name of the allocator, as it was asked for."""
         return str(self.allocator["name"])
 
     @property
@@ -44,7 +44,7 @@ class GroupRun:
         return float(sum(one["copied_by_program_bytes"] for one in (self.line.get("moments") or [])[:moment + 1]))
 
     def pages(self, trace: GroupTrace) -> dict[int, Pages]:
-        """Of each process that was there at the highest moment, by its number in the trace."""
+        """The pages of each process that was there at the highest moment, by its number in the trace."""
         moments = self.line.get("moments") or []
         if not trace.moment or trace.moment.number >= len(moments):
             return {}
@@ -81,7 +81,7 @@ def _run(line: dict[str, Any]) -> GroupRun:
 
 
 def mean(values: Sequence[float]) -> float:
-    """Of at least one."""
+    """The mean of at least one."""
     return sum(values) / len(values)
 
 
@@ -90,7 +90,7 @@ ARENAS = ("arena_max=1", "arena_max=2")
 
 ARENA_LIMIT = "MALLOC_ARENA_MAX"
 ARENAS_EACH = 8
-"""Of each processor: glibc's limit where nobody sets one."""
+"""glibc's limit for each processor if nobody sets another."""
 
 
 def with_arenas(replay: str, alloc: str, baseline: str, trace: GroupTrace) -> str:

@@ -94,7 +94,7 @@ class GroupTrace:
 
 
 def mean_exclusive(workers: Sequence[Pages | None], sharers: int) -> float | None:
-    """Of those that are known; None where there is none."""
+    """The mean of those that are known; None if none is."""
     found = [pages.exclusive_bytes(sharers) for pages in workers if pages]
     return sum(found) / len(found) if found and sharers > 1 else None
 

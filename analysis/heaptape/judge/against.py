@@ -131,7 +131,7 @@ def _instructions_of_part(counts: Any, function: str, size_bytes: int | None) ->
 
 
 class SizeClass(NamedTuple):
-    """Of the simulation: the number by which it is known, and the sizes that are in it."""
+    """A class of the simulation: the number by which it is known, and the sizes that are in it."""
 
     key: int
     low: int

@@ -118,7 +118,7 @@ _CLOSED = re.compile(r'"(?:[^"\\]|\\.)*"|\[[^][{}"]*\]|\{[^][{}"]*\}', re.DOTALL
 
 
 def _place(error: json.JSONDecodeError) -> tuple[int, str]:
-    """Where what is wrong ends, in bytes, and what it is: in the words of the programs in C."""
+    """The byte at which what is wrong ends, and what it is, in the words of the programs in C."""
     token = _TOKEN.match(error.doc, error.pos)
     assert token
     near = " near end of file" if not token[1] else f" near '{token[1]}'" if len(token[1]) <= 20 else ""

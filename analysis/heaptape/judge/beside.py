@@ -55,7 +55,7 @@ def beside_medians(comparison: Comparison, choice: int) -> Beside:
 
 
 def _median(values: Sequence[float]) -> float:
-    """Of those that are known."""
+    """The median of those that are known."""
     return median(value for value in values if not math.isnan(value))
 
 

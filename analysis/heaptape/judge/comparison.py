@@ -55,7 +55,7 @@ def compare(context: Context, measurements: Measurements) -> Comparison:
 
 
 def of_counts(context: Context, counts: Json, earlier: Json | None) -> Comparison:
-    """Where nothing is measured in rounds."""
+    """The comparison if nothing is measured in rounds."""
     return replace(compare(context, Measurements(counts=counts)), earlier=earlier)
 
 
@@ -105,7 +105,7 @@ def _count(value: float) -> int:
 
 
 def _median(values: Iterable[float]) -> float:
-    """Of those that are known."""
+    """The median of those that are known."""
     return median(value for value in values if not math.isnan(value))
 
 

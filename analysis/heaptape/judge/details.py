@@ -158,7 +158,7 @@ def _part_cells(part: Json) -> list[str]:
 
 
 def _print_decomposition(c: Comparison, besides: Sequence[Beside], out: TextIO) -> None:
-    """Of one run each, so that its parts add up."""
+    """Every decomposition is that of one run, so that its parts add up."""
     at_peak = Table("lrrrrrr", ["at peak RSS", *_PARTS_HEADING, "(LazyFree in it)"])
     at_end = Table("lrrrrrrr", ["at the end", *_PARTS_HEADING, "all freed", "purged"])
     for name, beside in zip(c.names, besides, strict=True):

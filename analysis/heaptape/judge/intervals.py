@@ -30,7 +30,7 @@ class Random:
         self.state = state & _MASK
 
     def next(self) -> int:
-        """Of 64 bits."""
+        """The next number of 64 bits."""
         self.state = (self.state + _STEP) & _MASK
         mixed = ((self.state ^ self.state >> 30) * _FIRST) & _MASK
         mixed = ((mixed ^ mixed >> 27) * _SECOND) & _MASK
@@ -87,7 +87,7 @@ _BLOCK_VALUES = 1_000_000
 
 
 def median(values: Iterable[float]) -> float:
-    """Of values that are known. NaN for none."""
+    """The median of values that are known; NaN if there is none."""
     found = sorted(values)
     count = len(found)
     if not count:
@@ -131,7 +131,7 @@ def _is_known(ratio: float) -> bool:
 
 
 def student_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Of the mean of two or more values, by Student's t."""
+    """The interval of the mean of two or more values, by Student's t."""
     mean, squares, count = 0.0, 0.0, len(values)
     for value in values:
         mean += value / count
@@ -142,7 +142,7 @@ def student_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def student_interval_of_samples(samples: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """Of the mean of the means of independent samples, each of two values at least: Student's t with the degrees of freedom of
+    """The interval of the mean of the means of independent samples, each of two values at least: Student's t with the degrees of freedom of
     Welch and Satterthwaite, rounded down."""
     mean, variances = 0.0, []
     for values in samples:
@@ -170,7 +170,7 @@ def student_quantile(degrees: int) -> float:
 def resampled_interval(
     values: Sequence[float], confidence: float, seed: int = BOOTSTRAP_SEED, resamples: int = RESAMPLES
 ) -> tuple[float, float]:
-    """Of the median of sorted values. Medians of few values, resampled, fall on few points, so that their quantiles jump: the
+    """The interval of the median of sorted values. Medians of few values, resampled, fall on few points, so that their quantiles jump: the
     order statistics are the least width."""
     medians = sorted(((values[lower] + values[upper]) / 2, times)
                      for lower, upper, times in _middle_ranks(len(values), resamples, seed))
@@ -223,7 +223,7 @@ def _middle_ranks(count: int, resamples: int, seed: int) -> list[tuple[int, int,
 
 @functools.lru_cache(maxsize=32)
 def _middle_numbers(count: int, resamples: int, seed: int) -> NDArray[np.integer]:
-    """Of each sample of `count` numbered values the numbers of the two in the middle, shape (resamples, 2): of sorted values
+    """The numbers of the two in the middle of each sample of `count` numbered values, shape (resamples, 2): of sorted values
     they are the middle ones themselves, whatever these are."""
     import numpy as np
 
@@ -239,7 +239,7 @@ def _middle_numbers(count: int, resamples: int, seed: int) -> NDArray[np.integer
 
 
 def _exp(value: float) -> float:
-    """Of a logarithm of any size: what is beyond all figures is as good as its ends."""
+    """The exponential of a logarithm of any size; what is beyond all figures is as good as their ends."""
     return math.exp(min(max(value, -700.0), 700.0))
 
 

@@ -62,7 +62,7 @@ def made(kind: type[Made], found: Mapping[str, Any]) -> Made:
 
 @dataclass(frozen=True)
 class Condition:
-    """Of --fail-if. figure: the name of one of FIGURES; else counted: a key of the simulation's counts."""
+    """A condition of --fail-if. figure: the name of one of FIGURES; else counted: a key of the simulation's counts."""
 
     text: str
     figure: str | None
@@ -121,7 +121,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Trace:
-    """Of all copies. threads: of the replay."""
+    """The figures are those of all copies; the threads are the replay's."""
 
     calls: int
     usable_size_calls: int
@@ -255,7 +255,7 @@ class Cell:
     exact_memory: Json = field(default_factory=dict)
 
     def figure(self, key: str, *, of_time: bool) -> Any:
-        """Of a pass, as JSON has it; None where it is not known."""
+        """The figure of a pass, as JSON has it; None if it is not known."""
         line, exact = (self.time, self.exact_time) if of_time else (self.memory, self.exact_memory)
         if line is None:
             return None
@@ -293,7 +293,7 @@ class Measurements:
     repeats: int = 0
     counts: Json | None = None
     limits: list[Json | None] = field(default_factory=list)
-    """Of the limit pass, for each choice, as results have it; empty: it did not run."""
+    """The limit pass of each choice, as results have it; empty if it did not run."""
 
     def values(self, who: int, words: FigureWords) -> list[float]:
         """One for each round."""
@@ -301,7 +301,7 @@ class Measurements:
 
 
 HIDDEN_SHARE = 0.1
-"""Of rounds. Where more are hidden, the median is off by more than 1 % (docs/method/experiment.md)."""
+"""If a greater share of the rounds is hidden, the median is off by more than 1 % (docs/method/experiment.md)."""
 
 
 @dataclass(frozen=True)
@@ -349,12 +349,12 @@ class Interim:
 
 
 Matters = Callable[[Interim], Collection[str]]
-"""Of which figures more rounds may matter to whoever asked for the replay."""
+"""Says in which figures more rounds may matter to whoever asked for the replay."""
 
 
 @dataclass(frozen=True)
 class FunctionFigures:
-    """Of one function: calls, and medians of the time of all of them together and of the first touch of what they returned."""
+    """Calls of one function, and medians of the time of all of them together and of the first touch of what they returned."""
 
     count: int
     time_ns: float

@@ -26,7 +26,7 @@ class Power:
 
 
 def powers_of(comparison: Comparison) -> dict[str, Power]:
-    """Of time and of peak RSS by their names, as far as known."""
+    """The powers of time and of peak RSS by their names, as far as they are known."""
     if math.isnan(comparison.spent_s) or not comparison.controlled:
         return {}
     return {words.name: found for words in (TIME, PEAK) if (found := _power(comparison, words)) is not None}
@@ -41,7 +41,7 @@ def power_json(comparison: Comparison) -> Json | None:
 
 
 def _power(comparison: Comparison, words: FigureWords) -> Power | None:
-    """Of any allocator: their intervals have the same width in the mean."""
+    """The power for any allocator, as their intervals have the same width in the mean."""
     ratios = [found.estimates[words.name].ratio for choice, found in enumerate(comparison.allocators) if choice != comparison.context.baseline]
     usable, control = [ratio for ratio in ratios if _is_usable(ratio)], comparison.controls[words.name]
     if not usable or not _is_usable(control):
@@ -57,12 +57,12 @@ def _power(comparison: Comparison, words: FigureWords) -> Power | None:
 
 
 def _is_usable(ratio: Interval) -> bool:
-    """Of fewer rounds the spread is not known well enough."""
+    """The spread of fewer rounds is not known well enough."""
     return ratio.count >= BOOTSTRAP_ROUNDS_MIN and not ratio.is_hidden and not math.isnan(ratio.low)
 
 
 def spread(ratios: Sequence[Interval]) -> float:
-    """Of the logarithms of single rounds' ratios: the standard deviation of a normal distribution whose intervals would be as wide.
+    """The spread of the logarithms of single rounds' ratios: the standard deviation of a normal distribution whose intervals would be as wide.
     A spread that is known from n rounds alone is off itself; 1 + 1.6 / n makes up for that (by simulation, as Student's t does for
     means)."""
     return sum((math.log(ratio.high) - math.log(ratio.low)) / 2 / _end(ratio.count)[0] * (1 + 1.6 / ratio.count) for ratio in ratios) / len(ratios)

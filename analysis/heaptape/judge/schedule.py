@@ -18,7 +18,7 @@ ROUNDS_INTERIM = 8
 """The first interim analysis is after these: what is resolved?"""
 
 ROUNDS_TIMED = 8
-"""Of an open number of rounds, those with a timed pass: it decides nothing."""
+"""So many of an open number of rounds have a timed pass, which decides nothing."""
 
 ANY_CPU = -1
 

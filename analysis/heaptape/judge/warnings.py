@@ -69,7 +69,7 @@ def _of_fresh_heap(comparison: Comparison) -> Iterator[Warning]:
 # --- memory
 
 def _share_of_touched(comparison: Comparison, part_bytes: int) -> float:
-    """Of the memory at the peak; NaN where the replay does not touch what the program touched."""
+    """The share of the memory at the peak; NaN if the replay does not touch what the program touched."""
     plan, touched_bytes = comparison.context.plan, comparison.context.trace.touched_peak_bytes
     if not plan.memory_pass or plan.touch != "recorded" or not touched_bytes:
         return math.nan
@@ -105,7 +105,7 @@ def _of_unwatched(comparison: Comparison) -> Iterator[Warning]:
 
 
 def _of_copying(comparison: Comparison) -> Iterator[Warning]:
-    """Where former blocks of a growing buffer are still resident at its peak, because no time passes while it is copied."""
+    """Warns that former blocks of a growing buffer are still resident at its peak, because no time passes while it is copied."""
     for choice, found in zip(comparison.context.choices, comparison.allocators, strict=True):
         if choice.purges_soon and found.peaks_within_call and not comparison.context.plan.memory_real > 0:
             yield Warning("copying", f"{choice.name} gives memory back some ms after it is freed, but no trace time passes while a realloc copies: "
@@ -151,7 +151,7 @@ def _of_settings(comparison: Comparison) -> Iterator[Warning]:
 # --- figures
 
 def _readings(comparison: Comparison, key: str) -> int:
-    """Of the timed calls in all runs."""
+    """How many readings the timed calls have in all runs."""
     return sum(int(cell.exact_time.get(key) or 0) for cells in comparison.measurements.rounds for cell in cells if cell.time is not None)
 
 

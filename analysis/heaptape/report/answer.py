@@ -117,7 +117,7 @@ _PARTS = dict(zip(PARTS, ("in the allocator", "its own"), strict=True))
 
 
 def program_gain(summary: Summary) -> Gain:
-    """Of the allocator with the least modelled time, where the model shows it to be less than the baseline's."""
+    """The gain of the allocator with the least modelled time, if the model shows that to be less than the baseline's."""
     base, *others = summary.program_times
     less = [item for item in others if item.verdict == MEASURES["time"].less]
     best = min(less, key=lambda item: item.ratio.ratio, default=None)

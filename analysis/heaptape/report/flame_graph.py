@@ -22,7 +22,7 @@ SHARE_MIN = 0.001
 """Narrower functions are not drawn."""
 
 _CELLS_MAX = 800
-"""Of more cells the widest are drawn."""
+"""If there are more cells, the widest are drawn."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def flame_figure(root: Node, places: pd.DataFrame) -> Figure:
 
 _PROFILE_ROWS = 12
 _STEPS = 4
-"""Of the colours of differences."""
+"""Differences have so many colours each way."""
 
 _NONE = Function("")
 
@@ -124,7 +124,7 @@ def _change_css(base: float, value: float) -> str:
 
 
 def _change_cells(base: Function, node: Function, total: float, depth: int = 0, left: float = 0.0) -> Iterator[Cell]:
-    """As wide as the larger of both, so that what is gone has a place too. total: of the root's larger one."""
+    """Cells are as wide as the larger of both, so that what is gone has a place too. total: the root's larger one."""
     width = _width(base, node, total)
     tip = f"{node.name or base.name}: {count(base.instructions)} → {counted(node.instructions, 'instruction')}"
     yield Cell(depth, left, width, node.name or base.name, tip, _change_css(base.instructions, node.instructions))
@@ -158,7 +158,7 @@ def _profile_graphs(profiles: dict[str, Profile], baseline: str) -> Iterator[tup
 
 
 def _table(profiles: dict[str, Profile], baseline: str) -> Table:
-    """Of two allocators by the change, otherwise by the largest."""
+    """The table of two allocators is sorted by the change, others by the largest."""
     own = {name: profile.own_by_name() for name, profile in profiles.items()}
     names = list(dict.fromkeys(function for functions in own.values() for function in functions))
     others = [name for name in profiles if name != baseline]

@@ -80,7 +80,7 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def _png(states: NDArray[np.uint8], width: int, height: int) -> str:
-    """As the address of an image; a byte of a state is a colour of the palette."""
+    """The address of an image with its bytes; a byte of a state is a colour of the palette."""
     shades = [(*_LIVE, _FAINTEST + (255 - _FAINTEST) * number // (SHADES - 1)) for number in range(SHADES)]
     colours = [_COLOURS[state] if state in _COLOURS else shades[state - LIVE] for state in range(_BREAK + 1)]
     rows = np.zeros((height, width + 1), dtype=np.uint8)  # each begins with the number of its filter
@@ -144,7 +144,7 @@ def map_figure(title: str, shown: HeapMap, at_ns: int, names: dict[int, str]) ->
 
 
 def _small_maps(shown: HeapMap, places: _Places) -> str:
-    """The same places at all moments."""
+    """Small maps of the same places at all moments."""
     if len(shown.moments) < 2:
         return ""
     width = min(places.width * 3, _SMALL_PX)
@@ -161,7 +161,7 @@ _CSS = {"live": "part-live", "rounding": "part-rounding", "headers": "part-heade
 _KEY = [(name.replace("_", " "), css) for name, css in _CSS.items()]
 _STACK_PX, _COST_PX = 240, 90
 _COST_SHOWN, _CALLS_SHOWN, _PAUSE = 0.97, 150, 20
-"""Of the stretches: the few in which a call cost more are cut; those with fewer timed calls are drawn together; after so many without
+"""The few stretches in which a call cost more than this quantile are cut; those with fewer timed calls are drawn together; after so many without
 a call the curve begins anew."""
 
 

@@ -34,7 +34,7 @@ _WORDS = {"time": "Time in malloc", "rss_peak": "Peak RSS"}
 
 @dataclass(frozen=True)
 class OverviewTable:
-    """Of one measure. rows: number of the experiment in the report, its name, a cell for each allocator; mean: such cells, empty
+    """The table of one measure. rows: number of the experiment in the report, its name, a cell for each allocator; mean: such cells, empty
     where traces lack an allocator."""
 
     title: str
@@ -65,7 +65,7 @@ def experiment_names(summaries: Sequence[Summary]) -> list[str]:
 
 
 def ratios_of(summary: Summary, measure: str) -> dict[str, Floats]:
-    """Of each round, by allocator."""
+    """The ratios of each round, by allocator."""
     table = round_table(summary.experiment.runs, MEASURES[measure])
     if summary.baseline not in table:
         return {}
@@ -180,12 +180,12 @@ def _traces(summaries: Sequence[Summary]) -> str:
 
 
 def _percent_interval(low: float, high: float) -> str:
-    """Of a ratio, as a difference."""
+    """The interval of a ratio, as a difference."""
     return f"[{signed_percent(low - 1)}, {signed_percent(high - 1)}]".replace(" %,", ",") if math.isfinite(low + high) else ""
 
 
 def _shift_table(old: str, new: str, title: str, found: Sequence[tuple[Shift, str]], outcome: str) -> TextTable | None:
-    """Of each figure the largest change first; each with the words that name its trace. None where there is none."""
+    """The shifts, the largest change of each figure first, each with the words that name its trace. None if there is none."""
     if not found:
         return None
     ranked = sorted(found, key=lambda item: (FIGURES.index(item[0].figure), -item[0].extent))
@@ -218,7 +218,7 @@ def _same_line(summaries: Sequence[Summary], names: Sequence[str]) -> list[str]:
 
 
 def _mean_lines(summaries: Sequence[Summary]) -> list[str]:
-    """Of the main figures that all traces have."""
+    """The means of the main figures that all traces have."""
     ratios = {MEASURES[name].title: [ratios_of(summary, name).get(summary.newer, np.zeros(0)) for summary in summaries] for name in ("rss_peak", "time")}
     ratios[INSTRUCTIONS] = [np.array([shift.ratio for shift in summary.shifts if shift.figure == INSTRUCTIONS]) for summary in summaries]
     means = {title: geometric_mean(found, summaries[0].seed) for title, found in ratios.items()}
@@ -233,6 +233,6 @@ def print_old_new(view: OldNew, color: str) -> None:
 
 
 def old_new_markdown(view: OldNew) -> str:
-    """The same for pull requests."""
+    """The view as Markdown for pull requests."""
     *about, traces = view.about
     return tables_markdown([*view.cautions, view.headline], about, view.tables, view.notes, traces)

@@ -51,7 +51,7 @@ HARNESS_SHARE_MAX = 1.0
 REPAIRED_SHARE_MAX = 0.001
 
 FEW_EVENTS = 10_000
-"""Of a program that does so little, starting up is the most."""
+"""Starting up is most of a program that makes fewer calls."""
 
 LAZYFREE_SHARE_MAX = 0.05
 

@@ -140,7 +140,7 @@ _VERDICT = 4
 _FOLDED_MIN = 10
 """Columns of a terminal for what is folded."""
 _BETWEEN = 3
-"""The same between two cells: the padding and the place of a line."""
+"""The columns between two cells: the padding and the place of a line."""
 
 
 def _ratio_cell(row: pd.Series, bases: pd.Series) -> str:
@@ -217,7 +217,7 @@ def print_tables(above: Sequence[tuple[str, str]], tables: Sequence[TextTable], 
 
 
 def _fitting(table: TextTable, columns: int) -> list[TextTable]:
-    """Where it is wider than so many columns (0: any number), what stands beside the verdicts is a table of its own."""
+    """What stands beside the verdicts is a table of its own if the table is wider than so many columns (0: any number)."""
     if table.folds != _VERDICT or not columns or _least_width(table) <= columns:
         return [table]
     end = _VERDICT + 1
@@ -253,7 +253,7 @@ def _print_table(console: Any, table: TextTable, on_terminal: bool) -> None:
 
 
 def _least_width(table: TextTable) -> int:
-    """Of a terminal that all cells fit into, what folds in several lines."""
+    """The least width of a terminal that all cells fit into, if what folds takes several lines."""
     from rich.cells import cell_len
 
     cells = [[printable(cell) for cell in column] for column in zip(table.columns, *table.rows, strict=True)]
@@ -277,7 +277,7 @@ def processor_lines(table: ProcessorTable) -> list[str]:
 
 
 def processor_markdown(table: ProcessorTable) -> str:
-    """The same in Markdown."""
+    """The table as Markdown."""
     rule = ["---", *["---:"] * (len(table.columns) - 1)]
     heading = f"**{markdown_escaped(table.title[0].upper() + table.title[1:])} by processors**: {markdown_escaped(table.trace_path)}"
     return "\n".join([heading, "", *(_markdown_row(cells) for cells in (list(map(markdown_escaped, table.columns)), rule)),

@@ -17,7 +17,7 @@ UNEXPLAINED_MIN_BYTES = 8 << 20
 """All as in format/heap_share.c, which says why."""
 NOT_HELD_AGAINST = "The program's memory is not in the trace: no replay is held against it."
 ZEROED_SHARE_MAX = 0.05
-"""As in replay/experiment/experiment_warnings.c."""
+"""The judge warns from the same share on (judge/warnings.py)."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class HeapShare:
                 and self.anon_bytes - self.explained_bytes >= UNEXPLAINED_MIN_BYTES)
 
     def sentence(self) -> str:
-        """As the other verbs say it."""
+        """The sentence, which the other verbs say too."""
         explained = self.explained_bytes / 1e6
         own = f"; its own mappings, stacks and data hold {self.own_bytes / 1e6:.1f} MB" \
             if self.own_bytes >= self.anon_bytes // 2 else ""

@@ -81,7 +81,7 @@ class Estimate:
 
     @property
     def interval(self) -> Interval:
-        """As the judge has it."""
+        """The interval as the judge has it."""
         known = math.isfinite(self.ci_low) and math.isfinite(self.ci_high)
         return Interval(self.ratio, *((self.ci_low, self.ci_high) if known else (math.nan, math.nan)), self.rounds, self.hidden)
 
@@ -129,7 +129,7 @@ def round_table(frame: pd.DataFrame, measure: Measure) -> pd.DataFrame:
 
 
 def paired_ratios(values: pd.Series, base: pd.Series) -> Floats:
-    """As the judge has them: one for each round that has both figures, shape (rounds,); 0, infinite or NaN where the harness
+    """The judge's ratios: one for each round that has both figures, shape (rounds,); 0, infinite or NaN where the harness
     hides a figure."""
     if not values.index.equals(base.index):
         values, base = values.align(base)
@@ -146,7 +146,7 @@ def _estimate(interval: Interval) -> Estimate:
 
 
 def estimate_difference(differences: Floats, seed: int = SEED, resamples: int = RESAMPLES) -> Difference:
-    """As estimate_ratio, of paired differences; Student's t, where there are few, is on the differences themselves."""
+    """Does what estimate_ratio does, for paired differences; Student's t, if there are few, is on the differences themselves."""
     known = sorted(differences[np.isfinite(differences)].tolist())
     middle = intervals.median(known)
     if len(known) < 2:

@@ -52,7 +52,7 @@ class Condition:
 
     @property
     def figure(self) -> str:
-        """As in the text."""
+        """The figure as it stands in the text."""
         return self.text.strip().split("<")[0].split(">")[0].strip()
 
     @property
@@ -127,7 +127,7 @@ class Judged:
         return self.condition.counted and not math.isfinite(self.ratio) and not (math.isfinite(self.value) and math.isfinite(self.base_value))
 
     def sentence(self, trace: str) -> str:
-        """As `replay` says it, with the trace, of which results may have many."""
+        """The sentence that `replay` says, with the trace, as results may have many."""
         start = f"--fail-if {self.condition.text}: {'' if self.outcome == HOLDS else f'{self.outcome}: '}{self.allocator} "
         if self.condition.counted and not math.isfinite(self.ratio):
             against = f"is compared with {self.baseline}, which "

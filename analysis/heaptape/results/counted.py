@@ -55,7 +55,7 @@ def counted_figure(counts: dict[str, Any], figure: str, part: Part = WHOLE) -> f
 # ---- where in an allocator its instructions are: trees of its functions, from sampled stacks (`replay --profile`) ----
 
 _FRAMES_MAX = 256
-"""Of a stack; the simulation writes fewer. What trees of them are walked by goes no deeper."""
+"""A stack has no more; the simulation writes fewer. What walks the trees of them goes no deeper."""
 
 
 @dataclass
@@ -80,7 +80,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Profile:
-    """Of one allocator; samples: how many."""
+    """The tree of one allocator; samples: how many."""
 
     root: Function
     samples: int

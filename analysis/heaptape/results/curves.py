@@ -18,7 +18,7 @@ from .reader import NULL_ALLOCATOR
 CURVE_COLUMNS = ("time_ns", "event", "live_bytes", "rss_bytes", "high_bytes")
 
 SPIKE_SHARE = 0.005
-"""Of the highest RSS: less than that within a call is no spike of the drawn curve."""
+"""A rise within a call by a smaller share of the highest RSS is no spike of the drawn curve."""
 
 
 def median_run(runs: pd.DataFrame, allocator: str) -> pd.Series | None:

@@ -60,12 +60,12 @@ MAIN_FIGURES = (MEASURES["rss_peak"].title, INSTRUCTIONS, MEASURES["time"].title
 _FAULTS = "page faults"
 GROUPS = (tuple(MEASURES[name].title for name in ("rss_peak", "rss_end", "rss_mean", "process_rss_peak")), (INSTRUCTIONS, _FAULTS),
           (MEASURES["time"].title,), (PROGRAM_TIME,))
-"""Of each group an answer in a line names the first figure that differs."""
+"""An answer in a line names the first figure of each group that differs."""
 FIGURES = (*MAIN_FIGURES, PROGRAM_TIME, *GROUPS[0][1:], _FAULTS)
 
 
 def shifts(runs: pd.DataFrame, comparison: pd.DataFrame, times: Sequence[ProgramTime], old: str, new: str) -> list[Shift]:
-    """Of all figures that both have, the main ones first. times: as program_times gives them; comparison: with the old one."""
+    """The shifts of all figures that both have, the main ones first. times: as program_times gives them; comparison: with the old one."""
     huge = sum(change.size for change in _huge_pages(runs, old, new))
     found = [replace(shift, huge_pages=huge) if shift.figure == MAIN_FIGURES[0] else shift for shift in _measured_shifts(comparison, old, new)]
     found += _counted_shifts(runs, old, new)
@@ -129,7 +129,7 @@ class Change:
 
 
 def differences(runs: pd.DataFrame, comparison: pd.DataFrame, baseline: str) -> list[Change]:
-    """Of any two allocators that were counted; of others empty."""
+    """The differences of any two allocators that were counted; empty for others."""
     counts = counts_by_allocator(runs)
     names = set(runs["allocator"]) - {NULL_ALLOCATOR}
     others = names - {baseline}
@@ -180,7 +180,7 @@ def _sorted(changes: Iterable[Change]) -> list[Change]:
 
 
 def _largest(changes: Iterable[Change]) -> list[Change]:
-    """Of one figure; a line for all others."""
+    """The largest differences of one figure, and a line for all others."""
     ranked = _sorted(changes)
     shown, rest = ranked[:_SIZES_MAX], ranked[_SIZES_MAX:]
     if rest:
@@ -198,7 +198,7 @@ def _all_classes(base: dict[str, Any], other: dict[str, Any]) -> list[Change]:
 
 
 def _sizes(function: str, low: int) -> str:
-    """Of the class, four of which make a power of two."""
+    """The sizes of the class, four of which make a power of two."""
     if low == 0:
         return "NULL or at most 1 byte" if function == "free" else "at most 1 byte"
     if low < 4:
@@ -250,7 +250,7 @@ def _slop(item: dict[str, Any] | None) -> float:
 
 
 def _huge_pages(runs: pd.DataFrame, old: str, new: str) -> list[Change]:
-    """Of peak RSS, where any of it is in them."""
+    """What of peak RSS is in huge pages, if any of it is."""
     rows = runs[(runs["pass"] == "memory") & (runs["failures"] == 0)]
     medians = rows.groupby("allocator")["anon_huge_peak_bytes"].median() if "anon_huge_peak_bytes" in rows else {}
     was, now = (float(medians.get(name, math.nan)) for name in (old, new))

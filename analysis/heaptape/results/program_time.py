@@ -23,7 +23,7 @@ MODEL_RESIDUAL = 0.20
 """The 90th percentile of how far the model is off in the time of a trace's calls."""
 
 SAMPLING_QUANTILE = 1.75
-"""Of Student's distribution, 90 %, with as many degrees of freedom as a sampled recording has groups of bursts."""
+"""The 90 % quantile of Student's distribution, with as many degrees of freedom as a sampled recording has groups of bursts."""
 
 PARTS = ("allocator", "program")
 FARTHER = ("far_4mib_miss", "far_8mib_miss", "far_16mib_miss", "far_32mib_miss")
@@ -54,7 +54,7 @@ class BlockClass:
 
 @dataclass(frozen=True)
 class ProgramTime:
-    """Of the program under an allocator. `changes` by part and cause, and `shares` the same as a share of the baseline's whole:
+    """The time of the program under an allocator. `changes` by part and cause, and `shares` the same as a share of the baseline's whole:
     the difference to the baseline. `blocks`: the size classes whose misses change most."""
 
     allocator: str
@@ -65,7 +65,7 @@ class ProgramTime:
     base_ns: float
     blocks: list[BlockClass]
     bursts: int
-    """Of sampled accesses; 0: all were simulated."""
+    """The bursts of sampled accesses; 0: all accesses were simulated."""
 
     def share(self, part: str | None = None, cause: str | None = None) -> float:
         """The difference of a part, of a cause, or of both, as a share of the program's time under the baseline."""
@@ -147,7 +147,7 @@ def _ratio(costs: _Costs, base: _Costs, kinds: dict[str, dict[str, float] | None
 
 
 def _quotient(value: float, base: float) -> float:
-    """Of times; without end where the baseline may take none."""
+    """The quotient of times; it has no end if the baseline may take none."""
     return value / base if base > 0 else math.inf
 
 

@@ -39,7 +39,7 @@ def control_lines(runs: pd.DataFrame) -> list[str]:
 
 ROUNDS_MIN = 8
 CHANCE = 0.05
-"""Of finding any where the order means nothing: each test has its share of it (Bonferroni)."""
+"""The chance of finding any if the order means nothing: each test has its share of it (Bonferroni)."""
 
 
 @dataclass(frozen=True)
@@ -311,7 +311,7 @@ def _found(steps: list[dict[str, object]], name: str) -> list[str]:
 
 
 def _size(limit_bytes: float) -> str:
-    """As replay prints it: the two that a search finds are a page apart, or half a per cent, which three digits do not show."""
+    """The size as replay prints it: the two that a search finds are a page apart, or half a per cent, which three digits do not show."""
     return f"{decimal(limit_bytes / 1e3)} kB" if limit_bytes < 1e6 else f"{decimal(limit_bytes / 1e6, 3 if limit_bytes < 1e7 else 2)} MB"
 
 

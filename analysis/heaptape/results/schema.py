@@ -96,7 +96,7 @@ def _within(where: str, name: str) -> str:
 
 
 def _check_values(where: str, value: Any) -> None:
-    """Of all that is in a line: numbers that can be reckoned with, and texts that can be printed."""
+    """Checks all that is in a line: numbers can be reckoned with, and texts can be printed."""
     if isinstance(value, (int, float)):
         if not -_MAGNITUDE_MAX <= value <= _MAGNITUDE_MAX:  # nor where it is no number
             raise _bad(where, "a number of at most 2^64", value)

@@ -71,7 +71,7 @@ class Summary:
     newer: str = ""
     """The allocator that is the baseline's newer build: then the question is what became worse, and the headline says it."""
     shifts: list[Shift] = field(default_factory=list)
-    """Of that one against the baseline."""
+    """The shifts of that one against the baseline."""
 
     @property
     def newer_fails(self) -> bool:
@@ -85,7 +85,7 @@ class Summary:
 
     @property
     def trace_name(self) -> str:
-        """Of the trace alone."""
+        """The name of the trace alone."""
         path, sha256 = self.experiment.trace_path, self.experiment.trace_sha256
         return f"{path} ({sha256[:12]})" if path and self.same_name else path or sha256 or "trace"
 

@@ -17,14 +17,14 @@ from .summary import Summary
 from .verdicts import Standing
 
 SMALL_SHARE = 0.01
-"""Of the program's CPU time or memory: a saving below it is no reason to change."""
+"""A saving of a smaller share of the program's CPU time or memory is no reason to change."""
 
 
 COMMAND_SHOWN = 60
 """Characters of a command line; a longer one would fold."""
 
 KEPT_IN = "/usr/local/lib/"
-"""Where a library is copied to that would go with our programs."""
+"""A library that would go with our programs is copied to this folder."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def use_variables(kind: str, path: str, variables: Sequence[str], recorded_kind:
 
 
 def python_malloc(context: Mapping[str, Any]) -> str | None:
-    """Of the circumstances of a recording: PYTHONMALLOC's value where a CPython took every object from malloc by it, "" where it
+    """From the circumstances of a recording, PYTHONMALLOC's value where a CPython took every object from malloc by it, "" where it
     served small ones itself, so that malloc saw few of its calls; None of other programs."""
     if not os.path.basename(str(context.get("executable") or "")).startswith("python"):
         return None

@@ -172,7 +172,7 @@ def headline(runs: pd.DataFrame, comparison: pd.DataFrame, seed: int = SEED) -> 
 
 
 def headline_of(standings: Sequence[Standing]) -> str:
-    """The same of standings that are known."""
+    """The headline of standings that are known."""
     sentences = [(time_sentence if standing.measure.name == "time" else memory_sentence)(standing) for standing in standings]
     return " ".join(filter(None, sentences))
 
@@ -193,7 +193,7 @@ def in_words(row: pd.Series) -> str:
 
 
 def amount(value: float, unit: str) -> str:
-    """Of a figure, which may be a count."""
+    """The amount of a figure, which may be a count."""
     return figure(value, unit) if unit else count(value)
 
 
@@ -239,7 +239,7 @@ def _on(some: int, all_of_them: int, noun: str) -> str:
 
 
 def _in_groups(every: Sequence[tuple[Shift, str]], outcome: str, on: Callable[[int], str]) -> list[str]:
-    """Of each group the first figure that has this outcome, and the one that differs most where that is another and differs twice as
+    """The first figure of each group that has this outcome, and the one that differs most where that is another and differs twice as
     much: on how many traces, and by how much at most."""
     said = []
     for group in GROUPS:

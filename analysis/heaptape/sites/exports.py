@@ -86,7 +86,7 @@ class _Numbers:
         return self._known[key]
 
     def mapping(self, path: str, build_id: str) -> int:
-        """Of a module; readers take the first one for the program."""
+        """The mapping of a module; readers take the first one for the program."""
         if not path:
             return 0
         return self._row(self.profile.mapping, ("mapping", path), filename=self.string(path), build_id=self.string(build_id), has_functions=1,

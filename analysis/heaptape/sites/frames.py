@@ -112,7 +112,7 @@ class Frame:
 
     @property
     def identity(self) -> tuple[str, str]:
-        """The same in another recording of the program, whose lines may have moved."""
+        """What stays the same in another recording of the program, whose lines may have moved."""
         return (self.function, self.file) if self.function else (self.build_id or self.module, hex(self.offset))
 
     @property
@@ -153,7 +153,7 @@ def bare_name(function: str) -> str:
 
 
 def _split_impl(function: str) -> tuple[str, str, str] | None:
-    """Of Rust's "<Type as Trait>::method" its parts; the trait may be missing."""
+    """The parts of Rust's "<Type as Trait>::method"; the trait may be missing."""
     depth = 0
     for end, letter in enumerate(function):
         depth += (letter == "<") - (letter == ">" and function[end - 1] != "-")
@@ -208,7 +208,7 @@ class Stacks:
 
     @cached_property
     def _frames(self) -> list[list[Frame]]:
-        """Of each location, the innermost first."""
+        """The frames of each location, the innermost first."""
         modules = [(module.path or f"module {number}", module.build_id) for number, module in enumerate(self._table.modules, start=1)]
         places = [(*(modules[module - 1] if module else ("", "")), offset)
                   for module, offset in zip(self._table.locations["module"].tolist(), self._table.locations["offset"].tolist(), strict=True)]
@@ -266,12 +266,12 @@ def _without_arguments(function: str) -> str:
 
 
 def _short(frame: Frame) -> Frame:
-    """Of a library's function the name without arguments, which can take lines."""
+    """The frame; a library's function has its name without arguments, which can take lines."""
     return replace(frame, function=_without_arguments(frame.function)) if frame.in_library else frame
 
 
 def short_place(place: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """As text has it: a call that allocates by several of a library's functions that differ in arguments alone, as those of
+    """The place as text has it: a call that allocates by several of a library's functions that differ in arguments alone, as those of
     std::deque, has one."""
     return tuple(map(_short, place))
 

@@ -26,11 +26,11 @@ from .spread import (
 from .threads import roles
 
 _SITES_MAX = 200
-"""Of equal sites those with most calls."""
+"""If there are more equal sites, those with most calls are taken."""
 
 
 class Work:
-    """Of two recordings."""
+    """The work of two recordings."""
 
     def __init__(self, old: Recording, new: Recording) -> None:
         self._recordings = (old, new)
@@ -68,10 +68,10 @@ _CALLS_CHANGE, _SIZE_CHANGE, _LIVE_CHANGE = 0.02, 0.02, 0.05
 """Smaller changes of a figure, of the larger value, are none."""
 
 _UNSURE_CHANGE = 0.2
-"""The same of calls and sizes where the trace does not show how much they vary."""
+"""The least change of calls and sizes if the trace does not show how much they vary."""
 
 _LIVE_SHARE = 0.2
-"""Of all live bytes: so much is a difference even of one block."""
+"""This share of all live bytes is a difference even if it is one block."""
 
 _LIVE_MIN = 4096
 """Less than a page is no difference of live bytes."""
@@ -95,7 +95,7 @@ _HANDED_SHARE, _HANDED_NS_MIN = 0.1, 2e6
 live at the peak: how soon a thread wakes is chance."""
 
 _THREADS_CHANGE = 0.1
-"""Of the calls, those that other threads make."""
+"""It is a difference if other threads make this share of the calls."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class _Judge:
         return clear_of(difference, *known) if len(known) == 2 else abs(difference) > _UNSURE_CHANGE * max(self.old["calls"], self.new["calls"])
 
     def size(self) -> None:
-        """Of the mean block."""
+        """The size of the mean block."""
         (old, old_error), (new, new_error) = (_mean(one, "bytes", "calls") for one in self.sums)
         errors = [error_of_mean(course, "bytes", "calls") for course in self.courses]
         known = all(errors) or not old_error + new_error
@@ -196,7 +196,7 @@ class _Judge:
             self._found("larger blocks" if new > old else "smaller blocks", self._share("bytes"))
 
     def _life(self, unit: str) -> _Life:
-        """Of the mean block. As other sites' calls make a trace longer, it counts against the whole, too."""
+        """The life of the mean block. As other sites' calls make a trace longer, it counts against the whole, too."""
         (old, old_error), (new, new_error) = (_mean(one, f"life_{unit}", "blocks") for one in self.sums)
         whole = [max(one.figures.events if unit == "events" else one.figures.end_ns, 1) for one in self.recordings]
         # Blocks that live at the same time share what happens in it.
@@ -210,7 +210,7 @@ class _Judge:
         return self.handed and abs(new - old) < _HANDED_NS_MIN
 
     def life(self) -> None:
-        """Of the mean block, in events and not against it in time; or in time, and not against it in events."""
+        """The life of the mean block, in events and not against it in time; or in time, and not against it in events."""
         if self.few:
             return
         events, time = self._life("events"), self._life("ns")

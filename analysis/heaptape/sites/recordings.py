@@ -105,7 +105,7 @@ def in_order(old: list[Closure], new: list[Closure]) -> tuple[dict[Identity, Ide
 
 
 _NAME_BYTES = 15
-"""Of a thread: the kernel keeps no more."""
+"""The kernel keeps no more of a thread's name."""
 
 _PATH_PARTS_MAX = 4
 """Parts of a path, from its end, by which files in different folders are the same."""
@@ -135,7 +135,7 @@ class Recording:
         return self.sites.get(key, dict.fromkeys(SUMS, 0.0))
 
     def course(self, key: Key) -> Course:
-        """Of a place, along the trace."""
+        """The course of a place, along the trace."""
         spans = self.figures.spans
         return Course(spans.span_ns, spans.of(self.numbers.get(key, [])), self.of(key)["peak_bytes"])
 

@@ -35,16 +35,16 @@ class SiteSpans:
 
     @property
     def at_ns(self) -> Ints:
-        """Where each span ends."""
+        """The times at which the spans end."""
         return np.minimum(np.arange(1, self.count + 1) * self.span_ns, self.end_ns)
 
     def of(self, sites: Sequence[int]) -> dict[str, Floats]:
-        """Of these sites together, in each span; live_bytes, live_blocks: at its end."""
+        """The figures of these sites together, in each span; live_bytes and live_blocks are those at its end."""
         bounds = np.searchsorted(self.keys, np.array([[site, site + 1] for site in sites]).reshape(-1, 2) * SPANS_MAX)
         return self._by_span(np.concatenate([np.arange(first, end) for first, end in bounds] or [np.zeros(0, dtype=np.int64)]))
 
     def of_all(self) -> dict[str, Floats]:
-        """The same of all sites."""
+        """The figures of all sites."""
         return self._by_span(np.arange(self.keys.size))
 
     def _by_span(self, rows: Ints) -> dict[str, Floats]:

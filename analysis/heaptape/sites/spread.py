@@ -15,7 +15,7 @@ DEVIATIONS = 4
 """Standard deviations that chance hardly makes."""
 
 GROUPS_MIN = 5
-"""Of fewer spans nothing is said of how much a figure varies."""
+"""Fewer spans do not tell how much a figure varies."""
 
 _REFERENCE_CALLS_MIN = 30
 """Sites of fewer calls do not measure how much work a program did."""
@@ -24,7 +24,7 @@ _MOMENTS = 32
 """Live bytes are compared with those this part of the trace before."""
 
 _SHORT = 1 / 16
-"""Of a trace."""
+"""A peak that lasts for a smaller part of the trace is short."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Error:
 
 @dataclass(frozen=True)
 class Course:
-    """Of one call site along the trace. of: by spans of so much time, as SiteSpans has them; at_peak: live bytes at the peak
+    """The figures of one call site along the trace. of: by spans of so much time, as SiteSpans has them; at_peak: live bytes at the peak
     of the whole trace."""
 
     span_ns: int
@@ -76,7 +76,7 @@ def error_of_calls(calls: Floats, work: Floats) -> Error | None:
 
 
 def error_of_mean(course: Course, name: str, rows: str, apart_ns: float = 0) -> Error | None:
-    """Of what a row has in the mean. Rows of less than apart_ns apart are together."""
+    """The standard error of what a row has in the mean. Rows of less than apart_ns apart are together."""
     size = max(int(np.ceil(apart_ns / course.span_ns)), 1)
     starts = np.arange(0, course.of[rows].size, size)
     sums, counts = (np.add.reduceat(course.of[one], starts) for one in (name, rows))

@@ -16,7 +16,7 @@ from ..base.units import byte_count, count, counted, nanoseconds, null_unless_kn
 from .frames import Frame, Stacks, factorized, place_text
 
 MEASURES = {"calls": "calls", "bytes": "bytes", "lifetime": "mean_life_ns", "peak": "peak_bytes", "end": "end_bytes"}
-"""As --by names them: a column of the tables."""
+"""The columns of the tables by the names that --by has."""
 
 SUMMED = ("calls", "bytes", "peak_bytes", "end_bytes")
 """Figures of which a caller has the sum of its callees'."""
@@ -25,7 +25,7 @@ MEANING = {"calls": "calls", "bytes": "bytes requested", "peak_bytes": "bytes li
            "holes_bytes": "bytes of holes held"}
 
 _SHOWN_SHARE = 0.01
-"""Of the tree: what has less is left out."""
+"""What has a smaller share of the tree is left out."""
 
 
 def by_place(sites: pd.DataFrame, stacks: Stacks, with_arguments: bool = False) -> pd.DataFrame:

@@ -23,12 +23,12 @@ _CALLS_MIN = 10
 """A site of fewer calls hardly says whose it is."""
 
 _SAME_NAME, _SAME_NUMBER = 0.5, 0.01
-"""As much as so many call sites."""
+"""An equal name or number of threads counts as much as so many call sites."""
 
 
 @dataclass(frozen=True)
 class Threads:
-    """Of a recording. names: of threads, without a number at their end; "" where a thread has the process's. calls: of each call site, by thread."""
+    """The threads of a recording. names: without a number at their end, "" if a thread has the process's. calls: those of each call site, by thread."""
 
     main: int | None
     names: Mapping[int, str]
@@ -47,14 +47,14 @@ class _Pool:
 
 
 def _similarity(one: Mapping[Site, float], other: Mapping[Site, float]) -> float:
-    """Of what two threads call, by the logarithms of how often: a rare site counts almost as much as a frequent one."""
+    """How similar is what two threads call, by the logarithms of how often: a rare site counts almost as much as a frequent one."""
     both = one.keys() | other.keys()
     least, most = (sum(of(one.get(site, 0.0), other.get(site, 0.0)) for site in both) for of in (min, max))
     return least / most if most else 1.0
 
 
 def _pools(threads: Threads) -> list[_Pool]:
-    """Of all but the main thread, in the order of their numbers."""
+    """The pools of all but the main thread, in the order of their numbers."""
     called: dict[int, dict[Site, int]] = {}
     for site, calls in threads.calls.items():
         for thread, number in calls.items():
@@ -82,7 +82,7 @@ def _agreement(old: _Pool, new: _Pool) -> float:
 
 
 def _pairs(old: list[_Pool], new: list[_Pool]) -> list[tuple[int, int]]:
-    """Of one kind, so that they agree most: the best pair first, then exchanges as long as they help."""
+    """Pairs threads of one kind so that they agree most: the best pair first, then exchanges as long as they help."""
     size = max(len(old), len(new))  # who has no partner is paired with nobody
     value = {(i, k): _agreement(old[i], new[k]) if i < len(old) and k < len(new) else 0.0 for i in range(size) for k in range(size)}
     partner: dict[int, int] = {}
@@ -100,7 +100,7 @@ def _pairs(old: list[_Pool], new: list[_Pool]) -> list[tuple[int, int]]:
 
 
 def roles(old: Threads, new: Threads) -> tuple[dict[int, str], dict[int, str]]:
-    """Of the threads of both recordings, by number. Threads of one role do the same work."""
+    """The roles of the threads of both recordings, by number. Threads of one role do the same work."""
     pools = _pools(old), _pools(new)
     found: tuple[dict[int, str], dict[int, str]] = {}, {}
     for threads, named in zip((old, new), found, strict=True):

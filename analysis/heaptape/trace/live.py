@@ -105,7 +105,7 @@ def live_bytes_curve(trace: Trace, points: int | None = None) -> pd.DataFrame:
 
 
 def thinned(chunk: pd.DataFrame, stride: int) -> pd.DataFrame:
-    """Of each `stride` rows the first maximum of live bytes and the last row."""
+    """The first maximum of live bytes and the last row of each `stride` rows."""
     if chunk.empty or stride < 3:
         return chunk
     live = chunk["live_bytes"].to_numpy()
@@ -197,7 +197,7 @@ class _Births:
 def _latest(
     tells: NDArray[np.bool_], first: NDArray[np.bool_], value: NDArray[np.int64], before: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Of each row the value of the latest row of its slot, itself included, that has one; else what was before."""
+    """For each row the value of the latest row of its slot, itself included, that has one; else what was before."""
     number = np.arange(tells.size)
     latest = np.maximum.accumulate(np.where(tells, number, -1)) if tells.size else number
     start = np.maximum.accumulate(np.where(first, number, 0)) if first.size else number

@@ -101,7 +101,7 @@ VALUES_OF_EVENTS = {
     7: Values.NARROW, 10: Values.NARROW, 11: Values.NARROW, 14: Values.NARROW, 15: Values.BYTES,
     16: Values.NARROW,
 }
-"""Of the columns of events sections; those not named are WIDE."""
+"""How the columns of events sections are coded; those not named are WIDE."""
 
 
 @dataclass(frozen=True)

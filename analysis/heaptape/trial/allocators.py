@@ -40,13 +40,13 @@ def _is_possible(replay: str, alloc: str) -> bool:
 
 
 def countable(replay: str, alloc: str, names: Collection[str]) -> list[str]:
-    """Of an --alloc those of these names that a simulation can run, as --alloc takes them."""
+    """Those of these names of an --alloc that a simulation can run, as --alloc takes them."""
     return [str(item["name"]) if item["name"] not in _labels(alloc) else _labels(alloc)[item["name"]] for item in list_allocators(replay, alloc)
             if item["name"] in names and not any(fault.get("not_counted") for fault in item.get("faults") or [])]
 
 
 def _labels(alloc: str) -> dict[str, str]:
-    """Of words such as name=/path in an --alloc the whole, by name."""
+    """Words such as name=/path in an --alloc, whole, by name."""
     return {word.partition("=")[0]: word for word in alloc.split(",") if "/" in word.partition("=")[2]}
 
 

@@ -44,7 +44,7 @@ IN_CACHE_BYTES = 256 << 10
 
 @dataclass(frozen=True)
 class Change:
-    """Of what the program uses, `whole` in bytes or ns, as shares of it; negative: less than under the baseline. [low, high] is the
+    """The change of what the program uses, `whole` in bytes or ns, as shares of it; negative: less than under the baseline. [low, high] is the
     replay's interval; [least, most] also holds what placement may do. counted: modelled from counts of the first
     recording, as the time was not resolved. runs: of the program itself in each of so many, no replay; 0: it is the replay's."""
 
@@ -107,7 +107,7 @@ def changes_of(summaries: Sequence[Summary], contexts: Sequence[Mapping[str, Any
 
 
 def interim_changes(interim: Interim, use: ProgramUse) -> Changes:
-    """Of one recording while its replay goes on, by the judge's stricter intervals."""
+    """The changes from one recording while its replay goes on, by the judge's stricter intervals."""
     parts = {CPU: _Part(use.cpu_ns, interim.base_ns / use.cpu_ns) if use.cpu_ns else None,
              MEMORY: _Part(use.whole_bytes, use.heap_bytes / use.whole_bytes) if use.whole_bytes else None}
     found: Changes = {}
@@ -178,7 +178,7 @@ def _rows(summary: Summary, what: str) -> pd.DataFrame:
 
 
 def _ratio(rows: Sequence[pd.Series]) -> tuple[float, float, float]:
-    """Of one recording as the judge has it; of several the mean over the program's own runs, with Student's t and the replays' own
+    """The judge's ratio for one recording; for several the mean over the program's own runs, with Student's t and the replays' own
     interval in quadrature. NaN: no interval."""
     logs = [[math.log(row[key]) if known(row[key]) and row[key] > 0 else math.nan for key in ("ratio", "verdict_low", "verdict_high")] for row in rows]
     middle, low, high = (math.fsum(values) / len(rows) for values in zip(*logs, strict=True))

@@ -10,7 +10,7 @@ RECORDINGS_MAX = 100
 
 
 def recordings(text: str) -> int:
-    """Of --recordings."""
+    """The value of --recordings."""
     return whole(text, 1, RECORDINGS_MAX)
 
 

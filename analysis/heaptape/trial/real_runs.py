@@ -27,14 +27,14 @@ from .changes import CPU, Change
 from .recorded import Recorded
 
 LIMIT_S = 30.0
-"""Of a program that ended within CHECKED_WITHIN."""
+"""The limit for a program that ended within CHECKED_WITHIN."""
 
 ROUNDS_MIN = 6
-"""Of fewer no interval is drawn from ratios without an assumption (judge/intervals.py)."""
+"""No interval is drawn from fewer ratios without an assumption (judge/intervals.py)."""
 
 
 def input_position() -> int | None:
-    """Where standard input is read on; None where it is no file."""
+    """The position at which standard input is read on; None if it is no file."""
     with suppress(OSError):
         if stat.S_ISREG(os.fstat(0).st_mode):
             return os.lseek(0, 0, os.SEEK_CUR)
@@ -104,12 +104,12 @@ class RealRuns:
         return can_run(self.command, self.recorded.context) and not self.summary.own
 
     def variables(self, name: str) -> list[str]:
-        """Of an allocator, as NAME=VALUE."""
+        """The variables of an allocator, as NAME=VALUE."""
         kind, path, _, variables = used_as(self.summary, name)
         return use_variables(kind, path, variables, str(self.recorded.context.get("allocator_name") or ""))
 
     def measure(self, names: Sequence[str], limit_s: float, say: Say, still: Callable[[Mapping[str, Change]], set[str]]) -> None:
-        """Of these, the most promising first, as many as ROUNDS_MIN rounds fit into limit_s for. still: by the changes with the stricter
+        """Measures these, the most promising first, as many as ROUNDS_MIN rounds fit into limit_s for. still: by the changes with the stricter
         intervals, those of which more rounds may matter."""
         able = [name for name in names if self.variables(name)] if self.is_possible else []
         begun = time.monotonic()
