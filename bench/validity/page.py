@@ -293,7 +293,7 @@ def _notes(tables: Tables, programs: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def page(tables: Tables, programs: dict[str, dict[str, Any]], beside: Path, folder: Path) -> str:
-    """The whole page, which is written into `folder`; drawings and tables of figures are in `beside`."""
+    """The whole page, which is written into `folder`; the tables of figures are in `beside`."""
     rows, where = tables["programs.csv"], os.path.relpath(beside.resolve(), folder)
     rounds = " or ".join(sorted({row["rounds"] for row in rows}, key=int))
     counted = len({row["program"] for row in tables["instructions.csv"]})
@@ -305,8 +305,4 @@ def page(tables: Tables, programs: dict[str, dict[str, Any]], beside: Path, fold
     if notes := _notes(tables, programs):
         parts += ["## Explanations of the errors", "\n".join(notes)]
     parts += [TABLES.format(links=", ".join(f"[{file}]({where}/{file})" for file, lines in tables.items() if lines))]
-    drawings = [name for name in (row["program"] for row in rows) if (beside / f"{name}.svg").exists()]
-    if drawings:
-        parts += ["## Memory over time\nThe programs of *Largest errors in memory*, under glibc. The recording takes longer because of its own cost.",
-                  "\n".join(f"![{name}]({where}/{name}.svg)" for name in drawings)]
     return "\n\n".join(parts) + "\n"

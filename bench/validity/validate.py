@@ -6,7 +6,7 @@
 
 times: memory and CPU time, of the programs alone and as replays predict them. Wants a quiet machine. instructions: exact counts, with
 smaller inputs. accesses: modelled times with the programs' accesses, of the programs marked so. page: measures nothing.
-What a program gives goes into the tables (CSV files, and a drawing of its memory where that was missed) as soon as it is there. A program that is there
+What a program gives goes into the tables (CSV files) as soon as it is there. A program that is there
 already is passed over, unless --again, so that what was interrupted goes on in an empty DIR. One that is not installed is named.
 """
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-import json
 import signal
 import sys
 import tomllib
@@ -26,9 +25,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "analysis")]
 
-from bench.validity.curves import draw, few_points  # noqa: E402
-from bench.validity.page import Row, Tables, is_missed, page, totals_table  # noqa: E402
-from bench.validity.run import Failed, chosen, made_brief, prepare, run_all, validated  # noqa: E402
+from bench.validity.page import Row, Tables, page, totals_table  # noqa: E402
+from bench.validity.run import chosen, made_brief, prepare, run_all, validated  # noqa: E402
 
 from heaptape.base.files import write_whole  # noqa: E402
 
@@ -186,27 +184,13 @@ class Measuring:
         """The problems of single allocators. Raises PassedOver and Failed."""
         kind, options = self._options.kind, self._options
         brief = made_brief(program) if kind == "instructions" else program
-        curves, rounds = scratch / "curves.jsonl", ["--rounds", str(options.rounds), "--replay-rounds", str(options.replay_rounds or options.rounds)]
-        how, rows = {"times": ([*rounds, "-o", str(scratch / name / curves.name)], times_rows), "instructions": (["--instructions"], instructions_rows),
+        rounds = ["--rounds", str(options.rounds), "--replay-rounds", str(options.replay_rounds or options.rounds)]
+        how, rows = {"times": (rounds, times_rows), "instructions": (["--instructions"], instructions_rows),
                      "accesses": (["--count", "--accesses", "--rounds", "2", "--replay-rounds", "1"], accesses_rows)}[kind]
         document = validated(prepare(name, brief, scratch, options.build), options.build, options.alloc, *how)
         options.tables.mkdir(parents=True, exist_ok=True)
         put(options.tables, rows(name, program, document), name, self._order)
-        if kind == "times":
-            self._draw(name, scratch / name / curves.name)
         return [item["problem"] for item in document["allocators"] if item["problem"]]
-
-    def _draw(self, name: str, curves: Path) -> None:
-        """Where memory was missed: elsewhere the curves lie on each other."""
-        drawing = self._options.tables / f"{name}.svg"
-        if not is_missed(read_tables(self._options.tables), name):
-            drawing.unlink(missing_ok=True)
-            return
-        try:
-            few = few_points([json.loads(line) for line in curves.read_text().splitlines()])
-        except (ValueError, OSError) as error:
-            raise Failed(f"its curves cannot be read: {error}") from error
-        write_whole(drawing, draw(name, few) + "\n")
 
 
 def parse(programs: dict[str, dict[str, Any]]) -> argparse.Namespace:
