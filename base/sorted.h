@@ -27,7 +27,7 @@ static inline size_t ht_first_from(const void *items, size_t count, size_t item_
 #define HT_FIRST_ABOVE(items, count, member, value)                                                          \
     ((value) == UINT64_MAX ? (count) : HT_FIRST_FROM(items, count, member, (value) + 1))
 
-// For qsort: words, the lowest first.
+// For qsort: items that begin with a word, which may be all of them; the lowest first.
 static inline int ht_by_word(const void *a, const void *b) {
     uint64_t one, other;
     memcpy(&one, a, sizeof one);

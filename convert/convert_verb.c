@@ -41,7 +41,6 @@ enum {
     OPTION_KEEP_RAW,
     OPTION_CHECKPOINT,
     OPTION_NO_NAMES,
-    OPTION_ANONYMOUS,
     OPTION_GROUP
 };
 
@@ -83,9 +82,6 @@ static const struct argp_option option_table[] = {
     {"member", OPTION_MEMBER, "NAME", 0, "Of a zip with several files, take this one", 0},
     {"no-names", OPTION_NO_NAMES, NULL, 0,
      "Of a recording with call sites, do not look up functions, files and lines; heaptape names does so later",
-     0},
-    {"anonymous", OPTION_ANONYMOUS, NULL, 0,
-     "Leave out the command line, the environment, paths and the names of functions; modules keep their build ids",
      0},
     {"quiet", 'q', NULL, 0, "Print only what went wrong", 0},
     {0}};
@@ -165,7 +161,6 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case OPTION_LENIENT: request->lenient = true; return 0;
     case OPTION_NO_NAMES: request->no_names = true; return 0;
     case OPTION_GROUP: options->group = true; return 0;
-    case OPTION_ANONYMOUS: request->anonymous = true; return 0;
     case OPTION_PID:
         request->pid = read_number(state, "--pid", value, 0, UINT32_MAX);
         request->pid_wanted = true;
@@ -268,7 +263,7 @@ static int export_one(const struct options *options, const char *input, const ch
     const struct convert_request *request = &options->request;
     struct ht_error error;
     if (request->parent || request->no_parent || request->lenient || request->pid_wanted || request->member ||
-        request->no_names || request->anonymous || request->time_unit_ns)
+        request->no_names || request->time_unit_ns)
         return complain(input, "this is a trace: of the options only --to, --output and --quiet have a use");
     return export_trace(options->to, input, false, output, request->quiet, &error)
                ? ht_complain("heaptape convert", &error)

@@ -153,11 +153,6 @@ static int by_start(const void *a, const void *b) {
     return (one > other) - (one < other);
 }
 
-static int by_mapped_start(const void *a, const void *b) {
-    uint64_t one = ((const struct glibc_mapped *)a)->start, other = ((const struct glibc_mapped *)b)->start;
-    return (one > other) - (one < other);
-}
-
 bool glibc_may_map(const struct space_mapping *mapping) {
     static const char named_by_program[] = "[anon:";
     if (!mapping->anonymous || !mapping->writable || mapping->shared) return false;
@@ -199,8 +194,7 @@ int glibc_find_mapped(struct glibc *glibc, struct ht_error *error) {
     }
     free(search);
     if (glibc->heap_count) qsort(glibc->heaps, glibc->heap_count, sizeof *glibc->heaps, by_start);
-    if (glibc->mapped_count)
-        qsort(glibc->mapped, glibc->mapped_count, sizeof *glibc->mapped, by_mapped_start);
+    if (glibc->mapped_count) qsort(glibc->mapped, glibc->mapped_count, sizeof *glibc->mapped, ht_by_word);
     glibc->checks.mapped_count = glibc->mapped_count;
     return failed;
 }

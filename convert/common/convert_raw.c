@@ -44,26 +44,12 @@ static int no_calls(const struct ht_raw_log *log, struct ht_error *error) {
                           why);
 }
 
-json_t *convert_context(const struct convert_request *request, const struct ht_raw_log *log) {
-    json_t *context = trace_json_context(log), *value;
-    const char *key;
-    void *next;
-    if (!request->anonymous) return context;
-    json_object_foreach_safe(context, next, key, value) if (!strncmp(key, "env.", 4))
-        json_object_del(context, key);
-    static const char *const own[] = {"command", "executable", "allocator", "run"};
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++) json_object_del(context, own[i]);
-    return context;
-}
-
 // Writes what is known of the call sites. False for want of memory.
 static bool put_sites(const struct convert_request *request, const struct ht_raw_log *log,
                       struct ht_trace_writer *writer, struct ht_site_table *table) {
     if (!table->sites_count) return true;
     bool done = true;
-    if (request->anonymous) {
-        done = site_names_remove(table);
-    } else if (!request->no_names) {
+    if (!request->no_names) {
         char path[PERF_MAP_PATH_BYTES];
         json_t *context = trace_json_context(log);
         done = site_names_resolve(table, site_names_perf_map(context, path));
@@ -95,8 +81,6 @@ int convert_finish(const struct convert_request *request, const struct ht_raw_lo
         ht_raw_report_damage(&result->totals.damage, log, error);
         return -1;
     }
-    for (size_t i = 0; i < result->totals.threads && request->anonymous; i++)
-        memset(result->threads[i].name, 0, sizeof result->threads[i].name);
     bool listed = !result->no_sites && put_sites(request, log, writer, &result->sites);
     ht_site_table_free(&result->sites);
     if (!listed) {
@@ -127,7 +111,7 @@ static int write_trace(const struct convert_request *request, const struct ht_ra
     struct ht_trace_writer *writer =
         ht_trace_create(request->output, request->time_unit_ns, request->level, error);
     if (!writer) return -1;
-    trace_json_put_context(writer, convert_context(request, log));
+    trace_json_put_context(writer, trace_json_context(log));
     struct ht_progress *shown = progress->context;
     ht_progress_start(shown);
     int status = merge_log(log, inherited, writer, &result, progress, error);

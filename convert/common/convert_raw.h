@@ -3,8 +3,6 @@
 #ifndef HEAPTAPE_CONVERT_RAW_H
 #define HEAPTAPE_CONVERT_RAW_H
 
-#include <jansson.h>
-
 #include "convert_request.h"
 #include "merge.h"
 
@@ -13,8 +11,6 @@ int convert_raw(const struct convert_request *request, struct ht_error *error);
 
 // The pieces that a follower needs too.
 void convert_warn_about(const struct ht_raw_log *log);
-// The trace's context.
-json_t *convert_context(const struct convert_request *request, const struct ht_raw_log *log);
 // Finishes the trace, or gives it up where it has no call, and prints the result. Takes the result's
 // threads and the writer. Returns 0 or -1 with error.
 int convert_finish(const struct convert_request *request, const struct ht_raw_log *log,

@@ -20,7 +20,6 @@ struct convert_request {
     uint64_t checkpoint_bytes;  // of a follower: how often it keeps its state; 0: as it likes
     bool pid_wanted, no_parent, lenient, quiet;
     bool no_names;   // of call sites
-    bool anonymous;  // without what says which program it was
     bool follow;     // the log may still be written
     bool keeps_raw;  // a follower punches no holes
     // As part of heaptape record --convert: the log goes when its trace is complete, and the closing words are left to others.

@@ -7,6 +7,7 @@
 #include "grow.h"
 #include "heap_model.h"
 #include "sample_line.h"
+#include "sorted.h"
 
 // Half a second's reading: so much of a log says enough.
 static const uint64_t READ_BYTES_MAX = UINT64_C(64) << 20;
@@ -73,11 +74,6 @@ static bool survey_chunk(struct survey *survey, const struct ht_raw_log *log,
     return fits;
 }
 
-static int by_time(const void *a, const void *b) {
-    uint64_t left = ((const struct ht_sample *)a)->time_ns, right = ((const struct ht_sample *)b)->time_ns;
-    return (left > right) - (left < right);
-}
-
 // The record of their end behind those of the same sample.
 static int by_stamp(const void *a, const void *b) {
     const struct ht_raw_record *left = a, *right = b;
@@ -95,7 +91,7 @@ static struct log_use sum_up(struct survey *survey, const struct ht_raw_log *log
     line->totals = &totals;
     line->has_tables = sample_line_has_tables(log);
     if (survey->pieces) qsort(survey->piece, survey->pieces, sizeof *survey->piece, by_stamp);
-    if (survey->samples) qsort(survey->sample, survey->samples, sizeof *survey->sample, by_time);
+    if (survey->samples) qsort(survey->sample, survey->samples, sizeof *survey->sample, ht_by_word);
     struct heap_pieces pieces = {0};
     for (size_t i = 0, piece = 0; i < survey->samples; i++) {
         // As if much were allocated and freed between any two.

@@ -225,7 +225,7 @@ static int begin_anew(struct follower *f, struct ht_error *error) {
     if (!f->writer || open_forks(f, error) || inherit(f, error)) return -1;
     take_clock(f);
     set_clock(f);
-    trace_json_put_context(f->writer, convert_context(f->request, &f->log));
+    trace_json_put_context(f->writer, trace_json_context(&f->log));
     return begin_merge(f, error);
 }
 

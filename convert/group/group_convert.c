@@ -14,6 +14,7 @@
 #include "merge_result.h"
 #include "now.h"
 #include "print.h"
+#include "trace_json.h"
 
 // ---- progress ----
 
@@ -166,7 +167,7 @@ static int begin(struct group_run *run, struct ht_error *error) {
 static json_t *context_of(const struct group_run *run, struct ht_error *error) {
     struct ht_raw_log log;
     if (ht_raw_open(&log, run->logs.log[0].path, error)) return NULL;
-    json_t *context = convert_context(run->request, &log);
+    json_t *context = trace_json_context(&log);
     ht_raw_close(&log);
     return context;
 }
@@ -223,8 +224,6 @@ static int convert(struct group_run *run, struct ht_error *error) {
     for (uint32_t i = 0; i < run->content.moments && !status; i++)
         if (!count_own(run, i)) status = no_memory(run, error);
     if (!status) settle_ends(run);
-    for (uint32_t i = 0; i < run->content.processes && run->request->anonymous; i++)
-        memset(run->content.process[i].name, 0, sizeof run->content.process[i].name);
     return status;
 }
 

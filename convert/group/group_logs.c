@@ -11,6 +11,7 @@
 
 #include "group_trace.h"
 #include "grow.h"
+#include "inheritance.h"
 #include "print.h"
 #include "raw_state.h"
 
@@ -150,13 +151,11 @@ static int by_begin(const void *a, const void *b) {
     return (left->header.pid > right->header.pid) - (left->header.pid < right->header.pid);
 }
 
-static bool is_parent(const struct ht_raw_header *parent, const struct ht_raw_header *child) {
-    uint64_t forked = child->fork_stamp ? child->fork_stamp : child->first_pair.stamp;
-    bool stopped = (parent->state == HT_RAW_STOPPED || parent->state == HT_RAW_PAUSED) &&
-                   parent->stop_stamp && parent->stop_stamp < forked;
-    return parent->pid == child->parent_pid && parent->sequence == child->parent_sequence &&
-           parent->clock_kind == child->clock_kind && parent->clock_shift == child->clock_shift &&
-           parent->first_pair.stamp <= forked && !stopped;
+static bool is_parent(const struct group_log *parent, const struct group_log *child) {
+    struct ht_error ignored;
+    return parent->header.pid == child->header.parent_pid &&
+           parent->header.sequence == child->header.parent_sequence &&
+           !inheritance_check_fork(&child->header, &parent->header, parent->path, &ignored);
 }
 
 // They are in the order in which they began: a parent has a lower number.
@@ -165,7 +164,7 @@ static void find_parents(struct group_logs *logs) {
         struct group_log *log = &logs->log[i];
         if (!log->header.parent_pid) continue;
         for (size_t k = i; k-- > 0 && log->parent == UINT32_MAX;)
-            if (is_parent(&logs->log[k].header, &log->header)) log->parent = (uint32_t)k;
+            if (is_parent(&logs->log[k], log)) log->parent = (uint32_t)k;
         if (log->parent == UINT32_MAX)
             ht_print(stderr,
                      "heaptape convert: warning: %s: the log of process %" PRIu32

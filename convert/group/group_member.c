@@ -19,6 +19,7 @@
 #include "merge_inside.h"
 #include "print.h"
 #include "raw_state.h"
+#include "sorted.h"
 #include "trace_json.h"
 
 // A fork's record is met by then, if there is one: stamps of two cores are no further apart.
@@ -181,11 +182,6 @@ static uint64_t stamp_of(const struct ht_raw_log *log, uint64_t mono_ns) {
     return first->stamp + (uint64_t)((double)(mono_ns - first->mono_ns) / ht_raw_ns_per_stamp(log));
 }
 
-static int by_stamp(const void *a, const void *b) {
-    const struct stop *left = a, *right = b;
-    return (left->stamp > right->stamp) - (left->stamp < right->stamp);
-}
-
 static void list_stops(struct member *member) {
     const struct group_run *run = member->run;
     uint64_t slack = (uint64_t)((double)FORK_SLACK_NS / ht_raw_ns_per_stamp(&member->log));
@@ -199,7 +195,7 @@ static void list_stops(struct member *member) {
             (struct stop){child->fork_stamp ? child->fork_stamp + slack : child->first_pair.stamp, true, i};
         member->merge->heap.keeps_order = true;
     }
-    if (member->stops) qsort(member->stop, member->stops, sizeof *member->stop, by_stamp);
+    if (member->stops) qsort(member->stop, member->stops, sizeof *member->stop, ht_by_word);
 }
 
 static int merge_up_to(struct member *member, uint64_t stamp, struct ht_error *error) {
@@ -286,7 +282,7 @@ static void note_end(struct member *member, const struct merge_result *result) {
 static int convert(struct member *member, struct ht_error *error) {
     struct merge_result result;
     uint64_t file_bytes;
-    trace_json_put_context(member->writer, convert_context(member->run->request, &member->log));
+    trace_json_put_context(member->writer, trace_json_context(&member->log));
     member->merge = merge_begin(&member->log, member->writer, error);
     int status = member->merge ? run_merge(member, error) : -1;
     // Holes read as damage: only now is it known whether any was read.

@@ -23,15 +23,10 @@ static bool add_range(struct heap_ranges *ranges, uint64_t start, uint64_t end) 
     return true;
 }
 
-static int by_start(const void *a, const void *b) {
-    const struct heap_range *left = a, *right = b;
-    return (left->start > right->start) - (left->start < right->start);
-}
-
 static void join_ranges(struct heap_ranges *ranges) {
     size_t count = ranges->count;
     if (!count) return;
-    qsort(ranges->range, count, sizeof *ranges->range, by_start);
+    qsort(ranges->range, count, sizeof *ranges->range, ht_by_word);
     ranges->count = 1;
     for (size_t i = 1; i < count; i++) {
         struct heap_range *last = &ranges->range[ranges->count - 1], next = ranges->range[i];
@@ -178,11 +173,6 @@ struct own_edge {
     double part;      // the same, divided by how many have it
 };
 
-static int by_place(const void *a, const void *b) {
-    const struct own_edge *left = a, *right = b;
-    return (left->place > right->place) - (left->place < right->place);
-}
-
 static struct own_edge *make_edges(const struct own_pages *own) {
     struct own_edge *edge = malloc((2 * own->runs + 1) * sizeof *edge);
     if (!edge) return NULL;
@@ -190,7 +180,7 @@ static struct own_edge *make_edges(const struct own_pages *own) {
         edge[2 * i] = (struct own_edge){.place = own->run[i].first, .more = 1};
         edge[2 * i + 1] = (struct own_edge){.place = own->run[i].end, .more = -1};
     }
-    if (own->runs) qsort(edge, 2 * own->runs, sizeof *edge, by_place);
+    if (own->runs) qsort(edge, 2 * own->runs, sizeof *edge, ht_by_word);
     int64_t members = 0;
     for (size_t i = 0; i < 2 * own->runs; i++) {
         uint64_t pages = i ? edge[i].place - edge[i - 1].place : 0;

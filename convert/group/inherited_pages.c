@@ -8,11 +8,6 @@
 #include "grow.h"
 #include "sorted.h"
 
-static int by_address(const void *a, const void *b) {
-    const struct live_block *left = a, *right = b;
-    return (left->address > right->address) - (left->address < right->address);
-}
-
 static uint64_t last_byte(uint64_t address, uint64_t bytes) {
     uint64_t last = address + (bytes ? bytes - 1 : 0);
     return last < address ? UINT64_MAX : last;
@@ -58,7 +53,7 @@ const char *inherited_pages_make(struct inherited_pages *pages, const struct liv
     layout->blocks = blocks->count;
     if (!pages->block || !layout->page || !layout->offset) return "not enough memory";
     memcpy(pages->block, blocks->block, blocks->count * sizeof *pages->block);
-    if (blocks->count) qsort(pages->block, blocks->count, sizeof *pages->block, by_address);
+    if (blocks->count) qsort(pages->block, blocks->count, sizeof *pages->block, ht_by_word);
     const char *wrong = find_runs(pages);
     if (wrong) return wrong;
     for (size_t i = 0; i < blocks->count; i++) {

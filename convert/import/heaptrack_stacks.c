@@ -32,14 +32,9 @@ void heaptrack_stacks_add_code(struct heaptrack_stacks *stacks, struct heaptrack
 
 void heaptrack_stacks_forget_code(struct heaptrack_stacks *stacks) { stacks->segments = 0; }
 
-static int by_start(const void *a, const void *b) {
-    const struct heaptrack_segment *left = a, *right = b;
-    return (left->start > right->start) - (left->start < right->start);
-}
-
 static const struct heaptrack_segment *segment_at(struct heaptrack_stacks *stacks, uint64_t address) {
     if (!stacks->sorted && stacks->segments)
-        qsort(stacks->segment, stacks->segments, sizeof *stacks->segment, by_start);
+        qsort(stacks->segment, stacks->segments, sizeof *stacks->segment, ht_by_word);
     stacks->sorted = true;
     size_t behind = HT_FIRST_ABOVE(stacks->segment, stacks->segments, start, address);
     return behind && address < stacks->segment[behind - 1].end ? &stacks->segment[behind - 1] : NULL;

@@ -120,7 +120,6 @@ static int run_format(struct import *import, const struct convert_request *reque
         ht_trace_abandon(writer);
     } else if (writer) {
         import->sink.time = import->format->time;
-        import->sink.anonymous = request->anonymous;
         status = write_trace(import, request, writer, error);
     }
     if (writer) {
@@ -145,10 +144,10 @@ int import_run(const struct convert_request *request, const struct import_format
         status = ht_error_input(error, import.input.path, 0,
                                 "expected calls of several processes, for --pid, found %s, which names none",
                                 import.format->title);
-    if (!status && (request->no_names || request->anonymous) && !import.format->has_sites)
-        status = ht_error_input(error, import.input.path, 0,
-                                "expected stacks, for --no-names and --anonymous, found %s, which has none",
-                                import.format->title);
+    if (!status && request->no_names && !import.format->has_sites)
+        status =
+            ht_error_input(error, import.input.path, 0,
+                           "expected stacks, for --no-names, found %s, which has none", import.format->title);
     if (!status) status = run_format(&import, request, error);
     import_input_close(&import.input);
     return status;

@@ -36,9 +36,6 @@ static void begin(struct import_sink *sink, const struct import_call *call) {
     sink->first_ns = call->time_ns;
     const char *time = call->timed ? "recorded" : "nominal";
     json_object_set_new(sink->context, "time", json_string(sink->time ? sink->time : time));
-    static const char *const own[] = {"source", "command", "executable"};
-    for (size_t i = 0; i < sizeof own / sizeof *own && sink->anonymous; i++)
-        json_object_del(sink->context, own[i]);
     trace_json_put_context(sink->writer, json_incref(sink->context));
 }
 

@@ -30,7 +30,6 @@ struct import_sink {
     struct ht_trace_writer *writer;
     json_t *context;   // completed and written with the first call
     const char *time;  // what it says of the times; NULL: whether the calls have any
-    bool anonymous;    // without what says which program it was
     uint32_t time_unit_ns;
     bool begun, timed;
     uint64_t first_ns;      // where timed

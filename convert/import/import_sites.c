@@ -122,7 +122,6 @@ static void find_build_ids(const struct import_sites *sites, const char *input) 
 
 // The names that came with the trace, and what is known beyond them. False for want of memory.
 static bool give_names(struct import_sites *sites, const struct convert_request *request) {
-    if (request->anonymous) return site_names_remove(&sites->table);
     if (!name_builder_give(&sites->names, &sites->table)) return false;
     return request->no_names || site_names_resolve(&sites->table, NULL);
 }
@@ -136,7 +135,7 @@ static bool is_in_proportion(const struct ht_site_table *table, const struct ht_
 int import_sites_put(struct import_sites *sites, const struct convert_request *request,
                      struct ht_trace_writer *writer, struct ht_error *error) {
     if (!sites->table.sites_count && !sites->no_memory) return 0;
-    if (!request->anonymous) find_build_ids(sites, request->input);
+    find_build_ids(sites, request->input);
     json_t *root = json_pack("{sO}", "modules", sites->modules);
     sites->table.modules_json = json_dumps(root, JSON_COMPACT);
     json_decref(root);

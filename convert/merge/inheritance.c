@@ -48,12 +48,29 @@ static bool same_run(const struct ht_raw_log *a, const struct ht_raw_log *b) {
     return !left || !right || !strcmp(left, right);
 }
 
+int inheritance_check_fork(const struct ht_raw_header *child, const struct ht_raw_header *parent,
+                           const char *path, struct ht_error *error) {
+    uint64_t forked = fork_of(child).stamp;
+    char words[HT_STOP_TEXT_BYTES];
+    if (parent->clock_kind != child->clock_kind || parent->clock_shift != child->clock_shift)
+        return ht_error_input(error, path, 56, "expected clock %" PRIu32 ", found %" PRIu32,
+                              child->clock_kind, parent->clock_kind);
+    if (parent->first_pair.stamp > forked)
+        return ht_error_input(
+            error, path, 64, "expected a recording that began before the fork at %" PRIu64 ", found %" PRIu64,
+            forked, parent->first_pair.stamp);
+    if ((parent->state == HT_RAW_STOPPED || parent->state == HT_RAW_PAUSED) && parent->stop_stamp &&
+        parent->stop_stamp < forked)
+        return ht_error_input(error, path, 144,
+                              "expected a recording of the fork, found one that ended before it (%s)",
+                              ht_stop_words(parent, words) ? words : "no reason given");
+    return 0;
+}
+
 // Is this the log of the process that `child` was forked from, and does it have what was live then?
 static int check_parent(const struct ancestry *ancestry, const struct ht_raw_log *child,
                         const struct ht_raw_log *parent, struct ht_error *error) {
     const struct ht_raw_header *of = &parent->header, *wanted = &child->header;
-    uint64_t forked = fork_of(wanted).stamp;
-    char words[HT_STOP_TEXT_BYTES];
     if (is_in(ancestry, parent))
         return ht_error_input(error, parent->path, 32,
                               "expected the log of a parent, found one of its descendants");
@@ -65,20 +82,7 @@ static int check_parent(const struct ancestry *ancestry, const struct ht_raw_log
     if (!same_run(child, parent))
         return ht_error_input(error, parent->path, HT_RAW_CONTEXT_OFFSET,
                               "expected a log of the same run, found another run's");
-    if (of->clock_kind != wanted->clock_kind || of->clock_shift != wanted->clock_shift)
-        return ht_error_input(error, parent->path, 56, "expected clock %" PRIu32 ", found %" PRIu32,
-                              wanted->clock_kind, of->clock_kind);
-    if (of->first_pair.stamp > forked)
-        return ht_error_input(error, parent->path, 64,
-                              "expected a recording that began before the fork at %" PRIu64
-                              ", found %" PRIu64,
-                              forked, of->first_pair.stamp);
-    if ((of->state == HT_RAW_STOPPED || of->state == HT_RAW_PAUSED) && of->stop_stamp &&
-        of->stop_stamp < forked)
-        return ht_error_input(error, parent->path, 144,
-                              "expected a recording of the fork, found one that ended before it (%s)",
-                              ht_stop_words(of, words) ? words : "no reason given");
-    return 0;
+    return inheritance_check_fork(wanted, of, parent->path, error);
 }
 
 // malloc-footprint.PID[.N].mraw in the same folder.

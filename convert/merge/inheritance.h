@@ -16,6 +16,11 @@ int inheritance_find(const struct ht_raw_log *child, const char *parent_path, st
                      char warning[INHERITANCE_WARNING_BYTES], const struct merge_progress *progress,
                      struct ht_error *error);
 
+// Can a log hand on what was live when the child was forked from its process? It has to have the child's clock, and to have been
+// recorded then. Returns 0 or -1 with error.
+int inheritance_check_fork(const struct ht_raw_header *child, const struct ht_raw_header *parent,
+                           const char *path, struct ht_error *error);
+
 // Before it: does the child's parent have a follower that has not come to the fork yet?
 struct inheritance_wait {
     bool for_parent;  // there will be one, even if it is not to be seen yet

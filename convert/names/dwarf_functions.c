@@ -9,13 +9,8 @@
 
 enum { NESTING_MAX = 64 };
 
-static int by_low(const void *a, const void *b) {
-    const struct dwarf_range *left = a, *right = b;
-    return (left->low > right->low) - (left->low < right->low);
-}
-
 static void sort(struct dwarf_ranges *ranges) {
-    if (ranges->count) qsort(ranges->range, ranges->count, sizeof *ranges->range, by_low);
+    if (ranges->count) qsort(ranges->range, ranges->count, sizeof *ranges->range, ht_by_word);
 }
 
 // Code that the linker left out lies at 0.

@@ -133,17 +133,3 @@ size_t site_names_count(const struct ht_site_table *table) {
         count += i == 0 || table->names[i].location != table->names[i - 1].location;
     return count;
 }
-
-bool site_names_remove(struct ht_site_table *table) {
-    size_t i;
-    json_t *module, *root = table->modules_json ? json_loads(table->modules_json, 0, NULL) : NULL;
-    json_array_foreach(json_object_get(root, "modules"), i, module)
-        json_object_set_new(module, "path", json_string(""));
-    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
-    json_decref(root);
-    if (!text) return !table->modules_json;
-    free(table->modules_json);
-    table->modules_json = text;
-    table->names_count = table->strings_bytes = table->strings_count = 0;
-    return true;
-}

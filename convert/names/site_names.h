@@ -20,7 +20,4 @@ bool site_names_resolve(struct ht_site_table *table, const char *perf_map);
 // How many locations have a name.
 size_t site_names_count(const struct ht_site_table *table);
 
-// Takes away the names, and the paths of the modules. False for want of memory.
-bool site_names_remove(struct ht_site_table *table);
-
 #endif

@@ -10,6 +10,7 @@
 #include "grow.h"
 #include "loop_threads.h"
 #include "slot_table.h"
+#include "sorted.h"
 
 // ---- where a stretch begins and ends: as much is live at its end as at its beginning, so that one repetition can follow another ----
 
@@ -148,11 +149,6 @@ static struct held *held_at(const struct reading *reading, uint64_t slot) {
     return (struct held *)reading->blocks.items + slot;
 }
 
-static int by_birth(const void *a, const void *b) {
-    const struct match_block *left = a, *right = b;
-    return (left->birth > right->birth) - (left->birth < right->birth);
-}
-
 // Everything that is live now, by birth. NULL for want of memory.
 static struct match_block *list_live(const struct reading *reading, size_t *count) {
     struct match_block *list = malloc((reading->live + 1) * sizeof *list);
@@ -171,7 +167,7 @@ static struct match_block *list_live(const struct reading *reading, size_t *coun
                                                 .same = held->before - 1,
                                                 .partner = MATCH_NONE};
     }
-    if (list) qsort(list, *count, sizeof *list, by_birth);
+    if (list) qsort(list, *count, sizeof *list, ht_by_word);
     return list;
 }
 

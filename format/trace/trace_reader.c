@@ -678,11 +678,6 @@ static int derive_threads(struct ht_trace_reader *reader, struct ht_trace_facts 
     return 0;
 }
 
-static int by_event(const void *a, const void *b) {
-    uint64_t left = ((const struct ht_residency *)a)->event, right = ((const struct ht_residency *)b)->event;
-    return (left > right) - (left < right);
-}
-
 static int by_event_and_time(const void *a, const void *b) {
     const struct ht_residency_step *left = a, *right = b;
     if (left->event != right->event) return left->event > right->event ? 1 : -1;
@@ -730,7 +725,7 @@ int ht_trace_facts(struct ht_trace_reader *reader, struct ht_trace_facts *facts,
         return -1;
     }
     if (facts->residency_count)
-        qsort(facts->residency, facts->residency_count, sizeof *facts->residency, by_event);
+        qsort(facts->residency, facts->residency_count, sizeof *facts->residency, ht_by_word);
     if (facts->steps_count) qsort(facts->steps, facts->steps_count, sizeof *facts->steps, by_event_and_time);
     return 0;
 }

@@ -223,12 +223,6 @@ def test_without_snapshots(tools: Tools, service: Service, group: Group, tmp_pat
     assert again.context["group"]["moments"] == [] and b"no snapshots" in run([tools.heaptape, "info", tmp_path / "t.bin"]).stdout
 
 
-def test_anonymous(tools: Tools, service: Service, tmp_path: Path) -> None:
-    group, _ = converted(tools, service.folder / "logs", tmp_path / "t.bin", "--anonymous")
-    assert b"group_service" not in json.dumps(group.context).encode() + b"".join(group.members.values())
-    assert b"group_service" not in run([tools.heaptape, "info", "--json", tmp_path / "t.bin"]).stdout
-
-
 def test_as_recorded(tools: Tools, tmp_path: Path) -> None:
     """The whole way: the recorder's own look at the pages."""
     known, logs = tmp_path / "known", tmp_path / "logs"

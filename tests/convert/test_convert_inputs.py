@@ -98,7 +98,7 @@ def test_formats_are_named_alike_everywhere(tools: Tools, repository: Path) -> N
     assert names <= words
 
 
-@pytest.mark.parametrize("option", [[], ["--follow"], ["--no-parent"], ["--parent", "p.mraw"], ["--no-names"], ["--anonymous"], ["--lenient"]])
+@pytest.mark.parametrize("option", [[], ["--follow"], ["--no-parent"], ["--parent", "p.mraw"], ["--no-names"], ["--lenient"]])
 def test_no_such_file(tools: Tools, tmp_path: Path, option: list[str]) -> None:
     """Whatever else is asked for."""
     absent = tmp_path / "absent.mraw"

@@ -224,14 +224,6 @@ int main(void) {
     assert tools.dump(tmp_path / "new.bin") == found
 
 
-def test_anonymous_says_nothing_of_the_program(tools: Tools, log: Path, tmp_path: Path) -> None:
-    trace = tools.convert(log, tmp_path / "t.bin", "--anonymous")
-    shown = b"".join(tools.succeed([tools.heaptape, *verb, trace]).stdout for verb in (["info", "--json"], ["stats", "--json"], ["dump"]))
-    assert not [word for word in (b"barn", b"farm", b"main", str(log.parent).encode(), b"LD_PRELOAD", b"libc.so") if word in shown]
-    sites = sites_of(tools, trace)
-    assert {site["calls"] for site in sites} >= {40, 10} and all(site["caller"]["module"] is None for site in sites)
-
-
 @pytest.mark.thorough
 def test_a_forked_child_inherits_call_sites(tools: Tools, tmp_path: Path) -> None:
     """Also those that no call of its own comes from, over two generations."""
@@ -279,7 +271,7 @@ def test_refusals(tools: Tools, log: Path, trace: Path, repository: Path, tmp_pa
         (["names", tmp_path / "cut.bin", "-o", tmp_path / "o.bin"], 3, "cut short or damaged"),
         (["names", trace, "-o", tmp_path / "none" / "o.bin"], 1, "No such file or directory"),
         (["convert", repository / "tests" / "golden" / "imports" / "android.txt", "--no-names", "-o", tmp_path / "o.bin"], 3,
-         "expected stacks, for --no-names and --anonymous, found Android memory_replay, which has none"),
+         "expected stacks, for --no-names, found Android memory_replay, which has none"),
     ]
     for command, status, said in cases:
         done = run([tools.heaptape, *command])

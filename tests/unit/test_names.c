@@ -221,22 +221,6 @@ static void test_long_names_are_cut(void **unused) {
     ht_site_table_free(&table);
 }
 
-static void test_removed_names(void **unused) {
-    (void)unused;
-    const struct ht_location locations[] = {{1, 0}};
-    struct ht_site_table table = table_of("/home/somebody/app", "abcdef", locations, 1);
-    struct name_builder builder;
-    assert_true(name_builder_init(&builder));
-    name_builder_add(&builder, 0, "secret", "secret.c", 1);
-    assert_true(name_builder_give(&builder, &table));
-    name_builder_free(&builder);
-    assert_true(site_names_remove(&table));
-    assert_int_equal(table.names_count + table.strings_bytes + table.strings_count, 0);
-    assert_null(strstr(table.modules_json, "somebody"));
-    assert_non_null(strstr(table.modules_json, "abcdef"));
-    ht_site_table_free(&table);
-}
-
 static void test_demangled(void **unused) {
     (void)unused;
     static const char *const names[][2] = {
@@ -260,7 +244,6 @@ int main(void) {
         cmocka_unit_test(test_whose_perf_map_it_is),
         cmocka_unit_test(test_new_names_replace_those_of_their_location),
         cmocka_unit_test(test_long_names_are_cut),
-        cmocka_unit_test(test_removed_names),
         cmocka_unit_test(test_demangled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

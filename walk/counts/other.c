@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "grow.h"
+#include "sorted.h"
 
 // One record of so many may contradict others: the process goes on meanwhile.
 enum { LOST_ONE_OF = 100 };
@@ -54,13 +55,8 @@ void other_forget(struct other *other) {
 
 // ---- spans ----
 
-static int by_start(const void *a, const void *b) {
-    const struct other_span *one = a, *other = b;
-    return (one->start > other->start) - (one->start < other->start);
-}
-
 void other_order_spans(struct other *other) {
-    if (other->span_count) qsort(other->spans, other->span_count, sizeof *other->spans, by_start);
+    if (other->span_count) qsort(other->spans, other->span_count, sizeof *other->spans, ht_by_word);
 }
 
 void other_check_spans(struct other *other) {

@@ -4,13 +4,9 @@
 #include <string.h>
 
 #include "other.h"
+#include "sorted.h"
 
 // ---- sums of spans ----
-
-static int by_size(const void *a, const void *b) {
-    const struct other_size *one = a, *other = b;
-    return (one->block_bytes > other->block_bytes) - (one->block_bytes < other->block_bytes);
-}
 
 static void add_resident(struct other *other) {
     for (size_t i = 0; i < other->span_count; i++) {
@@ -26,7 +22,7 @@ static void add_resident(struct other *other) {
 
 static void merge_sizes(struct other *other) {
     size_t kept = 0;
-    if (other->size_count) qsort(other->sizes, other->size_count, sizeof *other->sizes, by_size);
+    if (other->size_count) qsort(other->sizes, other->size_count, sizeof *other->sizes, ht_by_word);
     for (size_t i = 0; i < other->size_count; i++) {
         const struct other_size *size = &other->sizes[i];
         if (!kept || other->sizes[kept - 1].block_bytes != size->block_bytes) {

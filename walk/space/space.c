@@ -95,21 +95,11 @@ const struct space_mapping *space_mapping_at(const struct space *space, uint64_t
     return mapping && mapping->start <= address ? mapping : NULL;
 }
 
-static int by_start(const void *a, const void *b) {
-    const struct space_mapping *one = a, *other = b;
-    return (one->start > other->start) - (one->start < other->start);
-}
-
-static int by_segment_start(const void *a, const void *b) {
-    const struct space_segment *one = a, *other = b;
-    return (one->start > other->start) - (one->start < other->start);
-}
-
 void space_order(struct space *space) {
     if (space->segment_count)
-        qsort(space->segments, space->segment_count, sizeof *space->segments, by_segment_start);
+        qsort(space->segments, space->segment_count, sizeof *space->segments, ht_by_word);
     if (!space->mapping_count) return;
-    qsort(space->mappings, space->mapping_count, sizeof *space->mappings, by_start);
+    qsort(space->mappings, space->mapping_count, sizeof *space->mappings, ht_by_word);
     size_t kept = 1;
     for (size_t i = 1; i < space->mapping_count; i++) {
         struct space_mapping *last = &space->mappings[kept - 1], *one = &space->mappings[i];
