@@ -4,7 +4,6 @@ and against the traces of its processes."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Iterator
