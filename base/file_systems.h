@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which file systems a log may be mapped from. A header alone: the shim, which links no library, needs it too.
+// Which file systems a log may be mapped from. The shim, which links no library, has it from this header alone.
 #ifndef HEAPTAPE_FILE_SYSTEMS_H
 #define HEAPTAPE_FILE_SYSTEMS_H
 
@@ -100,5 +100,10 @@ static inline bool overlay_upper_folder(const char *line, unsigned major_number,
 static inline bool file_system_in_memory(const struct statfs *status) {
     return (int)status->f_type == HT_TMPFS || (int)status->f_type == HT_RAMFS;
 }
+
+// The file system that a folder's files lie in: under an overlay, the one that it writes to. For all but the shim.
+// As statfs(): 0, or -1 with errno. What an overlay writes to may not be seen from here, as in a container: then the
+// overlay's own.
+int ht_folder_status(const char *folder, struct statfs *status);
 
 #endif

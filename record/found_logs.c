@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cut_log.h"
+#include "ended_logs.h"
 #include "grow.h"
 #include "inner_allocators.h"
 #include "log_share.h"

@@ -31,4 +31,8 @@ void record_say_traces(const struct record_talk *talk, const struct converted *r
 // Of one in which no call was recorded.
 void record_say_nothing_recorded(const char *name, const struct found_logs *found, const char *directory);
 
+// heaptape record --list: the processes of a run whose logs are in a folder.
+// Prints a table, or JSON: the program that matters comes first. Returns an exit status.
+int log_list_print(const char *folder, bool as_json);
+
 #endif

@@ -17,10 +17,8 @@
 #include "access_run.h"
 #include "check_run.h"
 #include "file_systems.h"
-#include "folder_status.h"
 #include "found_logs.h"
 #include "linked_plan.h"
-#include "log_list.h"
 #include "option_values.h"
 #include "own_functions.h"
 #include "print.h"
@@ -29,7 +27,6 @@
 #include "record_talk.h"
 #include "run_converter.h"
 #include "talk.h"
-#include "unhooked_programs.h"
 #include "verbs.h"
 
 enum { LOG_BYTES_MIN = 64 << 10 };

@@ -40,4 +40,7 @@ uint64_t group_member_pages(const struct ht_group_member *member, enum ht_page_s
 // Whether a process in it has pages that a fork left it.
 bool group_snapshot_shares(const struct ht_group_snapshot *snapshot, uint32_t page_bytes);
 
+// The group of a running process; false where it shares pages with none that it has forked. To be freed.
+bool group_look_now(pid_t root, struct ht_group_snapshot *snapshot);
+
 #endif

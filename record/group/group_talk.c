@@ -82,16 +82,3 @@ void group_say_hidden(const struct group_hidden *hidden) {
         ht_print(stderr, "%s %d (%s)", i ? "," : "", (int)hidden->pid[i], hidden->name[i]);
     fputc('\n', stderr);
 }
-
-bool group_look_now(pid_t root, struct ht_group_snapshot *snapshot) {
-    struct group_tree tree = {0};
-    struct group_hidden hidden = {0};
-    const struct group_look_order order = {.tree = &tree, .hidden = &hidden};
-    *snapshot = (struct ht_group_snapshot){0};
-    bool seen = sysconf(_SC_PAGESIZE) == SPACE_PAGE_BYTES && group_tree_find(&tree, root) && tree.count > 1 &&
-                group_look_pages(&order, snapshot);
-    group_tree_free(&tree);
-    if (seen && group_snapshot_shares(snapshot, SPACE_PAGE_BYTES)) return true;
-    ht_group_snapshot_free(snapshot);
-    return false;
-}

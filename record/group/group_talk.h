@@ -17,7 +17,4 @@ void group_say_peak(const struct group_watch *watch, size_t most);
 // Who could not be looked at.
 void group_say_hidden(const struct group_hidden *hidden);
 
-// The group of a running process; false where it shares pages with none that it has forked. To be freed.
-bool group_look_now(pid_t root, struct ht_group_snapshot *snapshot);
-
 #endif

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "elf_file.h"
 #include "hook_plan.h"
 
 // Whose a function is. Of the last three there is no allocator by which to name it.
@@ -25,5 +26,11 @@ const char *linked_family_name(enum linked_family family);
 
 // Whether a symbol is such a function, and then what it does. fits: it takes no more than HT_HOOK_ARGUMENTS.
 bool linked_function(const char *name, enum linked_family *family, struct ht_hook_shape *shape, bool *fits);
+
+// The version of an allocator that is linked into a program, as far as the program's file has it: nothing there runs.
+enum { LINKED_VERSION_BYTES = 24 };
+
+// Of the allocator of that name. False, with an empty text, where it is not known.
+bool linked_version(const struct elf_file *elf, const char *name, char version[LINKED_VERSION_BYTES]);
 
 #endif

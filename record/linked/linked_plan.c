@@ -11,11 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "branch_scan.h"
 #include "elf_file.h"
+#include "linked_code.h"
 #include "linked_functions.h"
-#include "moved_code.h"
-#include "register_use.h"
 
 enum {
     STUB_BYTES = 16,

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "linked_version.h"
+#include "linked_functions.h"
 
 enum { LINKED_NAME_BYTES = 32, LINKED_WHY_BYTES = 512 };
 

@@ -115,7 +115,7 @@ static const char *base_name(const char *path) {
 // The allocator's own word for its version. The form says what function is: allocators/allocator.h.
 static void put_version(struct text *text, char form, void *function) {
     const char *(*read_version)(int *, int *, const char **) = function;
-    int (*mallctl)(const char *, void *, size_t *, void *, size_t) = function;
+    int (*ask)(const char *, void *, size_t *, void *, size_t) = function;
     int (*number_of)(void) = function;
     char version[32] = "";
     struct text number = {version, version + sizeof version - 1};
@@ -131,7 +131,7 @@ static void put_version(struct text *text, char form, void *function) {
         text_char(&number, '.');
         text_number(&number, whole % unit);
         put(text, "allocator_version", version);
-    } else if (!mallctl("version", (void *)&own, &bytes, NULL, 0) && own) {
+    } else if (!ask("version", (void *)&own, &bytes, NULL, 0) && own) {
         // "5.3.0-0-g54ea…": what follows the number is the commit.
         for (const char *c = own; *c && *c != '-'; c++) text_char(&number, *c);
         put(text, "allocator_version", version);

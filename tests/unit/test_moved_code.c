@@ -8,7 +8,7 @@
 
 #include "elf_file.h"
 #include "hook_plan.h"
-#include "moved_code.h"
+#include "linked_code.h"
 #include "unit_support.h"
 
 #ifdef HEAPTAPE_ZYDIS

@@ -10,9 +10,24 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "converted.h"
+#include "heap_share.h"
 #include "map64.h"
 #include "raw_reader.h"
+
+// What came of one log.
+struct converted {
+    char *raw, *trace;
+    char *executable;  // empty: unknown
+    uint64_t events, file_bytes, cpu_ns;
+    struct ht_heap_share share;
+    uint32_t pid;
+    double rank;     // process_rank
+    char hooks[64];  // what the log says of the hooks of a linked-in allocator; empty: nothing
+    bool shell;      // it is of one
+    bool complete;   // else the log is still there
+    bool empty;      // there was no call in it
+    bool running;    // its process was, when the program ended
+};
 
 enum conversion_state { CONVERSION_WAITS, CONVERSION_IS_FOLLOWED, CONVERSION_IS_DONE };
 

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "converted.h"
+#include "conversion_turns.h"
 
 struct run_converter {
     pid_t pid;

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "folder_status.h"
+#include "file_systems.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-
-#include "file_systems.h"
 
 int ht_folder_status(const char *folder, struct statfs *status) {
     struct stat place;
