@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "grow.h"
+#include "kernel_text.h"
 #include "now.h"
 
 enum {
@@ -253,8 +254,8 @@ static int refused_thread(const struct process *process, pid_t thread, struct ht
     int why = errno;
     char name[PATH_BYTES], text[STATUS_BYTES];
     snprintf(name, sizeof name, "task/%d/stat", (int)thread);
-    char *stat = text_of(process, name), *state = stat ? strrchr(stat, ')') : NULL;
-    bool ended = !state || !state[1] || strchr("ZX", state[2]);
+    char *stat = text_of(process, name);
+    bool ended = !stat || strchr("ZX", ht_kernel_state(stat));  // 0 too: there is no state any more
     free(stat);
     if (why == ESRCH || ended) return 0;
     read_status(process, text);

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,13 +49,10 @@ static uint64_t bytes_after(const char *text, const char *key) {
 
 // Sums of /proc/PID/smaps_rollup.
 static enum group_look group_sums_read(pid_t pid, struct ht_group_member *member) {
-    char text[4096];
-    int fd = open_of(pid, "smaps_rollup");
-    if (fd < 0) return why_not();
-    ssize_t got = read(fd, text, sizeof text - 1);
-    close(fd);
+    char path[64], text[4096];
+    snprintf(path, sizeof path, "/proc/%d/smaps_rollup", (int)pid);
+    ssize_t got = ht_kernel_read(path, text, sizeof text);
     if (got <= 0) return got < 0 ? why_not() : GROUP_GONE;
-    text[got] = 0;
     member->rss_bytes = bytes_after(text, "\nRss:");
     member->pss_bytes = bytes_after(text, "\nPss:");
     member->rss_anon_bytes = bytes_after(text, "\nAnonymous:");
@@ -193,33 +189,29 @@ static void clean_pieces(struct reading *reading, size_t first) {
 
 // ---- lines of smaps ----
 
-// "7f12…-7f13… rw-p 00000000 00:00 0    [heap]"
-static void begin_mapping(struct reading *reading, const char *line) {
-    char permissions[8] = "";
-    uint64_t inode = 0;
-    int name = 0;
-    sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %*x %*x:%*x %" SCNu64 " %n", &reading->start, &reading->end,
-           permissions, &inode, &name);
-    reading->wanted = permissions[0] && permissions[3] != 's' && name && reading->start < reading->end &&
-                      reading->end < INT64_MAX;
-    reading->kind = inode                                 ? HT_MAPPING_FILE
-                    : !strncmp(line + name, "[heap]", 6)  ? HT_MAPPING_HEAP
-                    : !strncmp(line + name, "[stack]", 7) ? HT_MAPPING_STACK
-                                                          : HT_MAPPING_ANONYMOUS;
+static void begin_mapping(struct reading *reading, const struct ht_kernel_mapping *mapping) {
+    reading->start = mapping->start;
+    reading->end = mapping->end;
+    reading->wanted =
+        mapping->permissions[3] != 's' && mapping->start < mapping->end && mapping->end < INT64_MAX;
+    reading->kind = mapping->inode                          ? HT_MAPPING_FILE
+                    : !strncmp(mapping->name, "[heap]", 6)  ? HT_MAPPING_HEAP
+                    : !strncmp(mapping->name, "[stack]", 7) ? HT_MAPPING_STACK
+                                                            : HT_MAPPING_ANONYMOUS;
     reading->anonymous_bytes = 0;
 }
 
 static bool has_key(const char *line, const char *key, uint64_t *bytes) {
-    size_t length = strlen(key);
-    if (strncmp(line, key, length)) return false;
-    *bytes = strtoull(line + length, NULL, 10) * 1024;
+    if (strncmp(line, key, strlen(key))) return false;
+    *bytes = ht_kernel_bytes(line, key);
     return true;
 }
 
 // Swap comes after Anonymous, once a mapping.
 static bool take_line(struct reading *reading, const char *line) {
     uint64_t swapped;
-    if ((*line >= '0' && *line <= '9') || (*line >= 'a' && *line <= 'f')) begin_mapping(reading, line);
+    struct ht_kernel_mapping mapping;
+    if (ht_kernel_mapping(line, &mapping)) begin_mapping(reading, &mapping);
     else if (!has_key(line, "Anonymous:", &reading->anonymous_bytes) && has_key(line, "Swap:", &swapped) &&
              reading->wanted && (swapped || reading->anonymous_bytes)) {
         size_t first = reading->member->mappings;

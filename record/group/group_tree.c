@@ -2,7 +2,6 @@
 #include "group_tree.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <linux/kcmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,15 +12,14 @@
 
 #include "group_snapshot_layout.h"
 #include "grow.h"
+#include "kernel_text.h"
 
 // Of what a process says of itself; the name may have any characters, parentheses too. False where it has ended.
 static bool read_process(pid_t pid, struct tree_process *process) {
     char path[64], text[1024], state;
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC), parent;
-    ssize_t got = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
-    if (fd >= 0) close(fd);
-    text[got > 0 ? got : 0] = 0;
+    int parent;
+    ht_kernel_read(path, text, sizeof text);
     const char *name = strchr(text, '('), *behind = strrchr(text, ')');
     unsigned long long began, code, stack;
     if (!name || !behind ||

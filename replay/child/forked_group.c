@@ -18,6 +18,7 @@
 #include "background_threads.h"
 #include "futex_word.h"
 #include "group_plan.h"
+#include "kernel_text.h"
 #include "measured.h"
 #include "replay_window.h"
 
@@ -218,12 +219,13 @@ static struct span pages_around(const void *first, size_t bytes, size_t more_byt
 
 // A line of /proc/self/maps.
 static void discard_mapping(const char *line, const struct span spared[SPARES]) {
-    unsigned long from, until;
-    char mode[5], name[8] = "";
-    if (sscanf(line, "%lx-%lx %4s %*s %*s %*s %7s", &from, &until, mode, name) < 3) return;
-    bool heap = !strcmp(name, "[heap]");
-    bool anonymous = heap || !*name || !strncmp(name, "[anon:", 6);  // an allocator may name what it maps
-    if (mode[3] == 'p' && anonymous && (heap || until - from >= SMALL_BYTES)) discard(from, until, spared);
+    struct ht_kernel_mapping mapping;
+    if (!ht_kernel_mapping(line, &mapping)) return;
+    bool heap = !strcmp(mapping.name, "[heap]");
+    // An allocator may name what it maps.
+    bool anonymous = heap || !*mapping.name || !strncmp(mapping.name, "[anon:", 6);
+    if (mapping.permissions[3] == 'p' && anonymous && (heap || mapping.end - mapping.start >= SMALL_BYTES))
+        discard(mapping.start, mapping.end, spared);
 }
 
 // A root that ended before the others cannot leave them, as its end is the run's. Its memory is given back instead.

@@ -26,20 +26,14 @@ enum {
 static ssize_t read_file(pid_t pid, const char *name, char text[TEXT_BYTES]) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? -1 : read(fd, text, TEXT_BYTES - 1);
-    int why = errno;
-    if (fd >= 0) close(fd);
-    text[got > 0 ? got : 0] = 0;
-    errno = why;
-    return got;
+    return ht_kernel_read(path, text, TEXT_BYTES);
 }
 
 static bool has_ended(pid_t pid) {
     char text[TEXT_BYTES];
     if (read_file(pid, "stat", text) <= 0) return true;
-    const char *name_end = strrchr(text, ')');
-    return name_end && name_end[1] == ' ' && strchr("ZXx", name_end[2]);
+    char state = ht_kernel_state(text);
+    return state && strchr("ZXx", state);
 }
 
 static bool fail(struct ht_group_watch *watch, uint32_t number, const char *what, int why) {

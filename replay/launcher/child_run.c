@@ -21,6 +21,7 @@
 #include "child_answer.h"
 #include "child_environment.h"
 #include "form_streamed.h"
+#include "kernel_text.h"
 #include "machine_memory.h"
 #include "now.h"
 #include "older_libc.h"
@@ -109,15 +110,10 @@ static void wait_a_little(const struct polled_child *polled) {
 
 // Whether it just sleeps. One that is stopped, by a debugger say, or waits for a disk is not to blame.
 static bool sleeps(pid_t child) {
-    char path[64], line[512] = "";
+    char path[64], text[512];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)child);
-    FILE *file = fopen(path, "re");
-    if (!file) return false;
-    size_t got = fread(line, 1, sizeof line - 1, file);
-    fclose(file);
-    line[got] = 0;
-    const char *name_end = strrchr(line, ')');
-    return name_end && name_end[1] == ' ' && name_end[2] == 'S';
+    ht_kernel_read(path, text, sizeof text);
+    return ht_kernel_state(text) == 'S';
 }
 
 static bool hangs(struct polled_child *polled) {

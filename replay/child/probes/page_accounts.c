@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "block_spacing.h"
+#include "kernel_text.h"
 
 // Between the places of allocators that ask for one of their own and the program's.
 #define FAR_ADDRESS UINT64_C(0x480000000000)
@@ -66,17 +67,6 @@ struct reading {
     enum ht_mapping_kind kind;
 };
 
-static uint64_t number_at(const char **at, unsigned base) {
-    uint64_t value = 0;
-    for (;; (*at)++) {
-        unsigned digit = **at >= '0' && **at <= '9'   ? (unsigned)(**at - '0')
-                         : **at >= 'a' && **at <= 'f' ? (unsigned)(**at - 'a' + 10)
-                                                      : base;
-        if (digit >= base) return value;
-        value = value * base + digit;
-    }
-}
-
 // As many pages of the mapping as are resident: the rest of a large mapping need not be read.
 static void visit_mapping(struct reading *reading, uint64_t pages) {
     enum { ROOM = sizeof reading->buffer->entries / sizeof *reading->buffer->entries };
@@ -101,14 +91,10 @@ static void visit_mapping(struct reading *reading, uint64_t pages) {
     }
 }
 
-// "7f12…-7f13… rw-p 00000000 00:00 0    [heap]"
-static void begin_mapping(struct reading *reading, const char *line) {
-    const char *at = line, *name;
-    reading->from_page = number_at(&at, 16) / HT_SNAPSHOT_PAGE_BYTES;
-    at++;
-    reading->until_page = number_at(&at, 16) / HT_SNAPSHOT_PAGE_BYTES;
-    for (int field = 0; field < 4; field++) at += strcspn(at + 1, " ") + 1;
-    name = at + strspn(at, " ");
+static void begin_mapping(struct reading *reading, const struct ht_kernel_mapping *mapping) {
+    const char *name = mapping->name;
+    reading->from_page = mapping->start / HT_SNAPSHOT_PAGE_BYTES;
+    reading->until_page = mapping->end / HT_SNAPSHOT_PAGE_BYTES;
     reading->kind = !strcmp(name, "[heap]")                ? HT_MAPPING_HEAP
                     : !strncmp(name, "[stack", 6)          ? HT_MAPPING_STACK
                     : !*name || !strncmp(name, "[anon", 5) ? HT_MAPPING_ANONYMOUS
@@ -117,12 +103,10 @@ static void begin_mapping(struct reading *reading, const char *line) {
 
 static void take_line(struct reading *reading, const char *line) {
     static const char key[] = "Anonymous:";
-    if ((*line >= '0' && *line <= '9') || (*line >= 'a' && *line <= 'f')) {
-        begin_mapping(reading, line);
-    } else if (!strncmp(line, key, sizeof key - 1)) {
-        const char *at = line + sizeof key - 1 + strspn(line + sizeof key - 1, " ");
-        visit_mapping(reading, number_at(&at, 10) * 1024 / HT_SNAPSHOT_PAGE_BYTES);
-    }
+    struct ht_kernel_mapping mapping;
+    if (ht_kernel_mapping(line, &mapping)) begin_mapping(reading, &mapping);
+    else if (!strncmp(line, key, sizeof key - 1))
+        visit_mapping(reading, ht_kernel_bytes(line, key) / HT_SNAPSHOT_PAGE_BYTES);
 }
 
 static void take_lines(struct reading *reading, int smaps_fd) {

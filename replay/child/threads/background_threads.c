@@ -20,24 +20,20 @@
 #include <unistd.h>
 
 #include "futex_word.h"
+#include "kernel_text.h"
 #include "older_libc.h"
 #include "raw_clock.h"
 #include "replay_form.h"
 #include "virtual_clock.h"
 
-// By the letter behind the name, which is in parentheses and may hold some of its own: R runs or may run, D waits for
-// a disk and goes on by itself.
+// R runs or may run, D waits for a disk and goes on by itself.
 // Both are false where /proc cannot be read.
 static bool thread_is_ready(pid_t tid) {
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return false;
-    ssize_t bytes = read(fd, text, sizeof text - 1);
-    close(fd);
-    text[bytes > 0 ? bytes : 0] = 0;
-    const char *name_end = strrchr(text, ')');
-    return name_end && name_end[1] == ' ' && (name_end[2] == 'R' || name_end[2] == 'D');
+    ht_kernel_read(path, text, sizeof text);
+    char state = ht_kernel_state(text);
+    return state == 'R' || state == 'D';
 }
 
 bool ht_another_thread_is_ready(void) {
