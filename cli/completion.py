@@ -11,7 +11,7 @@ Table = dict[str, Any]
 FILES = {"FILE", "RAW", "TRACE", "RESULTS", "PLAN"}
 OTHERS = {"DIR": "dir", "PROGRAM": "program", "COMMAND": "program", "CMD": "program", "ALLOCATOR": "allocator"}
 RUN_A_PROGRAM = ("record", "try", "validate")
-"""What follows their -- is a command of its own."""
+"""A command of its own follows the -- of these verbs."""
 
 
 def kind(argument: str) -> tuple[str, bool]:

@@ -140,7 +140,7 @@ def _name_stdout() -> None:
 
 
 def _drop_unwritten() -> None:
-    """What stdout could not take. The interpreter would try it once more at its end, and complain with a status of its own."""
+    """Drops what stdout could not take. The interpreter would try it once more at its end, and complain with a status of its own."""
     try:
         sys.stdout.flush()
     except (HeaptapeError, OSError):

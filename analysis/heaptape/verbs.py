@@ -136,7 +136,7 @@ def run_compare(options: argparse.Namespace) -> int:
 
 
 def _judged(summary: Summary, conditions: list[Condition], failed: bool) -> list[Judged]:
-    """Where runs failed, what they leave may not suffice for a condition; the failures are reported anyway."""
+    """The conditions as judged. If runs failed, what they leave may not suffice for a condition; the failures are reported anyway."""
     try:
         return judge(summary.comparison, conditions, summary.experiment.runs, summary.baseline)
     except UsageError:
@@ -146,7 +146,7 @@ def _judged(summary: Summary, conditions: list[Condition], failed: bool) -> list
 
 
 def _names(summaries: list[Summary]) -> dict[int, str]:
-    """Of each the trace, and how it was replayed where that trace was replayed in several ways."""
+    """The name of each: its trace, and how that was replayed if it was replayed in several ways."""
     paths = Counter(summary.trace_name for summary in summaries)
     return {id(summary): summary.trace_name if paths[summary.trace_name] == 1 else summary.title for summary in summaries}
 

@@ -22,7 +22,7 @@ RANKS_GOAL, SIGNS_GOAL, SAVING_GOAL, CURVE_GOAL = 0.9, 0.9, 0.25, 0.05
 COUNT_GOALS = (0.02, 0.10)  # median and 90th percentile
 ACCESSES_GOAL, CALLS_GOAL, OFF_GOAL, ORDER_GOAL = 0.003, 0.008, 0.05, 0.95
 LARGE = 0.01
-"""Of the program's time: a difference whose sign has to be right."""
+"""The sign of a difference has to be right if that is a greater share of the program's time."""
 NORMAL_95 = 1.96
 
 HEAD = """# Predicted and real
@@ -142,7 +142,7 @@ class Counted:
 
 
 def _counted(tables: Tables) -> list[Counted]:
-    """Where both differences are known."""
+    """The rows in which both differences are known."""
     return [Counted(row["program"], row["allocator"], *(int(row[key]) for key in ("predicted", "real", "malloc", "outside")))
             for row in tables["instructions.csv"] if row["predicted"] and int(row["real"])]
 
@@ -188,13 +188,13 @@ def is_missed(tables: Tables, program: str) -> bool:
 
 
 def memory_table(tables: Tables) -> str:
-    """Of the programs whose memory was missed."""
+    """The table of the programs whose memory was missed."""
     names = [row["program"] for row in tables["programs.csv"] if is_missed(tables, row["program"])]
     return table(["program", "peak RSS", "mean RSS"], [[name, *(_worst_error(tables, name, figure) for figure in GOALS)] for name in names])
 
 
 def _millions(value: float) -> str:
-    """Of at least two digits."""
+    """Millions, with two digits at least."""
     return signed(value / 1e6, 1 if abs(value) >= 1e7 else 2 if abs(value) >= 1e5 else 4)
 
 
@@ -204,7 +204,7 @@ def _count_cell(pair: Counted) -> str:
 
 
 def time_table(tables: Tables) -> str:
-    """Of all programs, and of the allocators that were counted."""
+    """The table of all programs, and of the allocators that were counted."""
     counted = {(pair.program, pair.allocator): _count_cell(pair) for pair in _counted(tables)}
     known = {(row["program"], row["allocator"]) for row in tables["instructions.csv"] if row["allocator"] != "glibc"}
     allocators = list(dict.fromkeys(row["allocator"] for row in tables["instructions.csv"] if row["allocator"] != "glibc"))

@@ -32,7 +32,7 @@ DIFFERENCE_MIN = 0.05
 
 
 def cpu_s(command: list[str], preload: str) -> float:
-    """Of one run that ends with status 0."""
+    """The CPU time of one run that ends with status 0."""
     ended = run_once(command, [f"LD_PRELOAD={preload}"] if preload else [], 0, None)
     if ended.why:
         raise SystemExit(f"placement.py: {command[0]} under {preload or 'its own allocator'} {ended.why}")

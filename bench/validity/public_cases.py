@@ -47,7 +47,7 @@ BEST, ASKED = "best", "asked"
 SAME = 0.05
 """Ratios this near to 1, and to each other, say the same."""
 OFF, OFF_BYTES = 0.10, 1e6
-"""Of memory, both."""
+"""Memory is off by more than both: the share and the bytes."""
 CAUTIONS = ("zeroed_by_calloc",)
 """Warnings of the replay that say of memory that it may be otherwise."""
 LIMIT_S = 60
@@ -80,7 +80,7 @@ class Judged:
 
 
 def build(name: str, case: dict[str, Any]) -> dict[str, Any]:
-    """As the programs of programs.toml are written."""
+    """The program in the form of those of programs.toml."""
     file, which = case["program"]
     source = f"$BENCH/programs/public/{file}"
     if file.endswith(".py"):
@@ -141,7 +141,7 @@ def answers(document: dict[str, Any], own_end: float) -> dict[str, dict[str, Any
 
 
 def said(document: dict[str, Any], base: str) -> str:
-    """What heaptape says against its own answer."""
+    """The words of heaptape against its own answer."""
     recorded = document["recorded"]
     if recorded["allocator"] != base:
         raise Failed(f"recorded under {recorded['allocator']}, not {base}")
@@ -152,7 +152,7 @@ def said(document: dict[str, Any], base: str) -> str:
 
 
 def measure(name: str, case: dict[str, Any], scratch: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """What is kept of it. Raises PassedOver and Failed."""
+    """Measures it, and returns what is kept of it. Raises PassedOver and Failed."""
     prepared = prepare(name, build(name, case), scratch, options.build)
     spec, _ = specification(case)
     real_environments = environments(case, prepared, spec, options.build / "replay")
@@ -192,7 +192,7 @@ def _error(answered: float, real: float) -> str:
 
 
 def judge(case: dict[str, Any], result: dict[str, Any]) -> Judged:
-    """Of a line of the results."""
+    """Judges a line of the results."""
     figure, answered = case["figure"], {name: item for name, item in result["answered"].items() if not item["problem"]}
     real = {name: statistics.median(figures[figure]) for name, figures in result["real"].items()}
     base = next(name for name, item in answered.items() if item["baseline"])
@@ -250,7 +250,7 @@ def sums(cases: dict[str, dict[str, Any]], results: dict[str, dict[str, Any]]) -
 
 
 def others(cases: dict[str, dict[str, Any]], results: dict[str, dict[str, Any]]) -> list[str]:
-    """Of every allocator, asked about or not, and both figures: beyond the bound, without a caution."""
+    """Figures of any allocator, asked about or not, that are beyond the bound without a caution."""
     found = []
     for name, result in results.items():
         for who, item in result["answered"].items():

@@ -40,7 +40,7 @@ FIRST = {"times": "programs.csv", "instructions": "instructions.csv", "accesses"
 FIGURES = ("peak", "mean")
 
 Document = dict[str, Any]
-"""What heaptape validate --json prints."""
+"""The document that heaptape validate --json prints."""
 
 
 def read_programs() -> dict[str, dict[str, Any]]:
@@ -54,7 +54,7 @@ def read_programs() -> dict[str, dict[str, Any]]:
 
 
 def _number(value: float | None, scale: float = 1) -> str:
-    """Of three digits."""
+    """A number of three digits."""
     return "" if value is None else f"{float(f'{value * scale:.3g}'):g}"
 
 
@@ -68,7 +68,7 @@ def _measured(document: Document) -> list[Document]:
 
 
 def _differences(document: Document) -> Iterator[tuple[str, Document]]:
-    """Of each allocator but the baseline what there is about CPU time."""
+    """The CPU time of each allocator but the baseline, if it is there."""
     for item in _measured(document):
         if item["name"] != document["baseline"] and item["cpu"].get("real_difference_ns") is not None:
             yield item["name"], item["cpu"]

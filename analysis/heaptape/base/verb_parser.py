@@ -37,7 +37,7 @@ class _Print(argparse.Action):
 
 
 class VerbParser(argparse.ArgumentParser):
-    """Of one verb. usage has a line for each way to call it; an argument (metavar) names its kind in capitals, by which a
+    """The parser of one verb. usage has a line for each way to call it; an argument (metavar) names its kind in capitals, by which a
     shell completes it, and words in lower case with | between stand for themselves (base/verb_page.h)."""
 
     def __init__(self, name: str, usage: Sequence[str], description: str, *, examples: Facts, notes: str = "", files: Facts = (),

@@ -58,7 +58,7 @@ class History:
         self.environment: dict[str, str] = {}
         """All that runs in the work tree gets it."""
         self.swept: list[Path] = []
-        """What searches that were killed had left, which is removed."""
+        """Folders that searches which were killed had left, and that are removed."""
 
     @property
     def folder(self) -> Path:

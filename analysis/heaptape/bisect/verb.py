@@ -48,7 +48,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Tested:
-    """What a commit came to, with the reason where it was skipped."""
+    """How a commit was tested, with the reason if it was skipped."""
 
     commit: Commit
     outcome: str
@@ -135,7 +135,7 @@ class Bench:
         return Tested(commit, SKIP, "a condition stayed undecided", figures)
 
     def _of_trace(self, trace: Path) -> tuple[str, list[Figure]]:
-        """What the status says of the conditions. Raises ToolFailed where the run failed, and another HeaptapeError where no commit can
+        """Reads off the status how the conditions came out. Raises ToolFailed where the run failed, and another HeaptapeError where no commit can
         help."""
         replayed = attached.replay([
             self._replay, f"--alloc={_BASE}={self._kept},{_HERE}={self._copied}", f"--baseline={_BASE}", "-q", *self._passes,
@@ -154,7 +154,7 @@ class Bench:
 
 
 class _Search:
-    """What has been tested, each commit once."""
+    """The commits that have been tested, each once."""
 
     def __init__(self, history: History, bench: Bench, quiet: bool) -> None:
         self._history, self._bench, self._quiet = history, bench, quiet

@@ -90,7 +90,7 @@ class Answer:
     also_set: str = ""
     sites: CallSites | None = None
     extended: dict[str, Any] | None = None
-    """What was repeated, where the trace is one that was extended."""
+    """How the trace was extended, if it was."""
     unmeasured: Unmeasured | None = None
     within_call: WithinCall | None = None
     sharing: str = ""
@@ -186,7 +186,7 @@ def _rounding_sentence(accounts: Accounts) -> list[str]:
 
 
 def _cost_words(broke: Break) -> str:
-    """What a call cost before and after, where that differs."""
+    """The cost of a call before and after, if they differ."""
     if not broke.resolved:
         return ""
     return (f" A call cost {nanoseconds(broke.cost_before_ns)} before that and {nanoseconds(broke.cost_after_ns)} after it "
@@ -245,7 +245,7 @@ def _verdict_sentence(answer: Answer) -> str:
 
 
 def headline(answer: Answer) -> str:
-    """What RSS mostly is, and what helps most."""
+    """The sentence that says what RSS mostly is, and what helps most."""
     return f"{_verdict_sentence(answer)} {cure_sentence(answer)}".rstrip()
 
 
@@ -368,7 +368,7 @@ def _saving_words(cure: Cure, answer: Answer) -> str:
 
 
 def cure_sentence(answer: Answer) -> str:
-    """What helps most, that nothing does, or that it is not decided; "" where nothing was tried, or the replay is not what ran."""
+    """The sentence that says what helps most, that nothing does, or that it is not decided; "" if nothing was tried, or the replay is not what ran."""
     if answer.cures is None or answer.caution:
         return ""
     best, tried = best_cure(answer), counted(sum(not cure.bound for cure in answer.cures), "change")

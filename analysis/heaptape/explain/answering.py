@@ -134,7 +134,7 @@ def _controls(trace: Trace) -> dict[str, int]:
 
 
 def _extended(trace: Trace) -> dict[str, Any] | None:
-    """What heaptape extend says of it; a slice's times begin anew."""
+    """The words of heaptape extend about it; a slice's times begin anew."""
     said, cut = trace.context.get("extended"), trace.context.get("sliced_from")
     if not isinstance(said, dict):
         return None

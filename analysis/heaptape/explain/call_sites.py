@@ -30,7 +30,7 @@ _LOADED, _STEPS_MIN = 0.25, 3
 sum of the squares: else it was a burst or two, or is lost in what comes and goes."""
 
 _KEPT_RISE_MIN, _KEPT_STEPS_MIN, _UNENDED = 0.1, 5, 2
-"""The same of what is kept for good, which can only rise; it is not known yet of so many points at the end."""
+"""What is kept for good can only rise, and has to rise by so much in so many steps; that is not known yet of so many points at the end."""
 
 _IDLE = 0.1
 """A program is at its end, or idle, that allocates so much less often than it mostly did."""
@@ -196,7 +196,7 @@ def call_sites(trace: Trace, blocks: pd.DataFrame) -> CallSites | None:
 
 
 def site_sentences(found: CallSites | None) -> list[str]:
-    """What there is to say."""
+    """The sentences about them."""
     if found is None:
         return []
     lines = []

@@ -75,7 +75,7 @@ def _age(seconds: int) -> str:
 
 
 def _outside(found: dict[str, Any]) -> dict[str, int]:
-    """What is not malloc's, as _OUTSIDE names it."""
+    """What is not malloc's, by the names of _OUTSIDE."""
     private = found["outside_bytes"]
     return {"other": private["other"], "files": private["files"] + found.get("rss_file_bytes", 0), "shared": found.get("rss_shared_bytes", 0),
             "stacks": private["stacks"]}
@@ -119,7 +119,7 @@ def _outside_sentence(look: Look) -> str:
 
 
 def _bytes_of(look: Look, verdict: str) -> int:
-    """What the verdict is about."""
+    """The bytes that the verdict is about."""
     if verdict == "caches":
         return look.cached_bytes
     return look.sums.bytes[next((account for account, named in OF_ACCOUNT.items() if named == verdict), "live")]

@@ -60,7 +60,7 @@ def _allocators(replay: str, asked: str | None, context: dict[str, Any], trace: 
 
 
 def _moments(at: str, totals: dict[str, Any] | None) -> str:
-    """What is asked for, and what else shows when RSS came apart from the live bytes."""
+    """The moments that are asked for, and the others that show when RSS came apart from the live bytes."""
     few = int((totals or {}).get("peak_live_objects") or 0) <= _BLOCKS_MAX
     return ",".join(dict.fromkeys([at, "peak", "end", "jumps"])) if few else at
 
@@ -89,7 +89,7 @@ def _extended(replay: str, options: argparse.Namespace, scratch: Path, progress:
 
 
 def _verdict(accounts: Sums, verdict: str, cures: list[Cure]) -> str:
-    """What thread caches hold is known by an experiment alone. cures: at the moment of the accounts."""
+    """Only an experiment shows what thread caches hold. cures: at the moment of the accounts."""
     above = accounts.rss_bytes - accounts.bytes["live"]
     best = max((cure.ci_low for cure in cures if cure.name in CACHES and cure.ci_low > 0), default=0)
     named = verdict in ("fragmentation", "retention", "tables")

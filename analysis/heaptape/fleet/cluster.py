@@ -27,7 +27,7 @@ Tell = Callable[[str], None]
 
 
 def run_here(unit: Unit) -> Outcome:
-    """What a worker calls."""
+    """A worker calls this."""
     return run_unit(unit, str(get_worker().name))
 
 

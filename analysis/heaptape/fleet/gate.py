@@ -60,7 +60,7 @@ def _expected(condition: Condition, configuration: Configuration) -> str:
 
 
 def judge_fleet(plan: Plan, conditions: list[Condition], rows: list[dict[str, Any]], seed: int) -> list[tuple[str, Judged]]:
-    """What each condition comes to, with the name of the trace or of the mean; of each configuration in the plan's order."""
+    """The outcome of each condition, with the name of the trace or of the mean, for each configuration in the plan's order."""
     frame = pd.DataFrame(rows)
     if frame.empty:
         return []
@@ -93,7 +93,7 @@ def _of_trace(plan: Plan, trace: TraceFile, conditions: list[Condition], runs: p
 
 
 def _known(plan: Plan, conditions: list[Condition], runs: pd.DataFrame, seed: int) -> dict[tuple[Condition, str], Judged]:
-    """What the runs of a trace tell, by condition and allocator."""
+    """The figures that the runs of a trace tell, by condition and allocator."""
     if plan.baseline not in set(runs["allocator"]):
         return {}
     comparison = compare(runs, plan.baseline, seed)

@@ -74,7 +74,7 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be run. `allocators` are specs as in --alloc, without `all` (see `with_allocators`)."""
+    """A plan of runs. `allocators` are specs as in --alloc, without `all` (see `with_allocators`)."""
 
     path: Path
     traces: list[TraceFile]

@@ -33,7 +33,7 @@ def key_of(row: dict[str, Any]) -> Key:
 
 
 def _check_key(row: dict[str, Any]) -> None:
-    """What a plain line of replay's does not have. Raises SchemaError."""
+    """Checks the key that a plain line of replay's does not have. Raises SchemaError."""
     fleet = row.get("fleet")
     if not isinstance(fleet, dict) or not is_count(fleet.get("lines")):
         raise SchemaError('expected an object "fleet" with a number of lines')

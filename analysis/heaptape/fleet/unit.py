@@ -28,7 +28,7 @@ from .plan import Configuration, Plan, PlanError, TraceFile, allocator_name
 
 @dataclass(frozen=True)
 class Unit:
-    """What a worker has to know. Rounds count from 0."""
+    """All that a worker has to know. Rounds count from 0."""
 
     trace: TraceFile
     configuration: Configuration
@@ -81,7 +81,7 @@ def _seed(*parts: object) -> int:
 
 
 def built_allocators() -> list[str]:
-    """What `all` stands for on this machine."""
+    """The allocators that `all` stands for on this machine."""
     # Not the bare --list, which also has those that are compared only where they are named.
     return [str(item["name"]) for item in list_allocators(find_replay(), "all")]
 

@@ -80,7 +80,7 @@ def rss_and_slope(line: dict[str, Any]) -> tuple[float, float]:
 
 
 def growth_left_out(whole: dict[str, Any], part: dict[str, Any]) -> tuple[float, float]:
-    """What the whole stretch has more of live bytes than the part, at the end and per hour, where one of them grows: a part is
+    """By how much live bytes of the whole stretch exceed the part's, at the end and per hour, if one of them grows: a part is
     too short to show a slow growth, or takes a wander for one."""
     if not (whole["grows"] or part["grows"]):
         return 0.0, 0.0
@@ -100,7 +100,7 @@ Key = tuple[int | None, str]
 
 @dataclass
 class Replayed:
-    """What the replays gave."""
+    """The results of the replays."""
 
     figures: dict[Key, list[tuple[float, float]]] = field(default_factory=dict)
     """RSS and slope of each part."""
@@ -115,7 +115,7 @@ class Replayed:
     """Whether the recorded process was forked from another one."""
 
     failures: list[str] = field(default_factory=list)
-    """What replays said that failed for some allocators."""
+    """The words of replays about allocators that failed in them."""
 
     def whole(self) -> dict[Key, list[tuple[float, float]]]:
         """Without an allocator that failed in a part: its interval would not be comparable."""
@@ -123,7 +123,7 @@ class Replayed:
 
 
 def steady_stretch(heaptape: str, options: argparse.Namespace) -> dict[str, Any]:
-    """What `heaptape extend --json` says of the longest steady stretch."""
+    """The longest steady stretch, as `heaptape extend --json` has it."""
     try:
         said: dict[str, Any] = json.loads(run_tool([heaptape, "extend", "--json", "--to", f"{options.to:.9f}s", "--", options.trace]))
     except ToolFailed as error:
@@ -132,7 +132,7 @@ def steady_stretch(heaptape: str, options: argparse.Namespace) -> dict[str, Any]
 
 
 def baseline_check(replay: str, options: argparse.Namespace) -> dict[str, Any] | None:
-    """What a replay of the recording itself says of it, where the allocator that served it is among those asked for."""
+    """The check by a replay of the recording itself, if the allocator that served it is among those asked for."""
     replayed = attached.replay([replay, "-q", "--pass", "memory", "--rounds", "1", "--alloc", options.alloc, "--", options.trace])
     try:
         return replayed.compared().check  # where some of them fail, the parts' replays say so

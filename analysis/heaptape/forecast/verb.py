@@ -78,7 +78,7 @@ def _table(options: argparse.Namespace, said: dict[str, Any], forecasts: Forecas
 
 
 def _growth(slope: Estimate, live_grow: bool) -> str:
-    """What is not shown of it."""
+    """The words about growth that is not shown."""
     if slope.resolved:
         return ""
     return "grew; not resolved whether that goes on" if live_grow else "growth not resolved"
@@ -90,7 +90,7 @@ def _matters(slope: Estimate, rss: Estimate, to_s: float) -> bool:
 
 
 def _own_memory(said: dict[str, Any]) -> str:
-    """What a process has beside its heap."""
+    """The memory that a process has beside its heap."""
     own = said.get("own_until_bytes")
     if own is None:
         return "The process has more: memory of its own, which was not measured."

@@ -66,7 +66,7 @@ def whole_words(trace: GroupTrace, whole_bytes: float) -> str:
 
 
 def decision_lines(trial: ServiceTrial) -> list[str]:
-    """What it takes, and who would take least, in one line; then why there is no verdict."""
+    """One line says what the service takes, and who would take least; then follows why there is no verdict."""
     found, best = trial.estimates, trial.best
     whole = whole_words(trial.trace, found.whole_bytes)
     if found.unjudged:
@@ -79,7 +79,7 @@ def decision_lines(trial: ServiceTrial) -> list[str]:
 
 
 def name_of(one: Estimate) -> str:
-    """What sentences and tables call it."""
+    """The name that sentences and tables call it by."""
     return f"{in_words(one.name)}, {TRIM}" if one.trimmed else in_words(one.name)
 
 
@@ -175,7 +175,7 @@ def never_written(found: Estimates) -> float | None:
 
 
 def unknown_lines(trial: ServiceTrial) -> list[str]:
-    """What the answer does not say."""
+    """Lines about what the answer leaves open."""
     found, lines = trial.estimates, list(trial.notes)
     lines += [f"{name}: no figure: {why}" for name, why in found.failed.items()]
     if trial.trace.moment and not found.unjudged:

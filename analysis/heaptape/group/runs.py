@@ -53,7 +53,7 @@ class GroupRun:
                 for number, one in enumerate(trace.processes) if one.pages and one.pid in by_pid}
 
     def worker_bytes(self, trace: GroupTrace) -> float | None:
-        """What a worker has for itself, the mean; None: not known."""
+        """The mean of what a worker has for itself; None if it is not known."""
         found = self.pages(trace)
         return mean_exclusive([found.get(number) for number in trace.workers], len(trace.family))
 
@@ -102,7 +102,7 @@ def with_arenas(replay: str, alloc: str, baseline: str, trace: GroupTrace) -> st
 
 
 def word_of(alloc: str, baseline: str) -> str:
-    """What the baseline is called in an --alloc: its name, or with its path."""
+    """The word for the baseline in an --alloc: its name, or with its path."""
     return next((word for word in alloc.split(",") if word.startswith(f"{baseline}=")), baseline)
 
 

@@ -89,7 +89,7 @@ class GroupTrace:
         return [number for number in self.family if self.processes[number].parent is not None]
 
     def worker_bytes(self) -> float | None:
-        """What a worker has for itself, the mean as recorded; None: not known."""
+        """The mean of what a worker has for itself, as recorded; None if it is not known."""
         return mean_exclusive([self.processes[number].pages for number in self.workers], len(self.family))
 
 

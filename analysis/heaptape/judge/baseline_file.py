@@ -149,7 +149,7 @@ def _check_root(path: str, root: Json) -> None:
 
 
 def _check_facts(path: str, root: Json, facts: Json) -> None:
-    """What has to be equal, in words that say what to do where it is not."""
+    """Checks that all that has to be equal is so; the words of the error say what to do."""
     for part, ours in facts.items():
         theirs = root.get(part)
         for key, expected in ours.items():

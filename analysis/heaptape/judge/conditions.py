@@ -65,7 +65,7 @@ def _open_or_met(comparison: Comparison, condition: Condition) -> Iterator[tuple
 
 
 def conditions_json(comparison: Comparison) -> list[Json]:
-    """What each condition came to, and by which allocators."""
+    """The outcome of each condition, and the allocators that decided it."""
     rows = []
     for condition in comparison.context.conditions:
         found = list(_open_or_met(comparison, condition))
@@ -101,7 +101,7 @@ def _place(comparison: Comparison, condition: Condition, name: str, found: Again
 
 
 def _undecided(comparison: Comparison, condition: Condition, name: str, found: Against) -> str:
-    """What would decide it, as far as that is known."""
+    """The words for what would decide it, as far as that is known."""
     other = _compared_with(comparison)
     if condition.figure is None:
         if math.isnan(found.now) or math.isnan(found.then):

@@ -63,10 +63,10 @@ def random_numbers(seed: int, start: int, count: int) -> NDArray[np.uint64]:
 
 
 CONFIDENCE = 0.95
-"""What is shown."""
+"""The confidence of the intervals that are shown."""
 
 INTERIM_CONFIDENCE = 0.995
-"""What ends an experiment of open length."""
+"""The confidence that ends an experiment of open length."""
 
 SAME_WITHIN = 0.01
 RESAMPLES = 9_999

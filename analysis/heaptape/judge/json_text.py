@@ -65,7 +65,7 @@ def _text(text: str) -> str:
 
 
 def figure(value: float) -> float | None:
-    """What is unknown is null."""
+    """A figure for JSON, in which null is unknown."""
     return None if math.isnan(value) else float(value)
 
 

@@ -22,7 +22,7 @@ from .words import printable
 
 @dataclass(frozen=True)
 class Judged:
-    """What the runs show. failed: some of them failed, or what they showed could not be kept; failed_counts: so many simulations did;
+    """The result of the runs. failed: some of them failed, or what they showed could not be kept; failed_counts: so many simulations did;
     early: it was ended before it was done; no_round: the budget ended it before a round was; new: the warnings that nobody has said yet; document: of counts alone what --json prints,
     None where that is nothing."""
 
@@ -124,5 +124,5 @@ class Judging:
 
 
 def activity_between(before: Json, now: Json) -> Json:
-    """What the machine did meanwhile: differences, null where one is not known."""
+    """The machine's activity meanwhile: differences, null if one is not known."""
     return {key: None if before[key] is None or value is None else value - before[key] for key, value in now.items()}

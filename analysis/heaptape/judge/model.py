@@ -43,7 +43,7 @@ def known(value: float | None) -> float:
 
 
 def with_bytes(found: Any) -> Any:
-    """What is no UTF-8, such as a path, as Python has it: the runner sends its bytes as characters."""
+    """Python's form of what is no UTF-8, such as a path: the runner sends its bytes as characters."""
     if isinstance(found, dict):
         if found.keys() == {"latin1"}:
             return str(found["latin1"]).encode("latin-1").decode("utf-8", "surrogateescape")
@@ -77,7 +77,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Plan:
-    """What was asked for. rounds, repeats: 0 is auto; budget_ns, processors, purge_ns: 0 is none. latest_ns: when the first rounds end
+    """The plan that was asked for. rounds, repeats: 0 is auto; budget_ns, processors, purge_ns: 0 is none. latest_ns: when the first rounds end
     at the latest, if there is a budget; loading_ns: of it, what is over when this is said. thp: the mode asked for, or
     None. *_real: real ns that pass for a ns of the trace, 0 where nothing waits."""
 
@@ -246,7 +246,7 @@ class Context:
 
 @dataclass
 class Cell:
-    """What one participant showed in one round: the line of results of each pass, None where it did not run or failed, and
+    """The showing of one participant in one round: the line of results of each pass, None where it did not run or failed, and
     `exact`, the figures that the line has rounded, by the same keys."""
 
     time: Json | None = None
@@ -341,7 +341,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Interim:
-    """What an analysis on the way shows: base_ns is the baseline's median time, estimates have time and peak RSS, by the names of
+    """The result of an analysis on the way: base_ns is the baseline's median time, estimates have time and peak RSS, by the names of
     FIGURES, of each other allocator."""
 
     base_ns: float

@@ -279,7 +279,7 @@ class Rounds:
         return (self._round_begun_ns - self._rounds_begun_ns) / 1e9 / done
 
     def _progress(self, turn: Turn) -> tuple[str, str]:
-        """What is drawn before and after the name of who runs."""
+        """The words that are drawn before and after the name of who runs."""
         if turn.warm_up:
             return "warming up: ", ""
         if not self.plan.rounds:

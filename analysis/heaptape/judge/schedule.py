@@ -132,7 +132,7 @@ class _Rounds:
         return not budget_ns or self._now_ns() - self._begun_ns + round_ns <= budget_ns
 
     def warm_up(self) -> End | None:
-        """What is on disk and the clock of the processor are as they will be; how long a run takes becomes known."""
+        """After it the disk's cache and the processor's clock are as they will be, and it is known how long a run takes."""
         turn = Turn(0, True, CHOICE_NULL, "flat" if self._schedule.time_pass else "memory", False, self._draw_cpu())
         return self._run_turns([(turn, self._draw_order(control=False))])
 
@@ -199,7 +199,7 @@ class _Rounds:
         return [Turn(0, False, who, name, False, ANY_CPU) for name in passes for who in range(participants)]
 
     def _estimate_ns(self, turn: Turn) -> tuple[int, int]:
-        """What the turn takes at least, and probably: as it took; else by other passes of the same allocator, else by all others."""
+        """The least and the probable time of a turn: as it took before; else by other passes of the same allocator, else by all others."""
         found = self._took_ns.get(_kind(turn))
         if found is not None:
             return found, found

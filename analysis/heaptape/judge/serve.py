@@ -52,7 +52,7 @@ def main(words: list[str]) -> int:
 
 
 def lacks(context: Context) -> str:
-    """What is missing for intervals of this experiment, in a line; or "". Few rounds need no resampling, for which numpy is."""
+    """One line about what is missing for intervals of this experiment, or "". Few rounds need no resampling, for which numpy is."""
     plan = context.plan
     if 0 < plan.rounds < BOOTSTRAP_ROUNDS_MIN and not plan.baseline_file:
         return ""
@@ -120,7 +120,7 @@ def _print(judging: Judging, text: str) -> bool:
 
 
 def _say_next(judging: Judging) -> None:
-    """What a user does next, as a command to copy."""
+    """Says as a command to copy what a user does next."""
     from .words import printable
 
     if judging.plan.json:  # a program reads this

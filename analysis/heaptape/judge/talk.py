@@ -39,7 +39,7 @@ class Talk:
         return found
 
     def meet(self) -> Context:
-        """What the runner says of itself, as it is the first thing that both say."""
+        """Both first say hello; the runner says of itself what is returned."""
         self.write({"hello": 1})
         return Context.of(self.read())
 

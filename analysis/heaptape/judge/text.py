@@ -64,7 +64,7 @@ def standing_of(comparison: Comparison, words: FigureWords) -> Standing:
 
 
 def lead(comparison: Comparison, words: FigureWords, standing: Standing, over: int) -> Estimate:
-    """What the leader has of what another one has, as a ratio. Its verdict is LESS where it is shown to have less, and says so
+    """The leader's share of what another one has, as a ratio. Its verdict is LESS where it is shown to have less, and says so
     only where the standing agrees."""
     if standing.leader is None or standing.leader == over or over in standing.tied:
         nothing = Interval(1, math.nan, math.nan, 0)
@@ -167,7 +167,7 @@ def _count_text(count: float) -> str:
 
 
 def _difference_text(mine: float, base: float, text: Callable[[float], str]) -> str:
-    """What stands for the ratio where the baseline takes nothing."""
+    """The text in place of the ratio if the baseline takes nothing."""
     return f"{'+' if mine > base else ''}{text(mine - base)}" if base <= 0 and mine != base else "-"
 
 
@@ -352,7 +352,7 @@ def _print_within_calls(c: Comparison, out: TextIO) -> None:
 # --- what it comes to
 
 def _print_missing(failing: Failing, choice: Choice, out: TextIO) -> None:
-    """What is missing of this allocator's figures, and why. Nothing if nothing is."""
+    """Prints which figures of this allocator are missing, and why; nothing if none is."""
     if failing.failed and not choice.refused_calls:
         put(out, f"missing: {choice.name} failed in {failing.failed} of {number_of(failing.runs, 'run')}"
                  f"{', then no more were made' if given_up(failing) else ''}; the last: {failing.problem}")

@@ -48,13 +48,13 @@ from .recorded import (
 )
 
 BUDGET_S = 60.0
-"""What replay takes where nobody says."""
+"""The budget of the replay if nobody says one."""
 
 RUN_SHARE = 0.25
-"""Of the budget, besides: what runs of the program itself take."""
+"""Runs of the program itself take this share of the budget besides."""
 
 COUNTED_CALL_S = 2.5e-6
-"""What a simulated call takes, about."""
+"""A simulated call takes about so long."""
 
 COUNT_MAX_S = 3600.0
 """Nobody waits longer for it."""
@@ -112,14 +112,14 @@ def _say(options: argparse.Namespace, words: str) -> None:
 
 
 def _service(heaptape: str, options: argparse.Namespace, folder: Path, logs: Logs) -> GroupTrace | None:
-    """Where the answer is to be of all processes at once: not where one is asked for, or runs of the program are to be compared."""
+    """The trace of the group if the answer is to be of all processes at once: not if one is asked for, or runs of the program are to be compared."""
     if options.process or options.recordings > 1:
         return None
     return recorded_service(heaptape, logs.folder, folder / "service.bin", partial(_say, options))
 
 
 def _first_logs(heaptape: str, options: argparse.Namespace, folder: Path) -> Logs:
-    """Of the first recording, or those that are there."""
+    """The logs of the first recording, or those that are there."""
     if options.logs:
         return Logs(folder_of_logs(Path(options.logs)), 0)
     return _record(heaptape, options, folder, 1)
@@ -148,7 +148,7 @@ def _recordings(heaptape: str, options: argparse.Namespace, folder: Path, first:
 
 
 def _alloc(replay: str, options: argparse.Namespace, recorded: Recorded) -> tuple[str, str, str]:
-    """As choose() has them, with settings of the recorded allocator where nothing else was asked for."""
+    """The result of choose(), with settings of the recorded allocator if nothing else was asked for."""
     alloc, baseline, why_baseline = choose(replay, options.alloc, recorded.context)
     if options.alloc or why_baseline:
         return alloc, baseline, why_baseline
@@ -265,7 +265,7 @@ def run_try(options: argparse.Namespace) -> int:
 
 
 def _still(changes: Changes, refused: Mapping[str, str]) -> Callable[[Mapping[str, Change]], set[str]]:
-    """Of which allocators more of the CPU time may change the answer, by what runs of the program show; of those that end it none."""
+    """Which allocators' CPU time may still change the answer if there are more runs of the program; none of those that end it."""
     return lambda real: {name for name, what in may_turn({name: figures for name, figures in with_real(changes, real).items() if name not in refused}) if what == CPU}
 
 

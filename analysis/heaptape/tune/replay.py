@@ -35,13 +35,13 @@ class TunedAllocator:
     build_id: str
     knobs: list[dict[str, Any]]
     settings: dict[str, str] = field(default_factory=dict)
-    """Of the recorded program, by knob: the default has them."""
+    """The recorded program's settings, by knob: the default has them."""
     left_out: list[str] = field(default_factory=list)
     """Those that no replay has."""
 
     @property
     def shown(self) -> str:
-        """As it was set."""
+        """The name with the settings that it had."""
         return shown_name(self.spec, self.settings)
 
 
@@ -118,7 +118,7 @@ class Bench:
 
 
 def ratios(comparison: Comparison, name: str, objectives: list[str]) -> dict[str, float]:
-    """Of one round: each objective over the default's, of which the two runs in the round (the second is the control)
+    """The ratios of one round: each objective over the default's, of which the two runs in the round (the second is the control)
     are one in the geometric mean. NaN where a figure is missing or 0."""
     found, choice, control = {}, comparison.names.index(name), len(comparison.names)
     for objective in objectives:

@@ -34,7 +34,7 @@ class SearchedKnob:
 
     @property
     def alone(self) -> int:
-        """Where in the values the one is that leaves the knob alone."""
+        """The place, among the values, of the one that leaves the knob alone."""
         return self.values.index(None)
 
 
@@ -96,5 +96,5 @@ def _integers(lowest: int, highest: int, now: int | None) -> tuple[str | None, .
 
 
 def config_text(config: Config) -> str:
-    """As it is written behind an allocator's name: a=1,b=2."""
+    """The text that follows an allocator's name: a=1,b=2."""
     return ",".join(f"{name}={value}" for name, value in config.items())

@@ -89,7 +89,7 @@ CHANGED_IN_SCREENING = 2
 ASKED_IN_VAIN_MAX = 20
 REFUSALS_UNTIL_HOPELESS = 2
 CANNOT_WRITE = ("database or disk is full", "disk I/O error")
-"""What SQLite says then; Python 3.10 does not have its error codes."""
+"""SQLite's words then; Python 3.10 does not have its error codes."""
 
 _NAME = "heaptape"
 _IDENTITY, _CONFIG, _RATIOS, _PROBLEM, _ENVIRONMENT = "identity", "config", "ratios", "problem", "environment"
@@ -227,7 +227,7 @@ class Study:
         self, trial: optuna.trial.Trial, config: Config, ratios: dict[str, float] | None, problem: str = "",
         environment: tuple[str, ...] = (),
     ) -> Trial:
-        """What came of it: ratios, or the reason for which there are none."""
+        """Tells the study the outcome: ratios, or the reason for which there are none."""
         values = tuple(ratios.values()) if ratios else ()
         if not values or not all(math.isfinite(value) and value > 0 for value in values):
             problem = problem or "a figure is missing or 0"

@@ -46,7 +46,7 @@ class Tuned:
 
 
 def measured(comparison: Comparison, objective: str, name: str) -> Estimate:
-    """What a comparison says of one objective and configuration."""
+    """The result of a comparison for one objective and configuration."""
     return comparison.allocators[comparison.names.index(name)].estimates[OBJECTIVES[objective].name]
 
 
@@ -59,7 +59,7 @@ def ratio_of(tuned: Tuned, trial: Trial, objective: str) -> Interval:
 
 
 def still_on_front(front: list[Trial], comparison: Comparison, objectives: list[str]) -> list[Trial]:
-    """Of what was measured again, all that was shown to be better than the default in some objective and that no other was
+    """Those measured again that were shown to be better than the default in some objective and that no other was
     shown to beat, in the order of the first objective. What is unresolved is no reason to leave anything out."""
     points: dict[Trial, tuple[float, ...]] = {}
     for trial in front:
@@ -159,7 +159,7 @@ def front_text(tuned: Tuned) -> str:
 
 
 def front_object(tuned: Tuned) -> dict[str, Any]:
-    """The same as JSON values; figures that are not known are null."""
+    """The front as JSON values; figures that are not known are null."""
     return {
         "trace": {"path": str(tuned.trace), "sha256": tuned.trace_sha256},
         "allocator": {"name": tuned.allocator.spec, "settings": tuned.allocator.settings, "left_out": tuned.allocator.left_out, "version": tuned.allocator.version, "build_id": tuned.allocator.build_id},

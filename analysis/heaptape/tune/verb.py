@@ -38,7 +38,7 @@ _UNIT_RUNS = 6
 
 
 def _identity(sha256: str, allocator: TunedAllocator, objectives: list[str], space: list[SearchedKnob], cpus: int | None) -> dict[str, Any]:
-    """What a study is of. Had any of it changed, earlier trials would mean something else."""
+    """All that identifies a study. Had any of it changed, earlier trials would mean something else."""
     return {
         "trace": sha256, "allocator": f"{allocator.spec} {allocator.version} {allocator.build_id[:12]}".strip(),
         "objectives": objectives, "environment": [f"{name}={value}" for name, value in allocator.settings.items()],
@@ -57,7 +57,7 @@ class _Search:
         self._resumed = 0
 
     def left_s(self) -> float | None:
-        """Of the budget; None if there is none."""
+        """Seconds that are left of the budget; None if there is none."""
         return None if self._ends is None else self._ends - time.monotonic()
 
     def _spent(self) -> bool:

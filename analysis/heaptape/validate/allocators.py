@@ -82,7 +82,7 @@ def without_settings(base: dict[str, str], variables: tuple[str, ...]) -> dict[s
 
 
 def of_equal_size(environments: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
-    """As many variables for each allocator, of as many bytes in all: the environment lies above the stack and moves it, and some
+    """Environments with the same number of variables for each allocator, and the same number of bytes in all: the environment lies above the stack and moves it, and some
     programs hash addresses of the stack. LD_PRELOAD may end in colons."""
     variables = max(map(len, environments.values())) + 1
     padded = {}

@@ -21,10 +21,10 @@ from .rounds import Contender
 from .startup import NOTHING, environment_of_nothing, shared_libraries
 
 Counts = dict[str, Any]
-"""Of one process, as `heaptape count` writes them."""
+"""The counts of one process, as `heaptape count` writes them."""
 
 HASH_SEEDS = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0", "PERL_PERTURB_KEYS": "0"}
-"""What `heaptape count` fixes, and so the recording has to have."""
+"""`heaptape count` fixes these, and so the recording has to have them."""
 
 _SLOWDOWN = 100.0
 _LIMIT_S = 60.0
@@ -47,7 +47,7 @@ class Counted:
 
 @dataclass(frozen=True)
 class CountRuns:
-    """What is counted, and by which programs."""
+    """Runs that are counted, and the programs for them."""
 
     heaptape: str
     replay: str
@@ -85,7 +85,7 @@ class CountRuns:
 
     def _count(self, program: Program, environment: dict[str, str], found: Counted,
                limit_s: float | None) -> tuple[Counts, str]:
-        """Of the process that was recorded, with the digest of what it printed."""
+        """The counts of the process that was recorded, with the digest of what it printed."""
         counts, out, err = (self.folder / name for name in ("counts.json", "counted.out", "counted.err"))
         counts.unlink(missing_ok=True)
         prefix = [self.heaptape, "count", "-q", *(["-i"] if found.instructions_alone else []), "-o", str(counts), "--"]
@@ -118,7 +118,7 @@ class CountRuns:
 
 
 def calls_of(counts: Counts) -> int:
-    """Of all functions."""
+    """The calls of all functions."""
     return sum(counts["calls"].values())
 
 
@@ -132,7 +132,7 @@ def recorded_process(processes: list[Counts], command: str) -> Counts:
 
 PARTS = ("allocator", "program", "loader")
 REPEATS_WITHIN = 1e-4
-"""Of a difference between allocators: as much as two runs under one may differ."""
+"""Two runs under one allocator may differ by this share of a difference between allocators."""
 _CALLS_WITHIN = 0.01
 
 Part = dict[str, Any]
@@ -160,7 +160,7 @@ def _differences(found: Counted, name: str) -> dict[str, Part]:
 
 
 def instructions_of(parts: dict[str, Part]) -> int:
-    """What the program and its allocator executed; loading libraries is start-up."""
+    """Instructions that the program and its allocator executed; loading libraries is start-up."""
     return int(parts["allocator"]["instructions"] + parts["program"]["instructions"])
 
 

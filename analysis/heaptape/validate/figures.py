@@ -41,7 +41,7 @@ _TIME = r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|m)\b"
 
 @dataclass(frozen=True)
 class Latencies:
-    """Of requests, in ns; None where the load does not report it."""
+    """Latencies of requests, in ns; None if the load does not report them."""
 
     p50_ns: float | None
     p99_ns: float | None
@@ -53,7 +53,7 @@ def _ns(number: str, unit: str) -> float:
 
 
 def _middle(values: list[float]) -> float | None:
-    """Of several tests of one load: their mean, so that each counts."""
+    """The mean of several tests of one load, so that each counts."""
     return sum(values) / len(values) if values else None
 
 
@@ -294,7 +294,7 @@ def _difference_object(predicted: Difference, real: Difference) -> dict[str, Any
 
 
 def _latency_object(found: Validation, name: str) -> dict[str, Any]:
-    """Of the requests, as the load reports them, and of the calls, as the replay does."""
+    """Latencies of the requests, as the load reports them, and of the calls, as the replay does."""
     latencies = [parse_latencies(run.conduct.load_output or "") for run in found.runs if run.allocator == name]
     calls = found.replayed.get(name, {}).get("latency_ns") or {}
 

@@ -30,7 +30,7 @@ COMM_BYTES = 15
 
 
 def children(pid: int) -> list[int]:
-    """Of all its threads; those that nobody has waited for yet are among them."""
+    """The children of all its threads; those that nobody has waited for yet are among them."""
     found: list[int] = []
     try:
         threads = os.listdir(f"/proc/{pid}/task")
@@ -113,7 +113,7 @@ POINTS_MAX = 2000
 
 @dataclass
 class Watched:
-    """What was seen of one process, in seconds since the run began and bytes."""
+    """Readings of one process, in seconds since the run began and bytes."""
 
     pid: int
     cpu_before_ns: int
@@ -127,7 +127,7 @@ class Watched:
     high_water_kb: int = 0
 
     def add_reading(self, now_s: float, high_kb: int, anon_kb: int, file_kb: int) -> None:
-        """What /proc/PID/status says."""
+        """Adds a reading of /proc/PID/status."""
         self.add_mark(high_kb, file_kb)
         self.times_s.append(now_s)
         self.rss_bytes.append(anon_kb * 1024)
@@ -180,7 +180,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class TimeLimit(HeaptapeError):
-    """What was run did not end in time, and was ended."""
+    """A run did not end in time, and was ended."""
 
 
 @dataclass(frozen=True)
@@ -372,7 +372,7 @@ class ObservedRun:
             item.has_library = has_mapped(item.pid, self._library)
 
     def _left(self) -> list[int]:
-        """What still runs of all that this run has started. What has ended is waited for."""
+        """All that this run has started and that still runs. Those that have ended are waited for."""
         others = {other.pid for other in self._others if other.poll() is None}
         for pid in self._new_children():
             if pid not in others:

@@ -26,13 +26,13 @@ LOGS_MAX = 50
 _SLOWDOWN = 100.0
 _LIMIT_S = 60.0
 _WHOLE_S = 0.5
-"""Of programs that run no longer all accesses are recorded, of others a sample; and all where a sample has too few bursts, as
+"""All accesses are recorded of programs that run no longer, a sample of others; and all if a sample has too few bursts, as
 of a program that waits, or on a slow machine."""
 
 
 @dataclass(frozen=True)
 class ModelledChange:
-    """Of the program's time, as a share of that under the baseline, with its interval of some 90 %."""
+    """The change of the program's time, as a share of that under the baseline, with its interval of some 90 %."""
 
     share: float
     low: float
@@ -97,7 +97,7 @@ class AccessRuns:
         return sha256_of(out) == self.recording.conduct.stdout_sha256
 
     def _choose(self, logs: Path) -> tuple[Path, RecordedTrace]:
-        """Of the process with the recorded command, else of the one with the largest file."""
+        """The file of the process with the recorded command, else the largest one."""
         files = sorted(logs.glob("*.acc"), key=lambda path: (-path.stat().st_size, path))[:LOGS_MAX]
         if not files:
             raise HeaptapeError("no accesses were recorded")

@@ -23,12 +23,12 @@ from ..trace.reader import Trace
 Floats = NDArray[np.float64]
 
 CPU_TERMS = ("alloc_time_ns", "background_cpu_ns")
-"""Of a row of the time pass: calls, with the first touch of what they return and the last of what they free, and the
+"""The terms of CPU time in a row of the time pass: calls, with the first touch of what they return and the last of what they free, and the
 allocator's own threads. A row that lacks one has none of it."""
 
 
 def predicted_cpu_ns(row: Mapping[str, Any]) -> float:
-    """What of the program's CPU time depends on the allocator, by one row of the time pass."""
+    """The part of the program's CPU time that depends on the allocator, by one row of the time pass."""
     terms = [row.get(name) for name in CPU_TERMS]
     return float(sum(term for term in terms if term is not None and math.isfinite(term)))
 
@@ -106,7 +106,7 @@ def heap_curve(row: Mapping[str, Any]) -> Curve:
 
 
 def predicted_memory(row: Mapping[str, Any], recorded: RecordedMemory, surplus_bytes: float = 0.0) -> PredictedMemory:
-    """Of a row of the memory pass. The peak is that of the sum, not the sum of peaks at different times. The mean begins with
+    """The memory that a row of the memory pass predicts. The peak is that of the sum, not the sum of peaks at different times. The mean begins with
     the program: while it starts its memory grows to what is its own at the first call. surplus_bytes: of the recorded
     memory, what only the recorder had."""
     heap = heap_curve(row)

@@ -27,7 +27,7 @@ BRIEF_S, BRIEF_RECORDINGS = 2.0, 5
 
 @dataclass(frozen=True)
 class Recording(RecordedTrace):
-    """Of how many processes, whether the one that counts is the program itself and, if not, how many others of its executable
+    """A recording: of how many processes it is, whether the one that counts is the program itself and, if not, how many others of its executable
     took more CPU time; and how the program ended and what it printed meanwhile."""
 
     conduct: Conduct
@@ -37,7 +37,7 @@ class Recording(RecordedTrace):
 
     @property
     def kind(self) -> str:
-        """Of the allocator that the program was recorded under."""
+        """The kind of the allocator that the program was recorded under."""
         return str(self.context.get("allocator_name") or "")
 
 
@@ -113,7 +113,7 @@ def _busier(chosen: RecordedProcess, processes: list[RecordedProcess]) -> int:
 
 
 def last_line(words: str) -> str:
-    """What was said last, without who says it."""
+    """The line that was said last, without who says it."""
     lines = [line for line in words.splitlines() if line.strip()]
     return lines[-1].removeprefix("heaptape record: ").removeprefix("heaptape count: ") if lines else "it ended without a message"
 

@@ -27,7 +27,7 @@ class RealRun:
     stdout_sha256: str | None
 
     def figures(self) -> dict[str, float]:
-        """What is predicted, by name."""
+        """The figures that are predicted, by name."""
         return {"cpu_ns": float(self.cpu_ns), "peak": float(self.process.peak_bytes), "mean": self.process.mean_bytes}
 
 

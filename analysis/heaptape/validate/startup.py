@@ -82,7 +82,7 @@ def library_memory_bytes(contenders: list[Contender], executable: str) -> dict[s
 
 
 def _data_bytes(environment: Mapping[str, str]) -> int:
-    """Of the mapped files of a program that sleeps. Zero-initialised data are not among it: the kernel joins them with what the
+    """The bytes of data of the mapped files of a program that sleeps. Zero-initialised data are not among it: the kernel joins them with what the
     allocator maps, and what of them an allocator fills is part of its heap in a replay."""
     seen = 0
     with subprocess.Popen([_SLEEP, "0.1"], env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as sleeper:

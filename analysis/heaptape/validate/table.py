@@ -18,7 +18,7 @@ def _signed(value: int) -> str:
 
 
 def instruction_lines(document: dict[str, Any]) -> list[str]:
-    """Of the program without its start, and the differences to the baseline."""
+    """Instructions of the program without its start, and the differences to the baseline."""
     base = document["baseline"]
     rows = [["allocator", "instructions", f"less {base}'s: predicted", "real", "error", "in malloc", "outside", "loading"]]
     for item in (item for item in document["allocators"] if "counts" in item):

@@ -62,7 +62,7 @@ class _Talk:
         self._line = ProgressLine(not options.quiet and not options.verbose)
 
     def step(self, words: str, left_s: float | None = None) -> None:
-        """What is done now."""
+        """Says which step is done now."""
         if self._verbose:
             print(f"heaptape validate: {printable(words)}", file=sys.stderr, flush=True)
         else:
@@ -99,7 +99,7 @@ def _program(options: argparse.Namespace) -> Program:
 
 @contextmanager
 def _folder(keep: str | None) -> Iterator[Path]:
-    """Where everything is written meanwhile; what is to be kept gets its name at the end."""
+    """The folder in which everything is written meanwhile; what is to be kept gets its name at the end."""
     target = Path(keep) if keep else None
     try:
         made = Path(tempfile.mkdtemp(prefix=f".{target.name}." if target else "heaptape-validate-",
@@ -153,7 +153,7 @@ def _blocks(rounds: int, count: int) -> list[int]:
 
 
 def _why_not(rows: pd.DataFrame, name: str) -> str:
-    """What a row says of an allocator that failed in the replay."""
+    """The words of a row about an allocator that failed in the replay."""
     values = rows[rows["allocator"] == name].get("problem", pd.Series(dtype=object)).dropna()
     return f"in the replay: {values.iloc[0]}" if len(values) else ""
 
@@ -238,7 +238,7 @@ class _RealRounds:
             self.different.append(name)
 
     def warnings(self) -> list[str]:
-        """What is to be said of the runs."""
+        """The remarks about the runs."""
         runs, said = self.found.runs, []
         readings = sorted(len(run.process.times_s) for run in runs)[len(runs) // 2] if runs else 0
         if readings < READINGS_MIN:
@@ -306,7 +306,7 @@ def run_validate(options: argparse.Namespace) -> int:
 
 
 def _measure_startup(found: Validation, contenders: list[Contender], tools: _Tools, folder: Path, talk: _Talk) -> None:
-    """What starting a program costs under each."""
+    """Measures the cost of starting a program under each."""
     talk.step("measuring what starting a program costs")
     executable, problems = str(found.recording.context.get("executable") or ""), found.problems
     found.startup_ns = startup_costs(_without(contenders, problems), executable, found.seed, problems)
