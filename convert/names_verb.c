@@ -9,7 +9,7 @@
 
 #include "print.h"
 #include "site_names.h"
-#include "site_reader.h"
+#include "site_table.h"
 #include "talk.h"
 #include "trace_verb.h"
 #include "trace_writer.h"

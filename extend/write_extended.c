@@ -7,7 +7,7 @@
 #include "event_copy.h"
 #include "json_values.h"
 #include "prelude.h"
-#include "site_reader.h"
+#include "site_table.h"
 #include "trace_json.h"
 
 static int put_sites(struct event_copy *copy, struct ht_error *error) {

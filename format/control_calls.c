@@ -68,7 +68,8 @@ bool ht_control_changes(const struct ht_control_call *call) {
     return call->number != HT_CTL_MALLOPT || parameter_name(call->first);
 }
 
-bool ht_control_sets(const struct ht_control_call *call) {
+// Does it set something that stays so?
+static bool sets(const struct ht_control_call *call) {
     return ht_control_changes(call) && known[call->number].sets;
 }
 
@@ -129,7 +130,7 @@ const char *ht_control_name(const struct ht_control_call *call, char text[HT_CON
 
 void ht_control_settings_note(struct ht_control_settings *settings, const struct ht_control_call *call) {
     unsigned i = 0;
-    if (!ht_control_sets(call)) return;
+    if (!sets(call)) return;
     while (i < settings->count &&
            (settings->call[i].number != call->number || settings->call[i].first != call->first))
         i++;

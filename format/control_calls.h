@@ -82,8 +82,6 @@ const char *ht_control_symbol(unsigned number);
 // Does an allocator that has the call do something when it is called so? False of calls that only ask, and of parameters that
 // are not known.
 bool ht_control_changes(const struct ht_control_call *call);
-// Does it set something that stays so?
-bool ht_control_sets(const struct ht_control_call *call);
 
 // What has been set, in the order in which it was first; each the last call of its name. What is beyond the room is left out.
 enum { HT_CONTROL_SETTINGS = 32 };

@@ -11,7 +11,7 @@
 #include "live_ranges.h"
 #include "ops.h"
 #include "raw_state.h"
-#include "site_reader.h"
+#include "site_table.h"
 #include "slot_table.h"
 #include "streams.h"
 #include "trace_json.h"

@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "site_reader.h"
+#include "site_table.h"
 
 enum { SITE_TEXT_BYTES = 8192 };
 

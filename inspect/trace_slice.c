@@ -11,7 +11,7 @@
 #include "heap_model.h"
 #include "left_out_blocks.h"
 #include "sample_line.h"
-#include "site_reader.h"
+#include "site_table.h"
 #include "slot_table.h"
 #include "sorted.h"
 #include "trace_json.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "wrappers.h"
 
+enum { BARE_NAME_BYTES = 1024 };
+
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,7 +81,9 @@ static void cut_end(char *name, const char *end) {
     if (bytes >= end_bytes && !strcmp(name + bytes - end_bytes, end)) name[bytes - end_bytes] = 0;
 }
 
-void bare_name(const char *function, char name[BARE_NAME_BYTES]) {
+// Writes the name without return type, arguments and those of templates: of "int ns::pool<int>::get(int)" ns::pool::get.
+// What does not fit is cut.
+static void bare_name(const char *function, char name[BARE_NAME_BYTES]) {
     copy_bare(function, name);
     char *clone = strstr(name, " [");
     if (clone) *clone = 0;

@@ -8,12 +8,6 @@
 
 #include "site_table.h"
 
-enum { BARE_NAME_BYTES = 1024 };
-
-// Writes the name without return type, arguments and those of templates: of "int ns::pool<int>::get(int)" ns::pool::get.
-// What does not fit is cut.
-void bare_name(const char *function, char name[BARE_NAME_BYTES]);
-
 // Those of the standard libraries of C++ and Rust, by their names or their files, and those whose own names end as that of an
 // allocator's function does. The same as Frame.wraps of analysis/heaptape/sites/frames.py.
 bool is_wrapper(const char *function, const char *file);

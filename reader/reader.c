@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "ops.h"
-#include "site_reader.h"
+#include "site_table.h"
 
 #define PUBLIC __attribute__((visibility("default")))
 

@@ -34,7 +34,9 @@ const char *coarsening_parse(const char *text, struct coarsening *coarsening) {
     return NULL;
 }
 
-uint64_t coarse_bytes(const struct coarsening *coarsening, uint64_t bytes) {
+// Up to the next number with so few significant bits; down where there is none. Sizes below 2^bits are what they were.
+// The next one is a multiple of any power of two that the size was one of.
+static uint64_t coarse_bytes(const struct coarsening *coarsening, uint64_t bytes) {
     uint64_t bits = coarsening->size_bits;
     if (!bits || bytes >> bits == 0) return bytes;
     uint64_t step = UINT64_C(1) << (64 - (unsigned)__builtin_clzll(bytes) - bits);

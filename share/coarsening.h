@@ -9,9 +9,6 @@
 // "sizes=3,times=1ms", either or both. Returns what was expected, or NULL.
 const char *coarsening_parse(const char *text, struct coarsening *coarsening);
 
-// Up to the next number with so few significant bits; down where there is none. Sizes below 2^bits are what they were.
-// The next one is a multiple of any power of two that the size was one of.
-uint64_t coarse_bytes(const struct coarsening *coarsening, uint64_t bytes);
 uint64_t coarse_time(const struct coarsening *coarsening, uint64_t time_ns);
 
 // Of calloc and reallocarray the product is rounded, and becomes one element. Alignments stay.

@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include "allocator.h"
-#include "event_bytes.h"
 #include "event_copy.h"
 #include "import_formats.h"
 #include "json_values.h"
 #include "prelude.h"
 #include "trace_json.h"
+#include "trace_reader.h"
 
 // ---- the JSON texts: of those of the trace the facts that name nothing and nobody; what is not known here is left out ----
 

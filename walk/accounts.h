@@ -7,6 +7,7 @@
 
 #include "glibc.h"
 #include "modules.h"
+#include "other.h"
 
 // Why a byte is free: by the list of its chunk.
 enum free_list { FREE_BINS, FREE_CACHES, FREE_FASTBINS, FREE_TOP, FREE_OTHER, FREE_LISTS };
@@ -63,5 +64,18 @@ struct first_word {
 };
 
 void first_words_of(struct first_word *word, const struct holder *holder, const struct modules *modules);
+
+// ---- private memory in RAM that is not malloc's ----
+
+struct outside {
+    uint64_t stacks_bytes, files_bytes,
+        other_bytes;         // files: written pages of private mappings, zeroed data among them
+    uint64_t largest_bytes;  // of one mapping of others
+    uint64_t swapped_bytes;
+};
+
+// glibc, other: whose heaps are left out, of one of them; NULL: none. 0 or -1 with error.
+int outside_take(struct outside *outside, struct space *space, const struct glibc *glibc,
+                 const struct other *other, struct ht_error *error);
 
 #endif

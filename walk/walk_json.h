@@ -6,7 +6,6 @@
 #include <jansson.h>
 
 #include "accounts.h"
-#include "outside.h"
 #include "process.h"
 #include "which_malloc.h"
 

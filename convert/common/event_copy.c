@@ -3,11 +3,11 @@
 
 #include <inttypes.h>
 
-#include "event_bytes.h"
 #include "raw_reader.h"
 #include "slot_table.h"
 #include "talk.h"
 #include "trace_json.h"
+#include "trace_reader.h"
 
 struct block {
     uint64_t bytes;

@@ -9,7 +9,7 @@
 #include "inner_allocators.h"
 #include "json_values.h"
 #include "raw_state.h"
-#include "site_reader.h"
+#include "site_table.h"
 #include "talk.h"
 
 // Strings of the recorded program may be any bytes; JSON wants UTF-8.

@@ -67,7 +67,4 @@ int import_reject(struct import *import, uint64_t offset, const char *what, cons
 // vain.
 bool import_goes_on(struct import *import);
 
-// Names a file that many have and that no trace can be made of, and says what it lacks: "ltrace's output, which ...", by the file's first bytes. NULL if it is none of them.
-const char *stranger_named(const char *head, size_t bytes);
-
 #endif

@@ -115,7 +115,7 @@ static void find_build_ids(const struct import_sites *sites, const char *input) 
     json_array_foreach(sites->modules, i, module) {
         const char *path = json_string_value(json_object_get(module, "path"));
         char digits[BUILD_ID_DIGITS_BYTES];
-        if (path && module_build_id(path, dated ? &source.st_mtim : NULL, digits))
+        if (path && file_build_id(path, dated ? &source.st_mtim : NULL, digits))
             json_object_set_new(module, "build_id", json_string(digits));
     }
 }

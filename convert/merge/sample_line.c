@@ -9,25 +9,26 @@ static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 // since, ran before its recording began. Starting up takes less.
 static const uint64_t START_CPU_NS = 5000000;
 
+static uint64_t heap_of(const struct ht_sample *sample) {
+    uint64_t rss = sample->rss_anon_bytes, own = sample->own_rss_bytes;
+    return rss > own ? rss - own : 0;
+}
+
 void sample_line_count(struct merge_totals *totals, const struct ht_sample *sample) {
-    uint64_t rss = sample->rss_anon_bytes, own = sample->own_rss_bytes, heap = rss > own ? rss - own : 0;
+    uint64_t heap = heap_of(sample);
     bool late =
         totals->began_late || totals->inherited_objects || sample->cpu_ns > sample->time_ns + START_CPU_NS;
     if (totals->samples++ == 0 && late) totals->heap_rss_first_bytes = heap;
-    totals->rss_peak_bytes = larger(totals->rss_peak_bytes, rss);
-    totals->own_peak_bytes = larger(totals->own_peak_bytes, own);
+    totals->rss_peak_bytes = larger(totals->rss_peak_bytes, sample->rss_anon_bytes);
+    totals->own_peak_bytes = larger(totals->own_peak_bytes, sample->own_rss_bytes);
     totals->heap_rss_peak_bytes = larger(totals->heap_rss_peak_bytes, heap);
     totals->cpu_ns = larger(totals->cpu_ns, sample->cpu_ns);
 }
 
-void sample_line_count_bounds(struct merge_totals *totals, uint64_t low_bytes, uint64_t high_bytes) {
+// As sample_line_count, for what the heap can have been, where that is not known.
+static void count_bounds(struct merge_totals *totals, uint64_t low_bytes, uint64_t high_bytes) {
     totals->heap_rss_low_bytes = larger(totals->heap_rss_low_bytes, low_bytes);
     totals->heap_rss_high_bytes = larger(totals->heap_rss_high_bytes, high_bytes);
-}
-
-static uint64_t heap_of(const struct ht_sample *sample) {
-    uint64_t rss = sample->rss_anon_bytes, own = sample->own_rss_bytes;
-    return rss > own ? rss - own : 0;
 }
 
 // other_bytes: what the heap was by another way to tell.
@@ -37,7 +38,7 @@ static void write_sample(struct sample_line *line, struct ht_sample sample, uint
     if (line->writer) ht_trace_put_sample(line->writer, &sample);
     sample_line_count(line->totals, &sample);
     uint64_t low = heap < other_bytes ? heap : other_bytes, unplaced = line->unplaced_bytes;
-    sample_line_count_bounds(line->totals, low > unplaced ? low - unplaced : 0, larger(heap, other_bytes));
+    count_bounds(line->totals, low > unplaced ? low - unplaced : 0, larger(heap, other_bytes));
 }
 
 // How far from the last measurement to this one a sample between them is. What moved RssAnon mostly moved the

@@ -46,8 +46,6 @@ void line_sample_take(struct line_sample *sample, const struct heap_pieces *piec
 void sample_line_put(struct sample_line *line, const struct line_sample *sample);
 // Takes a sample that is written into the peaks of the totals.
 void sample_line_count(struct merge_totals *totals, const struct ht_sample *sample);
-// The same for what the heap can have been, where that is not known.
-void sample_line_count_bounds(struct merge_totals *totals, uint64_t low_bytes, uint64_t high_bytes);
 // Writes what is held: no further measurement comes.
 void sample_line_end(struct sample_line *line);
 

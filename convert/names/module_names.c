@@ -289,7 +289,7 @@ static bool read_build_id(int fd, char digits[BUILD_ID_DIGITS_BYTES]) {
     return fits;
 }
 
-bool module_build_id(const char *path, const struct timespec *not_after, char digits[BUILD_ID_DIGITS_BYTES]) {
+bool file_build_id(const char *path, const struct timespec *not_after, char digits[BUILD_ID_DIGITS_BYTES]) {
     struct stat status;
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     bool is_old = fd >= 0 && !fstat(fd, &status) && S_ISREG(status.st_mode) &&

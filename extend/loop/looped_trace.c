@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "event_bytes.h"
 #include "grow.h"
 #include "loop_threads.h"
 #include "plan_loops.h"
 #include "sorted.h"
 #include "trace_layout.h"
+#include "trace_reader.h"
 
 enum { ROWS = HT_SECTION_ROWS_MAX };
 

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 
 #include "block_matching.h"
-#include "event_bytes.h"
 #include "grow.h"
 #include "loop_threads.h"
 #include "slot_table.h"
 #include "sorted.h"
+#include "trace_reader.h"
 
 // ---- where a stretch begins and ends: as much is live at its end as at its beginning, so that one repetition can follow another ----
 

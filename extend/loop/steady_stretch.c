@@ -128,7 +128,6 @@ static bool rate_changes(struct steady_stretch *stretch, const struct series *se
         double spread = (fabs(quarter - mean) - 2 * error) / mean;
         if (spread > worst) worst = spread;
     }
-    stretch->rate_spread = worst;
     size_t half = series->count / 2;
     double change = 0;
     for (size_t i = 0; i < 2; i++) {

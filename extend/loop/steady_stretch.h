@@ -33,7 +33,7 @@ struct steady_stretch {
     struct slope live;         // bytes per ns, its mean in bytes
     struct slope early, late;  // of its halves
     bool grows;                // live bytes do, evenly: along `live`
-    double calls_per_s, rate_spread, sizes_distance, foreign_share;
+    double calls_per_s, sizes_distance, foreign_share;
     double
         left_out_bytes;  // what live bytes reach behind the stretch, if that is far more than before or expected there; else 0
     char words[512];  // why it is not steady, or what it rests upon

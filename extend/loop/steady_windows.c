@@ -4,9 +4,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "event_bytes.h"
 #include "ops.h"
 #include "slot_table.h"
+#include "trace_reader.h"
 
 static const uint64_t SHORTEST_WINDOW_NS = 1000000;
 // Frees for each allocation from which on a program is ending: a steady load makes as many blocks as it frees.

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "ops.h"
+#include "trace_reader.h"
 
 enum {
     HT_NAME_BYTES_MAX = 4096,  // of a function or file; longer ones are cut
@@ -85,10 +86,13 @@ struct ht_frames {
 struct ht_frames ht_site_frames(const struct ht_site_table *table, uint32_t site);
 bool ht_next_frame(struct ht_frames *frames, struct ht_frame *frame);
 
-// For a list of modules that is longer than a trace may have it: makes *fitted the same table with its own list of modules and locations, both to be freed by the caller: of modules only
-// those with code in the table. One without a path, the last, stands for all that do not fit even so. Its other
-// members are the table's. False for want of memory.
+// For a list of modules that is longer than a trace may have it: makes *fitted the same table with its own list of modules and
+// locations, both to be freed by the caller: of modules only those with code in the table. One without a path, the last,
+// stands for all that do not fit even so. Its other members are the table's. False for want of memory.
 bool ht_site_modules_fit(const struct ht_site_table *table, size_t text_bytes_max,
                          struct ht_site_table *fitted);
+
+// Reads the table of a trace, and checks that every number in it names something. Empty in a trace without call sites. Free with ht_site_table_free. Returns 0, or -1 with error.
+int ht_trace_site_table(struct ht_trace_reader *reader, struct ht_site_table *table, struct ht_error *error);
 
 #endif

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "error.h"
+#include "ops.h"
 #include "trace_layout.h"
 
 struct ht_trace_reader;
@@ -105,7 +106,7 @@ const struct ht_section_place *ht_trace_section(const struct ht_trace_reader *re
 // truncated file are absent: NULL with error->status 0.
 char *ht_trace_context_json(struct ht_trace_reader *reader, struct ht_error *error);
 char *ht_trace_totals_json(struct ht_trace_reader *reader, struct ht_error *error);
-// The modules of call sites (site_reader.h); NULL with error->status 0 in a trace without.
+// The modules of call sites (site_table.h); NULL with error->status 0 in a trace without.
 char *ht_trace_modules_json(struct ht_trace_reader *reader, struct ht_error *error);
 
 // Decodes the i-th section, which must be of kind events. The arrays belong to the reader and last until the
@@ -147,5 +148,12 @@ double ht_trace_cpu_ns_at(const struct ht_trace_facts *facts, uint64_t time_ns);
 // Who touches memory takes CPU time: before a pause, not all through it. Until when memory that is touched between two
 // moments was, if it was from the first one on.
 uint64_t ht_trace_busy_until(const struct ht_trace_facts *facts, uint64_t from_ns, uint64_t until_ns);
+
+// How large the block is that an event makes.
+static inline uint64_t ht_event_bytes(const struct ht_events *events, uint32_t row) {
+    unsigned function = ht_op_function(events->op[row]);
+    bool counted = function == HT_CALLOC || function == HT_REALLOCARRAY;
+    return counted ? events->size[row] * events->extra[row] : events->size[row];
+}
 
 #endif

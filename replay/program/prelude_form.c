@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "event_bytes.h"
 #include "form_builder.h"
 #include "grow.h"
 #include "json_values.h"
 #include "ops.h"
 #include "prelude.h"
+#include "trace_reader.h"
 
 // A block with which the slice begins, in order of birth.
 struct heir {

@@ -7,7 +7,7 @@
 #include "form_builder.h"
 #include "fuzz_input.h"
 #include "recorded_program.h"
-#include "site_reader.h"
+#include "site_table.h"
 #include "trace_json.h"
 
 uint64_t checked_trace_add(uint64_t digest, uint8_t op, uint32_t thread, uint64_t time, uint32_t slot,

@@ -12,7 +12,7 @@
 #include "merge.h"
 #include "punch_holes.h"
 #include "raw_log_builder.h"
-#include "site_reader.h"
+#include "site_table.h"
 
 // ---- a log that is written by hand, record by record ----
 

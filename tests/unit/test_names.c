@@ -49,7 +49,7 @@ static void program_path(char path[256]) {
 static void program_build_id(char digits[BUILD_ID_DIGITS_BYTES]) {
     char path[256];
     program_path(path);
-    if (!module_build_id(path, NULL, digits)) skip();  // a linker that writes none
+    if (!file_build_id(path, NULL, digits)) skip();  // a linker that writes none
 }
 
 // ---- tables ----
@@ -127,15 +127,15 @@ static void test_build_ids_of_files(void **unused) {
     assert_true(strlen(digits) >= 16 && strspn(digits, "0123456789abcdef") == strlen(digits));
     assert_int_equal(stat(path, &status), 0);
     struct timespec before = {.tv_sec = status.st_mtim.tv_sec - 1};
-    assert_true(module_build_id(path, &status.st_mtim, digits));
-    assert_false(module_build_id(path, &before, digits));
-    assert_false(module_build_id("/nothing/there.so", NULL, digits));
-    assert_false(module_build_id("/dev", NULL, digits));
+    assert_true(file_build_id(path, &status.st_mtim, digits));
+    assert_false(file_build_id(path, &before, digits));
+    assert_false(file_build_id("/nothing/there.so", NULL, digits));
+    assert_false(file_build_id("/dev", NULL, digits));
     FILE *file = fopen(unit_path(text, "no.elf"), "w");
     assert_non_null(file);
     fputs("\177ELF and no more", file);
     fclose(file);
-    assert_false(module_build_id(text, NULL, digits));
+    assert_false(file_build_id(text, NULL, digits));
     unlink(text);
 }
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "site_reader.h"
+#include "site_table.h"
 #include "trace_reader.h"
 #include "trace_writer.h"
 
