@@ -80,7 +80,7 @@ def run_explain(options: argparse.Namespace) -> None:
         if getattr(options, name):
             raise UsageError(f"--{name.rstrip('_')}: expected with --pid, found with a trace")
     if is_group(options.trace):
-        from .group.explain import explain_group
+        from .group.verb import explain_group
 
         explain_group(options)
         return

@@ -19,6 +19,7 @@ import signal
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -174,23 +175,17 @@ def put(folder: Path, made: Tables, name: str, order: list[str]) -> None:
             write_whole(folder / file, text.getvalue())
 
 
-class Measuring:
-    """One kind of figures, of a program at a time."""
-
-    def __init__(self, options: argparse.Namespace, programs: dict[str, dict[str, Any]]) -> None:
-        self._options, self._order = options, list(programs)
-
-    def measure(self, name: str, program: dict[str, Any], scratch: Path) -> list[str]:
-        """The problems of single allocators. Raises PassedOver and Failed."""
-        kind, options = self._options.kind, self._options
-        brief = made_brief(program) if kind == "instructions" else program
-        rounds = ["--rounds", str(options.rounds), "--replay-rounds", str(options.replay_rounds or options.rounds)]
-        how, rows = {"times": (rounds, times_rows), "instructions": (["--instructions"], instructions_rows),
-                     "accesses": (["--count", "--accesses", "--rounds", "2", "--replay-rounds", "1"], accesses_rows)}[kind]
-        document = validated(prepare(name, brief, scratch, options.build), options.build, options.alloc, *how)
-        options.tables.mkdir(parents=True, exist_ok=True)
-        put(options.tables, rows(name, program, document), name, self._order)
-        return [item["problem"] for item in document["allocators"] if item["problem"]]
+def measure(options: argparse.Namespace, order: list[str], name: str, program: dict[str, Any], scratch: Path) -> list[str]:
+    """Puts one kind of figures of a program into the tables, whose rows are in this order of programs, and returns the problems of single
+    allocators. Raises PassedOver and Failed."""
+    brief = made_brief(program) if options.kind == "instructions" else program
+    rounds = ["--rounds", str(options.rounds), "--replay-rounds", str(options.replay_rounds or options.rounds)]
+    how, rows = {"times": (rounds, times_rows), "instructions": (["--instructions"], instructions_rows),
+                 "accesses": (["--count", "--accesses", "--rounds", "2", "--replay-rounds", "1"], accesses_rows)}[options.kind]
+    document = validated(prepare(name, brief, scratch, options.build), options.build, options.alloc, *how)
+    options.tables.mkdir(parents=True, exist_ok=True)
+    put(options.tables, rows(name, program, document), name, order)
+    return [item["problem"] for item in document["allocators"] if item["problem"]]
 
 
 def parse(programs: dict[str, dict[str, Any]]) -> argparse.Namespace:
@@ -221,7 +216,7 @@ def main() -> int:
     fine = True
     if options.kind != "page":
         done = set() if options.again else {row["program"] for row in read_tables(options.tables)[FIRST[options.kind]]}
-        fine = run_all(options.names, programs, done, Measuring(options, programs).measure)
+        fine = run_all(options.names, programs, done, partial(measure, options, list(programs)))
     tables = read_tables(options.tables)
     if options.page and not tables["programs.csv"]:
         print(f"validate: no page: {options.tables} has no times yet", file=sys.stderr)

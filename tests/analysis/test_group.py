@@ -20,7 +20,7 @@ from heaptape import read_results
 from heaptape.base.errors import ResultsError
 from heaptape.group.answer import ServiceTrial, answer, answer_object
 from heaptape.group.estimate import SYSTEMATIC, Estimates, estimates
-from heaptape.group.explain import object_of, sharing, text_of
+from heaptape.group.verb import object_of, sharing, text_of
 from heaptape.group.runs import GroupRun, read_runs
 from heaptape.group.trace import GroupTrace, Pages, is_group, of_info
 from heaptape.results.reader import ResultsWarning

@@ -16,7 +16,6 @@ from tool_runner import Tools, clean_environment, run
 
 VERBS = ("try", "record", "ctl", "convert", "names", "info", "dump", "slice", "extend", "share", "stats", "lint", "replay", "count", "calibrate", "compare", "report", "export",
          "sites", "diff", "explain", "walk", "forecast", "fleet", "bisect", "tune", "validate")
-PYTHON_VERBS = ("try", *(verb for verb in VERBS[VERBS.index("compare"):] if verb != "walk"))
 # Those in Python share what answers; one of them stands for all.
 QUICK_VERBS = set(VERBS) - {"compare", "report", "export", "sites", "diff", "explain", "forecast", "fleet", "bisect", "tune", "validate"}
 

@@ -20,7 +20,6 @@ from tool_runner import Tools
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 PAGE_BYTES = 4096
-RESIDENCY_FROM_BYTES = 65_536
 STRANGER = 1 << 20  # addresses that no object of the trace has
 EXPORTED = {"malloc_wrap", "android", "rep"}
 

@@ -16,7 +16,7 @@ from heaptape.judge.comparison import compare, compare_figure, compare_pair, com
 from heaptape.judge.intervals import CONFIDENCE, INTERIM_CONFIDENCE, Random
 from heaptape.judge.model import LESS, MORE, NONE, PEAK, SAME, TIME, UNRESOLVED, Cell, Choice, Comparison, FunctionFigures, Interim, Program
 from heaptape.judge.rounds import Rounds
-from heaptape.judge.talk import Talk
+from heaptape.judge.model import Talk
 from heaptape.judge.text import lead, standing_of
 from judged_runs import blank, cell, context, measurements
 

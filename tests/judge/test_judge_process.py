@@ -14,7 +14,7 @@ from tool_runner import Tools, clean_environment, run
 
 import replay_traces
 from waiting import wait_until
-from heaptape.judge.talk import Ended, Talk
+from heaptape.judge.model import Ended, Talk
 
 
 @pytest.fixture(scope="module")

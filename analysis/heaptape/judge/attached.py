@@ -13,9 +13,8 @@ from typing import Any, TextIO
 
 from ..base.programs import ToolFailed, run_attended
 from .judging import Judging
-from .model import Comparison, Matters
+from .model import Comparison, Ended, Matters, Talk
 from .serve import Err
-from .talk import Ended, Talk
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,9 @@ from . import conditions
 from .baseline_file import read, write
 from .comparison import compare, of_counts
 from .intervals import Random
-from .model import Comparison, Context, Json, Matters, Measurements, Warning
+from .model import Comparison, Context, Json, Matters, Measurements, Talk, Warning
 from .rounds import Rounds
 from .schedule import End
-from .talk import Talk
 from .warnings import warnings_after
 from .words import printable
 

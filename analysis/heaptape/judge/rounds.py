@@ -25,10 +25,10 @@ from .model import (
     Json,
     Matters,
     Measurements,
+    Talk,
     Warning,
 )
 from .schedule import ROUNDS_MIN, End, Schedule, Turn, run
-from .talk import Talk
 from .words import printable
 
 FAILING_ROUNDS_MAX = 2

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..base.environment import missing_package, speak_plainly
 from .intervals import BOOTSTRAP_ROUNDS_MIN
-from .model import Context
-from .talk import Ended, Talk
+from .model import Context, Ended, Talk
 
 if TYPE_CHECKING:
     from .judging import Judged, Judging
