@@ -17,8 +17,8 @@ struct check_run {
 // Before the first run. False with a line on stderr where the program's input cannot be read twice.
 bool check_run_begin(struct check_run *check);
 
-// After it: runs it again, prints the figures, and notes them in the log of the program. What keeps it from that is a line
-// on stderr.
+// After it: runs it again, prints the figures, and notes them in the log of the program. If something keeps it from that, it
+// says so in a line on stderr.
 void check_run_do(const struct check_run *check, const struct recorded_run *run,
                   const struct ending *recorded, const struct found_logs *found);
 

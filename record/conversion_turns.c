@@ -14,7 +14,7 @@
 // Each takes up to 20 MiB and what its process's live blocks need.
 enum { RUNNING_MIN = 8, RUNNING_MAX = 32, RUNNING_PER_PROCESSOR = 2 };
 static const uint64_t LONG_BYTES = UINT64_C(16) << 20, BACKLOG_BYTES_MAX = UINT64_C(512) << 20;
-// What a follower gets before it yields: to begin again, the state is written and read.
+// A follower gets so much before it yields: to begin again, it writes its state and reads it.
 static const double TURN_S = 10;
 // A process that has run for long is seldom asked whether it has ended.
 static const double LOOK_LEAST_S = 0.02, LOOK_MOST_S = 1, LOOK_SHARE = 0.125;

@@ -14,7 +14,7 @@
 #include "map64.h"
 #include "raw_reader.h"
 
-// What came of one log.
+// The result of one log.
 struct converted {
     char *raw, *trace;
     char *executable;  // empty: unknown
@@ -62,7 +62,7 @@ struct conversion_turns {
 // False for want of memory.
 bool conversion_turns_begin(struct conversion_turns *turns);
 
-// Of a log: never 0, because no process has the number 0.
+// A log's name as a number. It is never 0, because no process has the number 0.
 static inline uint64_t conversion_name(uint32_t pid, uint32_t sequence) {
     return (uint64_t)pid << 32 | sequence;
 }

@@ -47,8 +47,7 @@ static FILE *open_maps(const char *process) {
     return fopen(name, "re");
 }
 
-// The number that the process has for itself: in a container another than ours. The same where the kernel does
-// not report it.
+// The number that the process has for itself: in a container another than ours. If the kernel does not report it, this is ours.
 static unsigned own_number(pid_t pid) {
     char line[512];
     unsigned number = (unsigned)pid;
@@ -129,10 +128,10 @@ static int try_path(struct ht_raw_log *log, const char *path, const struct mappe
     return 0;
 }
 
-// Opens the newest log that the process itself writes. What is opened is the very file that it has mapped: in
-// another mount namespace another file may have that name. 0, or -1 with errno: ENOENT where there is no such
-// process or no log in it; ESTALE where its log was removed; EXDEV where it cannot be reached from here; or -1
-// with errno 0 and error where the file is no sound log.
+// Opens the newest log that the process itself writes. It opens the very file that the process has mapped: in another mount
+// namespace another file may have that name. 0, or -1 with errno: ENOENT where there is no such process or no log in it; ESTALE
+// where its log was removed; EXDEV where it cannot be reached from here; or -1 with errno 0 and error where the file is no
+// sound log.
 static int process_log_open(struct process_log *found, pid_t pid, struct ht_error *error) {
     struct mapped_file file;
     char by_root[PATH_MAX + 64], by_mapping[96];
@@ -239,7 +238,7 @@ static const char *state_words(const struct ht_raw_header *header, char text[HT_
     }
 }
 
-// Of the process and those that it has forked, if they share pages.
+// Prints the group of the process and those that it has forked, if they share pages.
 static void say_group(pid_t pid) {
     struct ht_group_snapshot snapshot;
     if (!group_look_now(pid, &snapshot)) return;
@@ -287,7 +286,7 @@ static int say_status(const struct options *options, const struct process_log *f
     return ht_stdout_status("heaptape ctl", HT_EXIT_DONE);
 }
 
-// What the header will say once the process has obeyed.
+// The header will say so once the process has obeyed.
 static bool has_obeyed(const struct ht_raw_header *header, enum ht_control wanted, uint32_t state_before) {
     uint32_t state = __atomic_load_n(&header->state, __ATOMIC_ACQUIRE);
     uint32_t control = __atomic_load_n(&header->control, __ATOMIC_ACQUIRE);

@@ -43,7 +43,7 @@ bool log_has_name(const char *name) {
            !strcmp(name + length - (sizeof end - 1), end);
 }
 
-// The same, if it has much room there.
+// Cuts it only if it has much room there.
 static void log_cut_if_ended(const struct ht_raw_log *log) {
     enum { WORTH_IT_BYTES = 64 << 10 };
     struct stat status;

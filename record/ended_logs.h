@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// While a run goes on, cuts the logs of its processes that have ended: one that forbade itself system calls has room there
-// for calls that will not come, and cannot give it back. Of those that run it answers what they ask about filters.
+// SPDX-License-Identifier: Apache-2.0 While a run goes on, cuts the logs of its processes that have ended: one that forbade
+// itself system calls has room there for calls that will not come, and cannot give it back. It answers those that run what they
+// ask about filters.
 //
 // A log is cut behind its last chunk: it is sparse, or has room that was prepared.
 #ifndef HEAPTAPE_ENDED_LOGS_H
@@ -27,8 +27,8 @@ struct ended_logs {
     struct filter_watch filters;
 };
 
-// Before the run with that id: what happens in its folder is known from then on. Where that cannot be, the logs are cut when
-// the run has ended. NULL, NULL: of a run that is not recorded there is nothing to watch.
+// Before the run with that id: what happens in its folder is known from then on. If that cannot be, the logs are cut when the
+// run has ended. NULL, NULL: of a run that is not recorded there is nothing to watch.
 void ended_logs_begin(struct ended_logs *logs, const char *directory, const char *id, bool cuts);
 // Once the program has started.
 void ended_logs_watch(struct ended_logs *logs);

@@ -59,8 +59,8 @@ static bool goes_to_the_end(const struct ht_raw_log *log, const struct ending *e
 enum { MOST_APPENDS = 8 };
 static const double LOADING_NS = 1e6;
 
-// What the appends cost at least, and the most that all else does: the time spent on the start, chunks, samples and large
-// blocks, which was measured as well, is in it.
+// Finds what the appends cost at least, and what all else costs at most. The time spent on the start, chunks, samples and large
+// blocks, which was measured as well, is part of the latter.
 static void find_cost(struct found_log *entry, const struct ht_raw_log *log) {
     const struct ht_raw_header *header = &log->header;
     double ns_per_count = ht_raw_ns_per_stamp(log) / (double)(UINT64_C(1) << header->clock_shift);

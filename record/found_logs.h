@@ -43,8 +43,8 @@ struct found_logs {
 };
 
 void found_logs_of_run(struct found_logs *found, const struct recorded_run *run, const struct ending *ending);
-// Those in a folder, of the newest run that has logs there, left as they are. What nobody says of how the program ended is not
-// in them. False with errno where the folder cannot be read.
+// Those in a folder, of the newest run that has logs there, left as they are. They do not say how the program ended, because
+// nobody knows. False with errno where the folder cannot be read.
 bool found_logs_in(struct found_logs *found, const char *folder);
 // CPU time that recording took: of calls at least, and of all else at most. 0 where it is not known.
 struct recording_cost {

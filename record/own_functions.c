@@ -131,7 +131,7 @@ static void add_library(struct search *search, const struct elf_file *elf, const
            add_from_path(search, system_folders, of, name));
 }
 
-// What one file takes and has, and which libraries it brings along.
+// Reads what one file takes and has, and which libraries it brings along.
 static void look_into(struct search *search, const char *path, bool first) {
     struct elf_file elf;
     const char *needed;

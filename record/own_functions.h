@@ -5,9 +5,9 @@
 
 #include <stdbool.h>
 
-// The names are those that the library `full` has and `plain` has not. True if the executable, a library that
-// it is linked with or one in LD_PRELOAD asks for one of them, and will get it; and no one asks, by a weak symbol, for another that
-// it would not get without the recorder. What cannot be found or read says nothing.
+// The names are those that the library `full` has and `plain` has not. True if the executable, a library that it is linked with
+// or one in LD_PRELOAD asks for one of them, and will get it; and no one asks, by a weak symbol, for another that it would not
+// get without the recorder. A file that cannot be found or read says nothing.
 bool calls_own_functions(const char *executable, const char *plain, const char *full);
 
 #endif

@@ -60,7 +60,7 @@ static const struct sign library_signs[] = {
 };
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
-// What a runtime keeps from malloc, and the variable that makes it give that up.
+// A runtime keeps this from malloc, and gives it up by that variable.
 static const struct runtime {
     const char *name, *unseen, *variable, *value;
 } runtimes[] = {
@@ -102,7 +102,7 @@ static void take_allocator(struct findings *findings, const struct ht_allocator 
     take_sign(findings, ALLOCATOR, name_of(kind));
 }
 
-// What some version and some setting of rustc leaves in every program; newer ones mangle the name.
+// Some version and some setting of rustc leaves one of these in every program; newer ones mangle the name.
 static bool is_rusts(const char *name) {
     static const char *const endings[] = {"__rust_alloc", "__rust_alloc_error_handler", "rust_begin_unwind",
                                           "rust_panic"};
@@ -257,8 +257,8 @@ static void judge_symbols(struct reach *reach, const struct elf_file *elf, const
     }
 }
 
-// Whether the file's capabilities change the rights of a caller who is not root. As the kernel hands them
-// out, those of another user namespace are of revision 3.
+// Whether the file's capabilities change the rights of a caller who is not root. The kernel hands out those of another user
+// namespace as revision 3.
 static bool capabilities_change_rights(int fd, bool no_new_rights) {
     struct vfs_cap_data data;
     ssize_t got = fgetxattr(fd, XATTR_NAME_CAPS, &data, sizeof data);
@@ -381,7 +381,7 @@ static char *next_word(char **at) {
     return *word ? word : NULL;
 }
 
-// What env runs: its first word that is neither an option nor an assignment.
+// env runs its first word that is neither an option nor an assignment.
 static char *word_behind_env(char *arguments) {
     char *word;
     while ((word = next_word(&arguments)) && (*word == '-' || strchr(word, '='))) {
@@ -413,8 +413,8 @@ static bool find_interpreter(int fd, char path[PATH_MAX]) {
     return snprintf(path, PATH_MAX, "%s", interpreter) < PATH_MAX && is_program(path);
 }
 
-// The sentence begins with the script's name. What the script starts is recorded even where its interpreter
-// itself cannot be.
+// The sentence begins with the script's name. The programs that a script starts are recorded even if its interpreter itself
+// cannot be.
 static void judge_script(struct reach *reach, const char *interpreter) {
     char why[sizeof reach->why];
     snprintf(why, sizeof why, "%s", reach->why);

@@ -28,8 +28,8 @@ struct reach {
 // read is REACH_FULL: running it will show.
 void reach_of(struct reach *reach, const char *command, const char *library);
 
-// Programs that the recorded one started or became, such as one that a script runs, and that have an allocator linked in:
-// only the program that record itself starts is hooked. What their logs lack is known by their files.
+// Programs that the recorded one started or became, such as one that a script runs, and that have an allocator linked in: only
+// the program that record itself starts is hooked. Their files say what their logs lack.
 enum { HT_PROGRAMS_JUDGED_MAX = 64 };
 
 struct unhooked_programs {

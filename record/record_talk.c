@@ -31,7 +31,7 @@ void record_say_directory(const struct record_talk *talk, const char *directory)
 
 // ---- warnings ----
 
-// Of all that was recorded, the process with most memory that was not seen.
+// The process with most memory that was not seen, among all that were recorded.
 struct unseen {
     struct ht_heap_share share;
     const char *path;
@@ -96,7 +96,7 @@ static void warn_about_sites(const struct found_logs *found) {
     if (text) ht_print(stderr, "heaptape record: warning: %s: no call sites are recorded: %s\n", path, text);
 }
 
-// Of stacks that are nearly all different.
+// Warns of stacks that are nearly all different.
 static void say_unsited(const struct found_logs *found) {
     uint64_t unsited = 0;
     char text[HT_NUMBER_OF_BYTES];
@@ -161,7 +161,7 @@ static void say_cost(const struct found_logs *found, const struct ending *ending
              cost_text(more, cost.rest_ns));
 }
 
-// Of a shell around the program, so that nobody takes its log for the program's.
+// Names a shell around the program, so that nobody takes its log for the program's.
 static void say_shell(const struct found_logs *found, const struct ending *ending) {
     const struct found_log *most = &found->log[0];
     char text[HT_NUMBER_OF_BYTES];

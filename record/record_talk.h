@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// What `heaptape record` prints on stderr: before the program starts, and the result. What went wrong
-// or was not recorded is printed with -q as well.
+// SPDX-License-Identifier: Apache-2.0 What `heaptape record` prints on stderr: before the program starts, and the result. With
+// -q it still prints what went wrong or was not recorded.
 #ifndef HEAPTAPE_RECORD_TALK_H
 #define HEAPTAPE_RECORD_TALK_H
 
@@ -23,12 +22,12 @@ void record_say_directory(const struct record_talk *talk, const char *directory)
 void record_say_hooks(const struct record_talk *talk, const char *hooks);
 // A line for each of the first processes; * marks the one that was started.
 void record_write_processes(FILE *out, const struct found_logs *found, size_t most);
-// Of a run that left logs.
+// Says what a run left as logs.
 void record_say_logs(const struct record_talk *talk, const struct found_logs *found,
                      const struct ending *ending);
-// Of one whose logs became traces beside it: those that did not say how to go on.
+// Says what came of a run whose logs became traces beside it.
 void record_say_traces(const struct record_talk *talk, const struct converted *result, size_t count);
-// Of one in which no call was recorded.
+// Says why no call was recorded.
 void record_say_nothing_recorded(const char *name, const struct found_logs *found, const char *directory);
 
 // heaptape record --list: the processes of a run whose logs are in a folder.

@@ -31,8 +31,8 @@
 
 enum { LOG_BYTES_MIN = 64 << 10 };
 
-// What a program may return as well says nothing of us, so that our own failures have the shell's numbers: this,
-// and 126 and 127 where the program cannot be run or found (recorded_run.c). Wrong usage is 2, as of every verb.
+// A status that a program may return as well says nothing of us. So our own failures have the shell's numbers: this, and 126
+// and 127 where the program cannot be run or found (recorded_run.c). Wrong usage is 2, as of every verb.
 enum { EXIT_RECORD_FAILED = 125, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
 
 struct options {
@@ -111,7 +111,7 @@ static const struct argp_option option_table[] = {
     {"verbose", 'v', NULL, 0, "List every process", 0},
     {0}};
 
-// As the recorder reads it: seconds, with decimals. Lives as long as the options.
+// The recorder reads it so: seconds, with decimals. Lives as long as the options.
 static bool read_start(const char *text, struct options *options) {
     uint64_t ns;
     if (!strcmp(text, "paused")) {
@@ -271,7 +271,7 @@ static int or_failed(int program_status) { return program_status ? program_statu
 // Such a status may be the program's own; then it made calls, or says nothing worse than that it made none.
 static bool never_ran(int status) { return status == EXIT_NOT_FOUND || status == EXIT_CANNOT_RUN; }
 
-// What came of it. Returns the exit status.
+// Says what came of it. Returns the exit status.
 static int conclude(const struct options *options, const struct recorded_run *run,
                     const struct ending *ending, struct unhooked_programs *unhooked) {
     struct found_logs found;
@@ -292,7 +292,7 @@ static int conclude(const struct options *options, const struct recorded_run *ru
     return status;
 }
 
-// What came of it where the logs became traces at once. Returns the exit status.
+// Says what came of it if the logs became traces at once. Returns the exit status.
 static int conclude_converted(const struct options *options, const struct recorded_run *run,
                               const struct ending *ending, struct run_converter *converter,
                               struct unhooked_programs *unhooked) {
@@ -340,7 +340,7 @@ static int find_directory(const struct options *options, char directory[PATH_MAX
     int not_made = errno;
     bool found = realpath(wanted, directory) && !stat(directory, &folder);
     if (!found && options->directory && !made && errno == ENOENT) errno = not_made;
-    // Of a file access() says that it may not be run.
+    // access() says of a file that it may not be run.
     if (found && !S_ISDIR(folder.st_mode)) errno = ENOTDIR;
     if (!found || !S_ISDIR(folder.st_mode) || access(directory, W_OK | X_OK)) {
         ht_print(stderr, "heaptape record: cannot write logs into %s: %s\n", *wanted ? wanted : "''",
@@ -360,7 +360,7 @@ static int find_directory(const struct options *options, char directory[PATH_MAX
     return 0;
 }
 
-// Where the logs go and which library writes them. 0, or an exit status with a line on stderr.
+// Finds where the logs go and which library writes them. 0, or an exit status with a line on stderr.
 static int find_places(const struct options *options, char shim[PATH_MAX], char directory[PATH_MAX]) {
     if (!find_library("libmalloc_wrap.so", shim)) {
         fputs("heaptape record: libmalloc_wrap.so is neither in heaptape's folder nor in its library "

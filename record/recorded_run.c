@@ -37,8 +37,8 @@ struct process_peak {
 static const double STEP_LEAST_S = 0.0002, STEP_MOST_S = 0.001, STEP_SHARE = 0.01;
 static const double PATIENCE_S = 2;  // between SIGTERM and SIGKILL
 
-// As the recorder itself has it of the program (shim/sampling/process_memory.c). The open file is of the process, whatever
-// it executes.
+// It counts as the recorder itself does in the program (shim/sampling/process_memory.c). The open file is of the process,
+// whatever it executes.
 static uint64_t rss_bytes_of(int statm, long page_bytes) {
     char text[128];
     uint64_t resident, shared;
@@ -112,8 +112,8 @@ static void set(const char *name, const char *value) {
     if (value) setenv(name, value, 1);
 }
 
-// The address sanitizer's shared runtime refuses to start behind another library. It works there: programs of
-// it that the recorded one starts must not fail. What the user says of it comes later, and counts.
+// The address sanitizer's shared runtime refuses to start behind another library. It works there: programs of it that the
+// recorded one starts must not fail. The user's word on it comes later, and counts.
 static void admit_sanitizers(void) {
     static const char option[] = "verify_asan_link_order=0";
     const char *others = getenv("ASAN_OPTIONS");
@@ -162,7 +162,7 @@ static _Noreturn void become(const struct recorded_run *run) {
     _exit(why == ENOENT ? 127 : 126);
 }
 
-// Of what has ended but was not waited for, the kernel still has the name: the last file that it executed.
+// The kernel still has the name of a process that has ended but was not waited for: the last file that it executed.
 static void read_name(struct ending *ending) {
     char path[64];
     siginfo_t information;
@@ -230,7 +230,7 @@ static void look_at_memory(const struct recorded_run *run, struct ending *ending
     ending->too_long = watch.too_long;
 }
 
-// Where its memory is to be looked at: returns once it has executed the program.
+// Returns, if its memory is to be looked at, once it has executed the program.
 static bool start_watched(const struct recorded_run *run, struct ending *ending) {
     int executed[2] = {-1, -1};
     bool looked_at = run->peak_for_s > 0 || (run->group && run->group->from_start);

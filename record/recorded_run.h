@@ -9,7 +9,7 @@
 
 #include "group_watch.h"
 
-// What the shim gets by its environment variables.
+// The shim gets this by its environment variables.
 struct recorded_run {
     char **command;
     const char *shim, *directory, *id;  // the id finds the logs of all its processes again
@@ -26,7 +26,7 @@ struct recorded_run {
     const struct run_alone *alone;  // runs it without the shim; or NULL
 };
 
-// The second run of a program that was recorded. Where the output went into a pipe or file, it goes nowhere this time.
+// The second run of a program that was recorded. Output that went into a pipe or file goes nowhere this time.
 struct run_alone {
     double limit_s;  // it is ended if it takes longer
     int output;      // where its output comes out, to be forgotten; -1: it has that of the first run

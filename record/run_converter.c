@@ -40,7 +40,7 @@ struct watch {
     int endings[2];  // a pipe from all followers
 };
 
-// What a follower reports: short enough for one piece of a pipe.
+// A follower's report, short enough for one piece of a pipe.
 struct reported_ending {
     pid_t follower;
     struct follow_ending ending;
@@ -53,7 +53,7 @@ static void stop(int number) { stopped_by = number; }
 
 static bool is_taken(const struct watch *watch, const char *trace) {
     char path[PATH_MAX + 16];
-    // Of those at work the file may not be there yet.
+    // The file of one at work may not be there yet.
     for (size_t i = 0; i < watch->turns.follows; i++)
         if (!strcmp(watch->turns.followed[i]->result.trace, trace)) return true;
     snprintf(path, sizeof path, "%s.partial", trace);
@@ -68,9 +68,9 @@ static bool number_is_taken(const struct watch *watch, const char *raw, unsigned
     return is_taken(watch, trace);
 }
 
-// The trace beside the log: malloc-footprint.PID.bin. Where the log of an earlier process of that number has
-// become a trace and gone, so that its name was free again, malloc-footprint.PID-2.bin and so on, of which there may be
-// thousands: the first free number is searched for by steps that double, then by halves.
+// The trace beside the log: malloc-footprint.PID.bin. If the log of an earlier process of that number has become a trace and
+// gone, so that its name was free again, it is malloc-footprint.PID-2.bin and so on, of which there may be thousands: the first
+// free number is searched for by steps that double, then by halves.
 static bool name_trace(const struct watch *watch, struct converted *result) {
     char trace[PATH_MAX];
     unsigned taken = 1, step = 1;
@@ -234,7 +234,7 @@ static void read_endings(struct watch *watch) {
         take_ending(watch, &reported);
 }
 
-// Where its log has gone, another may have come by that name.
+// If its log has gone, another may have come by that name.
 static void finish(struct watch *watch, struct conversion *one, int status) {
     struct ht_raw_log log;
     bool has_yielded =
@@ -348,7 +348,7 @@ static _Noreturn void watch_run(struct watch *watch, int run, int results) {
         start_waiting(watch);
         if (ended_s == 0) continue;
         if (!watch->turns.waits && !watch->turns.follows && watch->scanned_s > ended_s) break;
-        // Where heaptape record was killed, the program may run on: so do its followers.
+        // If heaptape record was killed, the program may run on: so do its followers.
         if (by_itself && ht_now_s() - ended_s > GRACE_S) stop_running(watch);
         wait_for_ending(watch);
     }

@@ -18,7 +18,7 @@
 
 enum group_look { GROUP_SEEN, GROUP_GONE, GROUP_FORBIDDEN, GROUP_NO_MEMORY };
 
-// Of Documentation/admin-guide/mm/pagemap.rst.
+// The bits are described in Documentation/admin-guide/mm/pagemap.rst.
 #define ENTRY_PRESENT   (UINT64_C(1) << 63)
 #define ENTRY_SWAPPED   (UINT64_C(1) << 62)
 #define ENTRY_OF_A_FILE (UINT64_C(1) << 61)
@@ -117,7 +117,7 @@ static uint8_t state_of(uint64_t entry) {
     return entry & ENTRY_EXCLUSIVE ? HT_PAGE_EXCLUSIVE : HT_PAGE_SHARED;
 }
 
-// Behind a row of pages that are not there: the next that is. Where the kernel cannot tell at once, a few pages further.
+// Behind a row of pages that are not there: the next that is. If the kernel cannot tell at once, that is a few pages further.
 static uint64_t next_page(const struct reading *reading, uint64_t at) {
     if (at >= reading->end) return at;
     struct space_stretch stretch = space_stretch_at(&reading->space, at, reading->end);
@@ -238,7 +238,7 @@ static enum group_look group_pages_read(pid_t pid, struct ht_group_member *membe
     if (reading.space.pagemap_fd >= 0) close(reading.space.pagemap_fd);
     free(line);
     free(reading.state);
-    // What has ended meanwhile has no mapping; the kernel's own processes have none at all.
+    // A process that has ended meanwhile has no mapping; the kernel's own processes have none at all.
     return look == GROUP_SEEN && !member->mappings ? GROUP_GONE : look;
 }
 

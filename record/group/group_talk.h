@@ -12,9 +12,9 @@
 void group_write_snapshot(FILE *out, const struct ht_group_snapshot *snapshot, size_t most, const char *when);
 json_t *group_snapshot_json(const struct ht_group_snapshot *snapshot);
 
-// Of a run that has ended: its peak, if it was a group. On stderr.
+// Says on stderr, after a run has ended, what its peak was, if it was a group.
 void group_say_peak(const struct group_watch *watch, size_t most);
-// Who could not be looked at.
+// Says who could not be looked at.
 void group_say_hidden(const struct group_hidden *hidden);
 
 #endif

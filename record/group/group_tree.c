@@ -14,7 +14,7 @@
 #include "grow.h"
 #include "kernel_text.h"
 
-// Of what a process says of itself; the name may have any characters, parentheses too. False where it has ended.
+// Reads what a process says of itself. False if it has ended.
 static bool read_process(pid_t pid, struct tree_process *process) {
     char path[64], text[1024], state;
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);

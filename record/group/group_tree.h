@@ -21,8 +21,8 @@ struct group_tree {
     size_t count, room;
 };
 
-// Looks for them again. What was there before stays in it while it lives, whoever its parent is by now. False where the root
-// has ended, or for want of memory.
+// Looks for them again. A process that was there before stays in it while it lives, whoever its parent is by now. False where
+// the root has ended, or for want of memory.
 bool group_tree_find(struct group_tree *tree, pid_t root);
 // Whether neither has executed a program since the one forked the other, or since that look.
 bool tree_process_has_image_of(const struct tree_process *one, const struct tree_process *other);

@@ -32,7 +32,7 @@ static void write_file(struct group_watch *watch) {
     struct ht_error error;
     for (size_t i = 0; i < HT_SNAPSHOT_REASONS; i++)
         if (watch->snapshot[i].members) both[file.count++] = watch->snapshot[i];
-    // By time: a peak may be newer than the last look at a complete group.
+    // Orders them by time: a peak may be newer than the last look at a complete group.
     if (file.count == 2 && both[0].time_ns > both[1].time_ns) {
         struct ht_group_snapshot later = both[0];
         both[0] = both[1];
@@ -263,7 +263,7 @@ void group_watch_begin(struct group_watch *watch, pid_t root) {
 bool group_watch_passes(struct group_watch *watch, int number) {
     int waits = WATCH_WAITS;
     bool ends = number == SIGTERM || number == SIGINT || number == SIGQUIT || number == SIGHUP;
-    // Of a hangup servers read their settings again.
+    // Servers read their settings again when they get a hangup.
     if (ends && number != SIGHUP) atomic_store(&watch->ending_until_ns, ht_now_ns(CLOCK_MONOTONIC) + KEPT_NS);
     return ends && atomic_load(&watch->quick) &&
            atomic_compare_exchange_strong(&watch->state, &waits, number) && !eventfd_write(watch->wake, 1);

@@ -9,7 +9,7 @@
 
 #include "group_look.h"
 
-// Who has it may look at it once the watch has been left.
+// Its owner may look at it once the watch has been left.
 struct group_watch {
     // As wanted.
     bool from_start;  // else once a forked child stays

@@ -118,7 +118,7 @@ static bool instruction_has_relative_target(const ZydisDecodedInstruction *instr
     return instruction->raw.imm[0].is_relative;
 }
 
-// Of an instruction at that address.
+// The target of an instruction at that address.
 static uint64_t instruction_target(const ZydisDecodedInstruction *instruction, uint64_t address) {
     return address + instruction->length + (uint64_t)instruction->raw.imm[0].value.s;
 }

@@ -50,7 +50,7 @@ bool moved_code_can(void);
 const char *moved_code(struct moved_code *moved, const uint8_t *code, size_t bytes, uint64_t from,
                        uint64_t to);
 
-// Where a function goes whose first instruction is a jump. False if it is none.
+// Finds where a function goes whose first instruction is a jump. False if it is none.
 bool moved_code_is_jump(const uint8_t *code, size_t bytes, uint64_t from, uint64_t *to);
 
 #endif

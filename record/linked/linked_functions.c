@@ -152,14 +152,14 @@ static const struct row extensions[] = {{"ReleaseFreeMemory", CONTROLS(HT_CTL_RE
                                         {"ReleaseToSystem", CONTROLS(HT_CTL_RELEASE_TO_SYSTEM, 0)},
                                         {0}};
 
-// Of the crate snmalloc-rs, whose names say Rust and whose arguments are in another order.
+// The crate snmalloc-rs has names that say Rust, and arguments in another order.
 static const struct row snmallocs[] = {{"rust_alloc", LAYOUT(HT_MALLOC, 1, 0)},
                                        {"rust_alloc_zeroed", LAYOUT(HT_CALLOC, 1, 0)},
                                        {"rust_realloc", RESIZES(HT_REALLOC, NO, 3)},
                                        {"rust_dealloc", RELEASES(HT_FREE, NO, NO)},
                                        {0}};
 
-// What stands between Rust's library and whatever a program chose by #[global_allocator].
+// These stand between Rust's library and whatever a program chose by #[global_allocator].
 static const struct row rusts[] = {{"alloc", LAYOUT(HT_MALLOC, 0, 1)},
                                    {"alloc_zeroed", LAYOUT(HT_CALLOC, 0, 1)},
                                    {"realloc", RESIZES(HT_REALLOC, NO, 3)},
@@ -225,10 +225,10 @@ static const struct ht_hook_shape *find_row(const struct row *rows, const char *
     return NULL;
 }
 
-// Of mimalloc's functions that take a heap, those that take six arguments with it.
+// Some of mimalloc's functions take six arguments, the heap included.
 static bool takes_six(const char *name) { return !strcmp(name, "recalloc_aligned_at"); }
 
-// The same function with an argument before the others. One that is given a block needs no heap to free it.
+// Makes it the same function with an argument before the others. One that is given a block needs no heap to free it.
 static bool shift(struct ht_hook_shape *shape) {
     uint8_t *places[] = {&shape->block, &shape->count, &shape->size, &shape->alignment};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
@@ -277,7 +277,7 @@ static size_t three_numbers(const char *at, const char *end) {
     return (size_t)(at - start);
 }
 
-// jemalloc's: "5.3.0-1-ge13ca993e8cc...", a commit of git. Of a build without git it says nothing ("0.0.0-0-g0").
+// jemalloc's: "5.3.0-1-ge13ca993e8cc...", a commit of git. A build without git says nothing ("0.0.0-0-g0").
 static size_t version_of_jemalloc(const char *data, uint64_t bytes, const char **found) {
     const char *end = data + bytes;
     for (const char *at = data; (at = memmem(at, (size_t)(end - at), "-g", 2)); at += 2) {

@@ -8,7 +8,7 @@
 #include "elf_file.h"
 #include "hook_plan.h"
 
-// Whose a function is. Of the last three there is no allocator by which to name it.
+// The family that a function belongs to. The last three do not name an allocator.
 enum linked_family {
     LINKED_JEMALLOC,
     LINKED_MIMALLOC,
@@ -30,7 +30,7 @@ bool linked_function(const char *name, enum linked_family *family, struct ht_hoo
 // The version of an allocator that is linked into a program, as far as the program's file has it: nothing there runs.
 enum { LINKED_VERSION_BYTES = 24 };
 
-// Of the allocator of that name. False, with an empty text, where it is not known.
+// Finds the version of the allocator of that name. False, with an empty text, where it is not known.
 bool linked_version(const struct elf_file *elf, const char *name, char version[LINKED_VERSION_BYTES]);
 
 #endif

@@ -98,9 +98,9 @@ static bool has_both(const struct search *search, unsigned family) {
     return allocates && releases;
 }
 
-// A family of which a program has only a part is something else of that name, unless the part is an allocator's that has
-// its other functions under other names as well. Of Rust's own functions (__rust_alloc) some are called and others are
-// inlined into their callers, with what is behind them: they are half a family, always.
+// A family of which a program has only a part is something else of that name, unless the part is an allocator's that has its
+// other functions under other names as well. Some of Rust's own functions (__rust_alloc) are called, and others are inlined
+// into their callers, with what is behind them: they are half a family, always.
 static void choose(struct search *search) {
     bool counts[LINKED_FAMILIES], any = false;
     for (unsigned f = 0; f < LINKED_RUST; f++) {
@@ -278,7 +278,7 @@ static char *text_of(const struct linked_plan *plan, const struct search *search
 
 // ---- all of it ----
 
-// As the recorder takes names: no colon and no @, which end it in the text.
+// The recorder takes names without a colon or @, which end a name in the text.
 static void name_plan(struct linked_plan *plan, const struct search *search, const char *allocator) {
     const char *name = allocator;
     for (unsigned i = 0; i < search->functions && !name; i++)

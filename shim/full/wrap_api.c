@@ -19,8 +19,8 @@ static void *find(void *_Atomic *known, const char *name) {
     return found;
 }
 
-// Where the allocator is not there after all, although a program has found our function: a standard one,
-// which records itself.
+// A standard function, which records itself, stands in if the allocator is not there after all, although a program has found
+// our function.
 static __attribute__((noinline)) void *stand_in(bool zeroed, size_t bytes, size_t alignment) {
     if (alignment <= _Alignof(max_align_t)) return zeroed ? calloc(1, bytes) : malloc(bytes);
     void *block = aligned_alloc(alignment, bytes);
@@ -459,7 +459,7 @@ EXPORT int mallctlnametomib(const char *text, size_t *mib, size_t *words) {
     return behind ? behind(text, mib, words) : ENOENT;
 }
 
-// Of a name that changes something: its numbers, for arena 0. They are asked for once.
+// The numbers of a name that changes something, for arena 0. They are asked for once.
 struct numbered {
     size_t words, mib[WRAP_MALLCTL_WORDS];
 };

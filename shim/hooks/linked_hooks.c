@@ -24,7 +24,7 @@
 // Which function was called, its slot says: code that `record` has prepared
 // passes the slot behind the arguments. A function takes fewer than are passed here, which it does not notice.
 //
-// What the allocator calls meanwhile is its own, other functions with such hooks too (calloc that calls malloc):
+// The allocator's own calls meanwhile pass through, those of other functions with such hooks too (calloc that calls malloc):
 // GATE_BUSY_LINKED.
 
 enum { MALLOCX_LG_ALIGN_MASK = 0x3f, MALLOCX_ZERO = 0x40, LAYOUT_ALIGNMENT = 16 };
@@ -34,7 +34,7 @@ typedef uintptr_t real_function(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uint
 #define PARAMETERS                                                                                           \
     uintptr_t first, uintptr_t second, uintptr_t third, uintptr_t fourth, uintptr_t fifth,                   \
         const struct ht_hook_slot *slot
-// By place; what is in no place is 0.
+// The arguments by place; one that has no place is 0.
 #define ARGUMENTS      {first, second, third, fourth, fifth, 0, 0, 0}
 #define CALL_REAL()    ((real_function *)slot->real)(first, second, third, fourth, fifth)
 #define enter_hooked() enter_from(GATE_BUSY_OWN, __builtin_return_address(0))
@@ -163,7 +163,7 @@ static uintptr_t on_question(PARAMETERS) {
     return result;
 }
 
-// Of mallctl the first argument is the name, the last two are the new value.
+// mallctl's first argument is the name, its last two are the new value.
 static struct ht_control_call control_of(const struct ht_hook_slot *slot, const uintptr_t argument[8]) {
     const struct ht_hook_shape *shape = &slot->shape;
     if (shape->function == HT_CTL_MALLCTL)
@@ -185,7 +185,7 @@ static uintptr_t on_control(PARAMETERS) {
     return result;
 }
 
-// What takes the calls of a function of that kind.
+// The hook that takes the calls of a function of that kind.
 static uintptr_t linked_hook(enum ht_hook_kind kind) {
     static uintptr_t (*const hooks[HT_HOOK_KINDS])(PARAMETERS) = {
         [HT_HOOK_ALLOCATES] = on_allocation, [HT_HOOK_FILLS] = on_filling,    [HT_HOOK_RESIZES] = on_resizing,
@@ -329,7 +329,7 @@ static bool is_planned_program(struct plan *plan) {
 
 // ---- the region ----
 
-// Where every reference between it and the program is a matter of 31 bits. NULL if nothing is free.
+// Maps it where every reference between it and the program is a matter of 31 bits. NULL if nothing is free.
 static uint8_t *map_region(const struct plan *plan) {
     uintptr_t wanted = plan->base + plan->place;
     for (unsigned step = 0; step < STEPS_MAX; step++, wanted -= STEP_BYTES) {

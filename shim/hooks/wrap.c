@@ -39,7 +39,7 @@
 //     obeys `heaptape ctl`.
 //  4. There is no room, or something else is due at this address. room_for_call_slowly() writes the number of the call site,
 //     where those are recorded. room_for_free_slowly() (sampling/freed_probe.c) now and then times a load of the block. Both end
-//     in recorder_next_chunk() (state/chunks.c) where the chunk is full: room_for_chunk() takes the next piece of the file by an
+//     in chunk_next() (state/chunks.c) where the chunk is full: room_for_chunk() takes the next piece of the file by an
 //     atomic addition to the header's `chunks_end`, log_make_real() has its blocks reserved on the disk, so that a full disk
 //     ends the recording and not the program, and the chunk's header follows, its magic last.
 //
@@ -83,7 +83,7 @@ static void put_extras(struct thread_state *t, const struct extras *extras) {
 
 static const struct extras no_extras;
 
-// What was allocated counts towards the next sample. True: it is due.
+// Counts what was allocated towards the next sample. True: it is due.
 HT_ALWAYS_INLINE bool spend_budget(struct thread_state *t, size_t bytes) {
     t->sample_budget_bytes -= (int64_t)bytes;
     return unlikely(t->sample_budget_bytes < 0) && memory_sample_is_due(t);
@@ -139,7 +139,7 @@ static void put_extended(struct thread_state *t, unsigned op, void *block, size_
     put_unusual(t, op, block, size, bytes, asks_to_watch(block, bytes), extras);
 }
 
-// One of the others with a stamp. Where the process has several threads, all of them take stamps.
+// Records one of the others with a stamp. In a process with several threads all of them take stamps.
 static __attribute__((noinline)) void put_stamped(struct thread_state *t, unsigned op, void *block,
                                                   size_t size) {
     uint64_t stamp = stamp_now();

@@ -36,6 +36,11 @@ static inline __attribute__((always_inline)) struct thread_state *enter_from(enu
 #define enter_allocator_first() enter_from(GATE_BUSY_REAL, __builtin_return_address(0))
 #define enter_record_first()    enter_from(GATE_BUSY_OWN, __builtin_return_address(0))
 
+// A hook of a function that a header may declare otherwise, or not at all: ours has another name.
+#define HOOK(name, result, function, parameters)                                                             \
+    EXPORT result function parameters __asm__(name);                                                         \
+    result function parameters
+
 static inline void leave(struct thread_state *t) { open_gate(t); }
 
 // An allocation that passes through leaves its block behind: by it the first call of an operator new shows
@@ -48,7 +53,7 @@ HIDDEN void wrap_put_new(struct thread_state *t, enum ht_function function, void
 // Records what an operator delete or a kin of free is about to do, and leaves the gate to the real call.
 HIDDEN void wrap_put_delete(struct thread_state *t, enum ht_function function, void *block, bool sized,
                             size_t size, bool aligned, size_t alignment);
-// The same for what is free by another name.
+// Does so for what is free by another name.
 HIDDEN void wrap_put_free(struct thread_state *t, const void *block);
 // Records a query of a block, which changes nothing, and leaves the gate to the real call.
 HIDDEN void wrap_put_query(struct thread_state *t, const void *block);
@@ -102,9 +107,9 @@ static inline size_t wrap_product(size_t count, size_t size) {
     return __builtin_mul_overflow(count, size, &bytes) ? SIZE_MAX : bytes;
 }
 
-// Of a call whose `t` entered by enter_allocator_first().
+// Ends a call whose `t` entered by enter_allocator_first().
 HIDDEN void wrap_call_end_allocation(struct wrap_call *call);
-// Of one whose `t` entered by enter_record_first(): begin leaves the gate to the real call.
+// These stand around one whose `t` entered by enter_record_first(): begin leaves the gate to the real call.
 HIDDEN void wrap_call_begin_resize(struct wrap_call *call);
 HIDDEN void wrap_call_end_resize(struct wrap_call *call);
 

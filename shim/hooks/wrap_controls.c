@@ -37,7 +37,7 @@ void wrap_end_control(struct thread_state *t) {
 #ifdef __GLIBC__
 #include <malloc.h>
 
-// Of a call that only asks: what it allocates, to print, is the program's.
+// Records a call that only asks: what it allocates, to print, is the program's.
 static void put_question(struct thread_state *t, enum ht_control_number number) {
     if (!t) return;
     put(t, number, 0, 0);

@@ -28,11 +28,10 @@ static int in_child(void *copy) {
     return child.function(child.argument);
 }
 
-// With or without the three arguments behind these. Not a thread of libc's, which makes those otherwise.
-EXPORT int wrap_clone(int (*function)(void *), void *stack, int flags, void *argument, void *parent_tid,
-                      void *tls, void *child_tid) __asm__("clone");
-int wrap_clone(int (*function)(void *), void *stack, int flags, void *argument, void *parent_tid, void *tls,
-               void *child_tid) {
+// The three arguments at the end may be missing. Not a thread of libc's, which makes those otherwise.
+HOOK("clone", int, wrap_clone,
+     (int (*function)(void *), void *stack, int flags, void *argument, void *parent_tid, void *tls,
+      void *child_tid)) {
     if (!real.clone) real.clone = symbol_behind_us("clone");
     if (!real.clone) {
         errno = ENOSYS;
@@ -50,9 +49,8 @@ int wrap_clone(int (*function)(void *), void *stack, int flags, void *argument, 
     return result;
 }
 
-// Of glibc 2.34. Which C library will be there is not known: a build for several systems is made with an old one.
-EXPORT pid_t wrap_bare_fork(void) __asm__("_Fork");
-pid_t wrap_bare_fork(void) {
+// glibc has it from 2.34 on. Which C library will be there is not known: a build for several systems is made with an old one.
+HOOK("_Fork", pid_t, wrap_bare_fork, (void)) {
     if (!real.bare_fork) real.bare_fork = symbol_behind_us("_Fork");
     recorder_before_fork();
     pid_t pid =
@@ -72,23 +70,20 @@ static void end_at_once(int status) {
     for (;;) raw_syscall(SYS_exit_group, status, 0, 0, 0, 0, 0);
 }
 
-EXPORT _Noreturn void wrap_exit_at_once(int status) __asm__("_exit");
-_Noreturn void wrap_exit_at_once(int status) {
+HOOK("_exit", _Noreturn void, wrap_exit_at_once, (int status)) {
     recorder_before_sudden_exit();
     end_at_once(status);
     __builtin_unreachable();
 }
 
-EXPORT _Noreturn void wrap_c_exit_at_once(int status) __asm__("_Exit");
-_Noreturn void wrap_c_exit_at_once(int status) {
+HOOK("_Exit", _Noreturn void, wrap_c_exit_at_once, (int status)) {
     recorder_before_sudden_exit();
     end_at_once(status);
     __builtin_unreachable();
 }
 
 // Its handlers run behind the note, and may end the process by _exit: there is one note.
-EXPORT _Noreturn void wrap_quick_exit(int status) __asm__("quick_exit");
-_Noreturn void wrap_quick_exit(int status) {
+HOOK("quick_exit", _Noreturn void, wrap_quick_exit, (int status)) {
     recorder_before_sudden_exit();
     if (real.quick_exit) real.quick_exit(status);
     end_at_once(status);

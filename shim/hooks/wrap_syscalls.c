@@ -55,8 +55,8 @@ EXPORT int mlockall(int flags) {
     return result;
 }
 
-// As at the start: a small part of what the program may have. The kernel has accepted the limit, and is asked for
-// it: the program's own pointer need not be good any more.
+// The reservation gets, as at the start, a small part of what the program may have. The kernel has accepted the limit, and is
+// asked for it: the program's own pointer need not be good any more.
 static void heed_limit(pid_t pid) {
     enum { PART = 16 };
     if (recorder_sealed || (pid && (uint32_t)pid != sys_getpid()) || recorder_is_borrowed()) return;
@@ -79,26 +79,23 @@ static long limit_by_number(long number, long a, long b, long c, long d) {
     return result;
 }
 
-// By their symbols' names: the headers of C libraries differ in the types, and make macros of the words. On
+// They are declared by their symbols' names: the headers of C libraries differ in the types, and make macros of the words. On
 // 64-bit machines all limits have the same shape.
-int wrap_setrlimit(int resource, const struct rlimit *limit) __asm__("setrlimit");
-EXPORT int wrap_setrlimit(int resource, const struct rlimit *limit) {
+HOOK("setrlimit", int, wrap_setrlimit, (int resource, const struct rlimit *limit)) {
     return set_limit(0, resource, limit, NULL);
 }
 
-int wrap_setrlimit64(int resource, const struct rlimit *limit) __asm__("setrlimit64");
-EXPORT int wrap_setrlimit64(int resource, const struct rlimit *limit) {
+HOOK("setrlimit64", int, wrap_setrlimit64, (int resource, const struct rlimit *limit)) {
     return set_limit(0, resource, limit, NULL);
 }
 
-int wrap_prlimit(pid_t pid, int resource, const struct rlimit *limit, struct rlimit *old) __asm__("prlimit");
-EXPORT int wrap_prlimit(pid_t pid, int resource, const struct rlimit *limit, struct rlimit *old) {
+HOOK("prlimit", int, wrap_prlimit,
+     (pid_t pid, int resource, const struct rlimit *limit, struct rlimit *old)) {
     return set_limit(pid, resource, limit, old);
 }
 
-int wrap_prlimit64(pid_t pid, int resource, const struct rlimit *limit,
-                   struct rlimit *old) __asm__("prlimit64");
-EXPORT int wrap_prlimit64(pid_t pid, int resource, const struct rlimit *limit, struct rlimit *old) {
+HOOK("prlimit64", int, wrap_prlimit64,
+     (pid_t pid, int resource, const struct rlimit *limit, struct rlimit *old)) {
     return set_limit(pid, resource, limit, old);
 }
 
@@ -125,10 +122,9 @@ static void before_notification(void) {
     recorder_has_called();
 }
 
-// By its symbol's name: the header may not be there. Where libc has it in a library of its own, that may be
-// loaded late.
-EXPORT int wrap_mq_notify(int queue, const struct sigevent *event) __asm__("mq_notify");
-int wrap_mq_notify(int queue, const struct sigevent *event) {
+// It is declared by its symbol's name: the header may not be there. If libc has it in a library of its own, that may be loaded
+// late.
+HOOK("mq_notify", int, wrap_mq_notify, (int queue, const struct sigevent *event)) {
     if (!real.mq_notify) real.mq_notify = symbol_behind_us("mq_notify");
     if (!real.mq_notify) {
         errno = ENOSYS;
@@ -152,22 +148,19 @@ static void before_watch(bool is_asked) {
 }
 
 // The first call of the process resolves these.
-int wrap_inotify_init(void) __asm__("inotify_init");
-EXPORT int wrap_inotify_init(void) {
+HOOK("inotify_init", int, wrap_inotify_init, (void)) {
     before_watch(false);
     return real.inotify_init ? real.inotify_init()
                              : (int)with_errno(raw_syscall(SYS_inotify_init1, 0, 0, 0, 0, 0, 0));
 }
 
-int wrap_inotify_init1(int flags) __asm__("inotify_init1");
-EXPORT int wrap_inotify_init1(int flags) {
+HOOK("inotify_init1", int, wrap_inotify_init1, (int flags)) {
     before_watch(false);
     return real.inotify_init1 ? real.inotify_init1(flags)
                               : (int)with_errno(raw_syscall(SYS_inotify_init1, flags, 0, 0, 0, 0, 0));
 }
 
-int wrap_fanotify_init(unsigned flags, unsigned events) __asm__("fanotify_init");
-EXPORT int wrap_fanotify_init(unsigned flags, unsigned events) {
+HOOK("fanotify_init", int, wrap_fanotify_init, (unsigned flags, unsigned events)) {
     before_watch(true);
     return real.fanotify_init ? real.fanotify_init(flags, events)
                               : (int)with_errno(raw_syscall(SYS_fanotify_init, flags, events, 0, 0, 0, 0));
@@ -181,8 +174,8 @@ EXPORT int wrap_fanotify_init(unsigned flags, unsigned events) {
 // used up (seal.c). Where the cycle counter is forbidden it stops at once. By syscall() a program may also fork and limit itself past
 // the functions that are watched for that.
 
-// Of prctl, whose header would declare the function with other parameters, and of seccomp, whose header is
-// the kernel's and not everywhere.
+// These are prctl's, whose header would declare the function with other parameters, and seccomp's, whose header is the kernel's
+// and not everywhere.
 enum {
     SET_SECCOMP = 22,
     SECCOMP_STRICT = 1,
@@ -203,7 +196,7 @@ static bool hold(uint64_t bytes_min) {
     bool holds = !recorder_is_borrowed();
     if (holds) {
         begin_while_allowed();
-        recorder_seal(bytes_min);
+        seal_hold(bytes_min);
     }
     errno = saved;
     return holds;
@@ -211,7 +204,7 @@ static bool hold(uint64_t bytes_min) {
 
 static void let_go(void) {
     int saved = errno;
-    recorder_unseal();
+    seal_release();
     errno = saved;
 }
 
@@ -219,7 +212,7 @@ static void let_go(void) {
 static bool prepare(bool forbids_counter) {
     if (!forbids_counter) return hold(0);
     int saved = errno;
-    recorder_give_up(HT_STOP_SANDBOX);
+    log_give_up(HT_STOP_SANDBOX);
     errno = saved;
     return false;
 }
@@ -244,13 +237,12 @@ static bool is_forbidding(long option) {
 static void foresee(void) {
     int saved = errno;
     begin_while_allowed();
-    recorder_foresees_filter();
+    seal_foresees_filter();
     errno = saved;
 }
 
 // Variadic both of them; in the calling conventions of x86_64 and aarch64 that makes no difference.
-EXPORT int wrap_prctl(int option, long a, long b, long c, long d) __asm__("prctl");
-int wrap_prctl(int option, long a, long b, long c, long d) {
+HOOK("prctl", int, wrap_prctl, (int option, long a, long b, long c, long d)) {
     if (option == SET_DISPATCH) return (int)set_dispatch(a, b, c, d);
     if (option == NO_NEW_PRIVILEGES && a == 1) foresee();
     bool forbids_counter =
@@ -301,7 +293,7 @@ static long restrict_files(long ruleset, long flags) {
     int saved = errno;
     struct recording *recording = recorder_current();
     if (!result && recording && !recorder_is_borrowed() && epoch_now() == recording->epoch &&
-        (recorder_may_call() || (recorder_rules_filter_out_at_once() && recorder_may_call()))) {
+        (recorder_may_call() || (seal_rules_filter_out_at_once() && recorder_may_call()))) {
         log_note_if_out_of_reach(recording, "landlock");
         recorder_has_called();
     }
@@ -311,8 +303,7 @@ static long restrict_files(long ruleset, long flags) {
 
 // ---- syscall() ----
 
-EXPORT long wrap_syscall(long number, long a, long b, long c, long d, long e, long f) __asm__("syscall");
-long wrap_syscall(long number, long a, long b, long c, long d, long e, long f) {
+HOOK("syscall", long, wrap_syscall, (long number, long a, long b, long c, long d, long e, long f)) {
     // Libraries ask what the kernel can do by calls that must fail: those forbid nothing.
     bool strict = number == SYS_seccomp && a == SET_MODE_STRICT && !b && !c;
     bool filter = number == SYS_seccomp && a == SET_MODE_FILTER && c;

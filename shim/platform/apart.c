@@ -33,7 +33,7 @@ enum {
 // Nobody else learns that such a thread was there: no parent that waits for children, and no signal is sent.
 static const long THREAD_FLAGS = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
                                  CLONE_SYSVSEM | CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
-// What makes it a process instead, on the same memory, for whose end only who asks for it waits.
+// Without these it is a process instead, on the same memory, for whose end only who asks for it waits.
 static const long PROCESS_WITHOUT = CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
 
 // At the top of the thread's stack.
@@ -242,9 +242,9 @@ static void run_function(void *argument) {
     apart->function(apart->argument);
 }
 
-// By the thread itself, if nobody could notice: no other thread is there, and no handler runs meanwhile. To be preferred:
-// whoever waits for a thread loses the processor, and finds cold caches when it has it again. A fault's handler would
-// overwrite an alternate stack that was left for ours.
+// The thread does it itself if nobody could notice: no other thread is there, and no handler runs meanwhile. To be preferred:
+// whoever waits for a thread loses the processor, and finds cold caches when it has it again. A fault's handler would overwrite
+// an alternate stack that was left for ours.
 static bool run_here(struct apart *apart) {
     if (!CALL_ON_STACK_CHANGES_IT || !apart_is_alone() || shares_descriptors ||
         (apart->alternate.ss_flags & SS_ONSTACK) || !table_has_room())
@@ -256,7 +256,7 @@ static bool run_here(struct apart *apart) {
 static bool run_in_thread(struct apart *apart) {
     atomic_fetch_add(&under_way, 1);
     bool copies = copies_table, done = run_once(apart, copies);
-    // By the kernel, or by a filter of system calls, which may answer what it likes.
+    // The kernel refuses, or a filter of system calls, which may answer what it likes.
     if (!done && !copies && apart->failed && apart->failed != -ENOMEM) {
         copies_table = true;
         done = run_once(apart, true);

@@ -27,8 +27,8 @@ struct ht_clock_pair clock_pair(void) {
     return best;
 }
 
-// Two pairs, written alternately: a process killed in the middle of a store leaves the other whole. Of two threads that did
-// this at once, one would write over the pair that the other has just made the newer one.
+// Two pairs, written alternately: a process killed in the middle of a store leaves the other whole. If two threads did this at
+// once, one would write over the pair that the other has just made the newer one.
 void clock_note_pair(struct ht_raw_header *header, _Atomic bool *taken) {
     if (atomic_exchange(taken, true)) return;
     struct ht_clock_pair *pair = header->last_pair, now = clock_pair();

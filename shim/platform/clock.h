@@ -51,7 +51,7 @@ enum { CLOCK_KIND = HT_CLOCK_GETTIME, CLOCK_SHIFT = 2 };
 
 static inline uint64_t stamp_now(void) { return clock_counter() >> CLOCK_SHIFT; }
 
-// Of CPU time: a thread that was preempted has not cost more.
+// Counts CPU time: a thread that was preempted has not cost more.
 static inline int64_t cpu_stamps_since(uint64_t started_ns) {
     return (int64_t)((clock_thread_cpu_ns() - started_ns) * (STAMPS_PER_S / 1000000) / 1000);
 }
@@ -64,7 +64,7 @@ struct run_share {
     _Atomic uint64_t paid_stamps;  // the run until then is what the work has taken, times `parts`
 };
 
-// Where the run until that stamp is paid: later than it where work is owed.
+// The stamp up to which the run is paid: a later one than this if work is owed.
 static inline uint64_t share_paid_until(const struct run_share *share, uint64_t stamp) {
     uint64_t paid = atomic_load_explicit(&share->paid_stamps, memory_order_relaxed);
     return paid + share->saved_stamps_max > stamp ? paid : stamp - share->saved_stamps_max;

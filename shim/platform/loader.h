@@ -15,7 +15,7 @@
 // False: another thread holds the lock. One that holds it may take it again.
 HIDDEN bool loader_lock(void);
 HIDDEN void loader_unlock(void);
-// As dl_iterate_phdr, without waiting. False: another thread holds the lock, and nothing was visited.
+// Does what dl_iterate_phdr does, without waiting. False: another thread holds the lock, and nothing was visited.
 HIDDEN bool loader_visit(int (*visit)(struct dl_phdr_info *, size_t, void *), void *context);
 // In a forked child of a process that had several threads.
 HIDDEN void loader_may_be_locked(void);

@@ -142,36 +142,10 @@ void real_resolve_threads(void) {
 // All at once, and not where they are first called: then another thread may hold the lock of the loader's list, or a forked
 // child may find it held by a thread that it does not have.
 void real_resolve(void) {
-    real.calloc = symbol_behind_us("calloc");
-    real.realloc = symbol_behind_us("realloc");
-    real.free = symbol_behind_us("free");
-    real.posix_memalign = symbol_behind_us("posix_memalign");
-    real.aligned_alloc = symbol_behind_us("aligned_alloc");
-    real.memalign = symbol_behind_us("memalign");
-    real.valloc = symbol_behind_us("valloc");
-    real.pvalloc = symbol_behind_us("pvalloc");
-    real.free_sized = symbol_behind_us("free_sized");
-    real.free_aligned_sized = symbol_behind_us("free_aligned_sized");
-    real.malloc_usable_size = symbol_behind_us("malloc_usable_size");
-    real.mallopt = symbol_behind_us("mallopt");
-    real.malloc_trim = symbol_behind_us("malloc_trim");
-    real.mmap = symbol_behind_us("mmap");
-    real.munmap = symbol_behind_us("munmap");
-    real.mremap = symbol_behind_us("mremap");
-    real.mprotect = symbol_behind_us("mprotect");
-    real.madvise = symbol_behind_us("madvise");
-    real.mlockall = symbol_behind_us("mlockall");
-    real.prctl = symbol_behind_us("prctl");
-    real.syscall = symbol_behind_us("syscall");
-    real.dlclose = symbol_behind_us("dlclose");
-    real.clone = symbol_behind_us("clone");
+#define RESOLVE(result, name, parameters) real.name = symbol_behind_us(#name);
+    REAL_FUNCTIONS(RESOLVE)
     real.bare_fork = symbol_behind_us("_Fork");
     real.exit_at_once = symbol_behind_us("_exit");
-    real.quick_exit = symbol_behind_us("quick_exit");
-    real.mq_notify = symbol_behind_us("mq_notify");
-    real.inotify_init = symbol_behind_us("inotify_init");
-    real.inotify_init1 = symbol_behind_us("inotify_init1");
-    real.fanotify_init = symbol_behind_us("fanotify_init");
     real.forbids_pages = symbol_anywhere("malloc_object_size_fast");
     real.dlopen = symbol_anywhere("dlopen");
     real.find_object = symbol_anywhere("_dl_find_object");

@@ -12,7 +12,7 @@
 
 struct sigevent;
 
-// As struct dl_find_object of glibc 2.35, which older headers lack.
+// This is struct dl_find_object of glibc 2.35, which older headers lack.
 struct found_object {
     unsigned long long flags;
     void *start, *end;  // of its segments
@@ -21,40 +21,44 @@ struct found_object {
     unsigned long long reserved[7];
 };
 
-// The allocator behind us: the first definition after our own in the loader's order.
+// The functions behind ours: the first definition of each after our own in the loader's order. Those from mmap on are watched, not
+// recorded.
+#define REAL_FUNCTIONS(F)                                                                                    \
+    F(void *, calloc, (size_t, size_t))                                                                      \
+    F(void *, realloc, (void *, size_t))                                                                     \
+    F(void, free, (void *))                                                                                  \
+    F(int, posix_memalign, (void **, size_t, size_t))                                                        \
+    F(void *, aligned_alloc, (size_t, size_t))                                                               \
+    F(void *, memalign, (size_t, size_t))                                                                    \
+    F(void *, valloc, (size_t))                                                                              \
+    F(void *, pvalloc, (size_t))                                                                             \
+    F(void, free_sized, (void *, size_t))                                                                    \
+    F(void, free_aligned_sized, (void *, size_t, size_t))                                                    \
+    F(size_t, malloc_usable_size, (void *))                                                                  \
+    F(int, mallopt, (int, int))                                                                              \
+    F(int, malloc_trim, (size_t))                                                                            \
+    F(void *, mmap, (void *, size_t, int, int, int, off_t))                                                  \
+    F(int, munmap, (void *, size_t))                                                                         \
+    F(void *, mremap, (void *, size_t, size_t, int, ...))                                                    \
+    F(int, mprotect, (void *, size_t, int))                                                                  \
+    F(int, madvise, (void *, size_t, int))                                                                   \
+    F(int, mlockall, (int))                                                                                  \
+    F(int, prctl, (int, ...))                                                                                \
+    F(int, dlclose, (void *))                                                                                \
+    F(long, syscall, (long, ...))                                                                            \
+    F(int, clone, (int (*)(void *), void *, int, void *, void *, void *, void *))                            \
+    F(void, quick_exit, (int))                                                                               \
+    F(int, mq_notify, (int, const struct sigevent *))                                                        \
+    F(int, inotify_init, (void))                                                                             \
+    F(int, inotify_init1, (int))                                                                             \
+    F(int, fanotify_init, (unsigned, unsigned))
+#define REAL_MEMBER(result, name, parameters) result(*name) parameters;
+
 struct real_functions {
     void *(*malloc)(size_t);
-    void *(*calloc)(size_t, size_t);
-    void *(*realloc)(void *, size_t);
-    void (*free)(void *);
-    int (*posix_memalign)(void **, size_t, size_t);
-    void *(*aligned_alloc)(size_t, size_t);
-    void *(*memalign)(size_t, size_t);
-    void *(*valloc)(size_t);
-    void *(*pvalloc)(size_t);
-    void (*free_sized)(void *, size_t);
-    void (*free_aligned_sized)(void *, size_t, size_t);
-    size_t (*malloc_usable_size)(void *);
-    int (*mallopt)(int, int);
-    int (*malloc_trim)(size_t);
-    // Watched, not recorded.
-    void *(*mmap)(void *, size_t, int, int, int, off_t);
-    int (*munmap)(void *, size_t);
-    void *(*mremap)(void *, size_t, size_t, int, ...);
-    int (*mprotect)(void *, size_t, int);
-    int (*madvise)(void *, size_t, int);
-    int (*mlockall)(int);
-    int (*prctl)(int, ...);
-    int (*dlclose)(void *);
-    long (*syscall)(long, ...);
-    int (*clone)(int (*)(void *), void *, int, void *, void *, void *, void *);
+    REAL_FUNCTIONS(REAL_MEMBER)
     pid_t (*bare_fork)(void);   // _Fork
     void (*exit_at_once)(int);  // _exit
-    void (*quick_exit)(int);
-    int (*mq_notify)(int, const struct sigevent *);
-    int (*inotify_init)(void);
-    int (*inotify_init1)(int);
-    int (*fanotify_init)(unsigned, unsigned);
     // Called by us, and NULL where libc has none: a symbol of ours with a version that is not there would end the program
     // as it starts. Before glibc 2.34 some of them are in libraries of their own, which not every program has.
     void *(*dlopen)(const char *, int);

@@ -52,7 +52,7 @@ static inline uintptr_t stack_pointer(void) {
     return at;
 }
 
-// Where the frame of the function that this is inlined into ends: behind its return address.
+// The end of the frame of the function that this is inlined into: behind its return address.
 #define frame_end() ((uintptr_t)__builtin_dwarf_cfa())
 
 // The kernel's answer as libc's functions give it.
@@ -149,7 +149,7 @@ static inline void *sys_mmap(void *hint, size_t bytes, int protection, int flags
 static inline void *sys_map_memory(size_t bytes) {
     return sys_mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 }
-// The same without a fault for each page later.
+// Maps memory that causes no fault for each page later.
 static inline void *sys_map_real_memory(size_t bytes) {
     return sys_mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1);
 }

@@ -188,7 +188,7 @@ static struct {
     const char *hooks;    // NULL: none were planned
 } linked = {.taken = ATOMIC_FLAG_INIT};
 
-// What is no letter, digit or one of ._+- in a name would be a program's mistake: it becomes a '?'.
+// A character of a name that is no letter, digit or one of ._+- would be a program's mistake: it becomes a '?'.
 static char readable(char c) {
     bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'), digit = c >= '0' && c <= '9';
     return letter || digit || c == '.' || c == '_' || c == '+' || c == '-' ? c : '?';

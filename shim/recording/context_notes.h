@@ -19,7 +19,7 @@ HIDDEN void context_note_inner_allocators(struct ht_raw_header *header);
 // Keeps the name of the allocator that is linked into the program, for the log and all later ones. The first
 // name stays.
 HIDDEN void linked_allocator_name(const char *name);
-// The same for its version, as a text that stays; before its name. NULL: not known.
+// Keeps its version, a text that stays; to be called before its name is given. NULL: not known.
 HIDDEN void linked_allocator_version(const char *version);
 // Whether its functions are hooked: NULL if they are, else why not. The text stays.
 HIDDEN void linked_allocator_hooked(const char *why_not);

@@ -39,12 +39,12 @@ static _Atomic uint32_t epochs;  // how many recordings this process and those i
 static atomic_flag changing = ATOMIC_FLAG_INIT;
 static pthread_key_t end_key;
 static _Atomic bool end_key_made;
-// Of the fork under way in this thread: the child, which runs on a copy of it, learns its birth here.
+// The stamp of the fork under way in this thread: the child, which runs on a copy of it, learns its birth here.
 static __thread uint64_t fork_stamp __attribute__((tls_model("initial-exec")));
 
 // ---- logs ----
 
-// Of what a log is made for: the process that this one was forked from, and this one itself.
+// What a log is made for: this process, and the one that it was forked from.
 struct origin {
     uint32_t pid, parent_pid, parent_sequence;
     uint64_t fork_stamp;
@@ -177,7 +177,7 @@ static bool is_due_while_paused(void) {
 
 static void act_while_paused(void) {
     if (recorder_is_borrowed()) return;
-    if (control_word() == HT_CONTROL_STOP) recorder_give_up(HT_STOP_CONTROL);
+    if (control_word() == HT_CONTROL_STOP) log_give_up(HT_STOP_CONTROL);
     else if (!apart_must_not_wait()) resume();  // else another thread does
 }
 
@@ -186,12 +186,12 @@ static void act_while_paused(void) {
 static bool forks_beside_threads;
 
 void recorder_before_fork(void) {
-    recorder_rules_filter_out_at_once();
+    seal_rules_filter_out_at_once();
     // Before the first call that is not known, and the child has all functions to look up yet.
     forks_beside_threads = recorder_disposition != UNDECIDED && !apart_is_alone();
     struct thread_state *t = recorder_idle_thread();
-    // Where the counter may be forbidden, or in a child that has made no call yet: what its own child
-    // inherits is what it got itself, when it was forked.
+    // The counter may be forbidden, or this is a child that has made no call yet: its own child then inherits what it got
+    // itself when it was forked.
     if (epoch_now() == EPOCH_OFF || epoch_now() == EPOCH_NONE) return;
     sparse_stamps_next();
     if (t) close_gate(t, GATE_BUSY_OWN, stack_pointer());
@@ -214,10 +214,10 @@ void recorder_in_forked_child(void) {
     if (forks_beside_threads) loader_may_be_locked();
     for (struct thread_state *t = &self; t; t = t->nested)
         if (is_busy(t->gate) && t->recording) log_replace_in_child(t->recording, t->chunk, t->chunk_end);
-    // Kernels that cannot wipe a page on fork leave the parent's epoch in it. Where another handler has
-    // allocated before this one, the child has its log already.
+    // Kernels that cannot wipe a page on fork leave the parent's epoch in it. If another handler has allocated before this one,
+    // the child has its log already.
     struct recording *recording = recorder_current();
-    recorder_seal_after_fork();
+    seal_after_fork();
     if (recorder_sealed) {
         atomic_store(&epoch_page.maps_log, 0);
         set_epoch(EPOCH_OFF);
@@ -278,8 +278,8 @@ static void start(void) {
     begin_first(recording);
 }
 
-// Another thread is at it. Where it waits for a lock of the loader's that we hold it will not end before us:
-// then our calls pass through unrecorded.
+// Another thread is at it. If it waits for a lock of the loader's that we hold, it will not end before us: then our calls pass
+// through unrecorded.
 static void await_start(void) {
     for (unsigned tries = 0; tries < START_TRIES_MAX && epoch_now() == EPOCH_NONE; tries++) sys_yield();
 }
@@ -330,7 +330,7 @@ static bool open_stream(struct thread_state *t, struct recording *recording,
     t->sample_budget_bytes = outer ? INT64_MAX : 64 << 10;
     t->sample_due_stamp = outer ? UINT64_MAX : t->cursor.last_stamp + STAMPS_PER_S / 1000;
     if (!outer) sites_new_thread();
-    if (!recorder_next_chunk(t)) return false;
+    if (!chunk_next(t)) return false;
     // An outer state of an earlier recording has no stream in this one.
     if (outer && outer->epoch == t->epoch && outer->chunk) t->chunk->outer = outer->chunk->stream + 1;
     if (outer) return true;
@@ -441,8 +441,8 @@ static void thread_ends(void *state) {
 
 // ---- the exit ----
 
-// Once: quick_exit's handlers may call _exit, as a thread may while another one ends the process. Where the call is one of a
-// signal handler that interrupted a hook, the thread is not idle, and nothing is noted.
+// Once: quick_exit's handlers may call _exit, as a thread may while another one ends the process. If a signal handler that
+// interrupted a hook makes the call, the thread is not idle, and nothing is noted.
 void recorder_before_sudden_exit(void) {
     struct thread_state *t = recorder_idle_thread();
     if (!t || recorder_is_borrowed() || atomic_flag_test_and_set(&t->recording->exit_noted)) return;

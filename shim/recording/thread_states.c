@@ -19,7 +19,7 @@ struct state_of_task {
     struct state_of_task *next;
 };
 
-// By the task's number, since a process may make thousands, and the first is looked for the longest.
+// States are listed by the task's number, since a process may make thousands, and the first is looked for the longest.
 enum { LISTS = 256 };
 static struct state_of_task *_Atomic lists[LISTS];
 
@@ -33,7 +33,7 @@ static struct state_of_task *add(uint32_t tid) {
     return added;
 }
 
-// Of the calling task, where the thread's own gate is GATE_SHARED. NULL: it cannot be had.
+// Finds that of the calling task, if the thread's own gate is GATE_SHARED. NULL: it cannot be had.
 static struct thread_state *shared_storage_state(void) {
     if (!recorder_may_call()) return NULL;
     uint32_t tid = sys_gettid();
@@ -44,7 +44,7 @@ static struct thread_state *shared_storage_state(void) {
     return found ? &found->state : NULL;
 }
 
-// The caller's stream goes on in its state. Where a handler interrupted a hook, that has to find the state where it was.
+// The caller's stream goes on in its state. If a handler interrupted a hook, that has to find the state where it was.
 void recorder_shares_storage(void) {
     if (self.gate == GATE_SHARED || is_busy(self.gate) || !recorder_may_call()) return;
     uint64_t signals = sys_block_signals();
@@ -142,7 +142,7 @@ static void restore_abandoned(struct thread_state *t) {
     bool calls = recorder_may_call();
     uint64_t signals = calls ? sys_block_signals() : 0;
     set_gate(t, GATE_BUSY_SETUP);
-    bool whole = t->recording && t->epoch == epoch_now() && recorder_next_chunk_after_jump(t);
+    bool whole = t->recording && t->epoch == epoch_now() && chunk_next_after_jump(t);
     if (!whole) t->epoch = EPOCH_NONE;
     set_gate(t, whole ? gate_of(t->epoch) : GATE_FRESH);
     if (!calls) return;

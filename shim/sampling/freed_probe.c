@@ -50,11 +50,11 @@ static void freed_probe(struct ht_raw_header *header, const void *block) {
 #endif
 
 bool room_for_free_slowly(struct thread_state *t, const void *block) {
-    if (!chunk_has_room(t)) return recorder_next_chunk(t);
+    if (!chunk_has_room(t)) return chunk_next(t);
     if (t->cursor.at < t->full_or_probe_at) return true;
     freed_probe(t->recording->header, block);
     chunk_set_full_or_probe(t);
-    // Where a program only frees for a while, this is when its memory is sampled.
+    // While a program only frees, this is when its memory is sampled.
     if (t->cursor.last_stamp < t->sample_due_stamp) return true;
     memory_sample(t, stamp_now(), false);
     return room_for_record(t);

@@ -14,7 +14,7 @@
 
 enum {
     WATCH_COST_SHARE = 32,
-    // What is saved up, or owed, in the time that it takes.
+    // So much is saved up, or owed, of the time that it takes.
     SAVED_US_MAX = 1000,
     OWED_US_MAX = 1000,
     // A block of a size that was not measured for so many times what it takes is measured on credit.
@@ -165,7 +165,7 @@ void large_add(const void *block, struct large_block large) {
     uintptr_t key = (uintptr_t)block;
     if (large.resident) large.reported = large.resident - 1;
     if (!lock()) return;
-    // Where the table cannot grow the block is forgotten: its residency stays unknown.
+    // If the table cannot grow, the block is forgotten: its residency stays unknown.
     if (2 * table.count < table.room || grow()) {
         uint8_t *filter = filter_of(key);
         put(key, large);
@@ -255,8 +255,8 @@ static bool large_report(const struct large_copy *copy, uint32_t pages) {
     return same;
 }
 
-// Where a block may begin whose whole pages begin there: with them, before them behind a header as glibc's mapped ones, or in
-// their first one.
+// A block whose whole pages begin there may begin in three places: with them, before them behind a header as glibc's mapped
+// ones, or in their first one.
 void large_emptied(const void *from) {
     enum { HEADER_BYTES = 16 };
     const uintptr_t at = (uintptr_t)from,

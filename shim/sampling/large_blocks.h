@@ -51,15 +51,15 @@ HIDDEN void large_after_fork(void);
 
 // Pages of a block, or of a range, that are resident, plus one; 0: unknown.
 HIDDEN uint32_t residency_count_pages(struct thread_state *t, const void *block, size_t bytes);
-// The same of one that was just allocated, which is watched from now on.
+// Counts those of one that was just allocated, which is watched from now on.
 HIDDEN uint32_t residency_at_birth(struct thread_state *t, const void *block, size_t bytes);
-// The same as the block ends, or the program does, at that moment. Where they are is recorded, unless they are the first ones
-// or as many as were recorded last.
+// Counts them as the block ends, or the program does, at that moment. It is recorded where they are, unless they are the first
+// ones or as many as were recorded last.
 HIDDEN uint32_t residency_at_end(struct thread_state *t, const void *block, const struct large_block *large,
                                  uint64_t stamp);
-// With a sample of memory: how far the live large blocks have been filled.
+// Records, with a sample of memory, how far the live large blocks have been filled.
 HIDDEN void residency_probe(struct thread_state *t, uint64_t stamp);
-// As the program ends: those of all live blocks.
+// Records, as the program ends, those of all live blocks.
 HIDDEN void residency_at_exit(struct thread_state *t);
 
 #endif

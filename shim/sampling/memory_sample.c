@@ -34,7 +34,7 @@ enum {
     HUGE_PAGES_SHOW_BYTES = 1 << 20,
     // So much more or less of RssAnon, and one part in SAMPLE_SHARE, is the same moment: the kernel's counters may lag by it.
     MOVED_BYTES_MIN = 256 << 10,
-    // Of CPU time: a thread that has not run for longer is young.
+    // A thread that has had no more CPU time is young.
     YOUNG_NS = 50000000
 };
 // A reading takes some 2 us.
@@ -99,9 +99,9 @@ static bool is_same_moment(uint64_t a, uint64_t b) {
     return a + b - 2 * low <= MOVED_BYTES_MIN + low / SAMPLE_SHARE;
 }
 
-// The program's own part of it, counted after it. Where other threads have changed RssAnon meanwhile, the count is of another
+// The program's own part of it, counted after it. If other threads have changed RssAnon meanwhile, the count is of another
 // moment, mostly because this one lost the processor: it is taken once more. If it is the same then, it was so in between, when
-// RssAnon was read again, though where the rest lies was not; else it is not fresh. Where the program's own is not known, the
+// RssAnon was read again, though where the rest lies was not; else it is not fresh. If the program's own is not known, the
 // pieces of the rest are.
 static struct own_answer read_own(const struct sampling *of, struct reading *reading) {
     struct recording *recording = of->t->recording;
@@ -235,9 +235,9 @@ void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
     bool by_time = final || stamp >= last + interval, grown = t->sample_budget_bytes < 0;
     t->sample_due_stamp = (by_time ? stamp : last) + interval;
     if (grown) t->sample_budget_bytes = SAMPLE_STEP_BYTES_MIN;
-    recorder_heed_control(recording);
+    log_heed_control(recording);
     if (!final && !((by_time || grown) && may_ask(t, stamp, last, grown))) return;
-    if (!recorder_may_call() && !(recorder_rules_filter_out() && recorder_may_call())) {
+    if (!recorder_may_call() && !(seal_rules_filter_out() && recorder_may_call())) {
         t->sample_budget_bytes = INT64_MAX;
         return;
     }

@@ -187,8 +187,7 @@ static bool read_memory(uintptr_t from, void *to, size_t bytes) {
     return sys_read_own((const void *)from, to, bytes);
 }
 
-// Where the zero-initialised memory ends that follows a segment whose file ends at `file_end`; file_end if
-// none does.
+// The end of the zero-initialised memory that follows a segment whose file ends at `file_end`; file_end if none does.
 static uintptr_t read_segment_end(uintptr_t object, uintptr_t file_end) {
     ElfW(Ehdr) header;
     ElfW(Phdr) segment[SEGMENTS_MAX];
@@ -208,7 +207,7 @@ static uintptr_t read_segment_end(uintptr_t object, uintptr_t file_end) {
     return end;
 }
 
-// The same, searched only once for each object.
+// Searches only once for each object.
 static uintptr_t segment_end(uintptr_t object, uint64_t inode, uintptr_t file_end) {
     static struct {
         uintptr_t object, file_end, end;
@@ -302,8 +301,8 @@ static bool copy_tables(void) {
     return known;
 }
 
-// Of what other threads are about to unmap or to move the kernel may have taken the addresses already, and not yet the
-// pages. What of it is not found may be anywhere: then a count tells nothing of RssAnon, which does not change meanwhile.
+// The kernel may already have taken the addresses of what other threads are about to unmap or to move, and not yet the pages. A
+// part that is not found may be anywhere: then a count tells nothing of RssAnon, which does not change meanwhile.
 static void look_for_leaving(void) {
     uint64_t bytes = 0;
     for (size_t i = 0; i < measured.moves.leaving_count; i++) {
@@ -360,9 +359,9 @@ static uint64_t ranges_bytes(void) {
     return bytes;
 }
 
-// The same of what moves: the program's own mappings, as the hooks know them, since an allocator in front of the kernel,
-// such as Python's or Ruby's, takes and returns megabytes between two calls of malloc, and the stacks of its threads, where
-// the last whole count found them. Only where the kernel searches: else the time depends on the address space.
+// Counts what moves alone: the program's own mappings, as the hooks know them, since an allocator in front of the kernel, such
+// as Python's or Ruby's, takes and returns megabytes between two calls of malloc, and the stacks of its threads, where the last
+// whole count found them. Only where the kernel searches: else the time depends on the address space.
 static bool measure_moving(void) {
     if (!measured.pages.searches || !copy_tables()) return false;
     if (!measured.own.mapped.count && !measured.found_stacks && !recorder_memory_is_counted())
@@ -454,8 +453,8 @@ static bool measure_all(uint64_t stamp, uint64_t anonymous_bytes, bool final) {
     return fresh;
 }
 
-// Of what moves alone. At a new peak always, if that takes no longer than MOVING_STAMPS_MAX: such samples are few, however
-// long the run. False, too, if there are stacks that no whole count has seen.
+// Only what moves is counted. At a new peak always, if that takes no longer than MOVING_STAMPS_MAX: such samples are few,
+// however long the run. False, too, if there are stacks that no whole count has seen.
 static bool measure_in_between(bool is_peak) {
     uint64_t started_ns = clock_thread_cpu_ns();
     bool paid = measured.moving_credit_stamps > 0;

@@ -23,7 +23,7 @@ struct own_answer {
 HIDDEN struct own_answer own_bytes(const struct own_question *question);
 HIDDEN void own_pieces_done(void);
 
-// Where the rest lies, before the sample that has the same stamp.
+// Writes where the rest lies, before the sample that has the same stamp.
 HIDDEN void heap_pieces_put(struct thread_state *t, uint64_t stamp);
 // In their place, where nothing was counted: how much the program has mapped for itself at most.
 HIDDEN void heap_pieces_put_bound(struct thread_state *t, uint64_t stamp, uint64_t mapped_bytes);

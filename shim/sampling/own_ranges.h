@@ -13,7 +13,7 @@
 enum {
     OWN_RANGES_MAX = 4096,
     OWN_STACKS_MAX = 4096,
-    // Of threads that unmap or move at the same time.
+    // So many threads may unmap or move at the same time.
     OWN_LEAVING_MAX = 64,
     // Mapped before the first call of the malloc family.
     OWN_EARLY_MAX = 64,
@@ -38,8 +38,8 @@ struct own_ranges {
     size_t stacks;
 };
 
-// What the kernel was at work on when the tables were copied. Such memory may be where they say, or nowhere: munmap takes
-// the addresses away before the pages, mremap leaves them empty.
+// The kernel was at work on this when the tables were copied. Such memory may be where they say, or nowhere: munmap takes the
+// addresses away before the pages, mremap leaves them empty.
 struct own_moves {
     struct range leaving[OWN_LEAVING_MAX];
     size_t leaving_count;
@@ -53,9 +53,9 @@ HIDDEN void own_unmap(uintptr_t start, size_t bytes);
 HIDDEN void own_map_early(uintptr_t start, size_t bytes, const void *caller);
 // Now that it is known: what it has mapped is not the program's.
 HIDDEN void own_end_early(void);
-// The same around the kernel's work, which takes a while: what is being unmapped may still be resident. It is no
-// longer the program's by its address, which another thread may get at once. `who` is any pointer of the thread's.
-// Whether anything was its own.
+// These stand around the kernel's work, which takes a while: what is being unmapped may still be resident. It is no longer the
+// program's by its address, which another thread may get at once. `who` is any pointer of the thread's. Whether anything was
+// its own.
 HIDDEN bool own_unmap_begins(uintptr_t start, size_t bytes, const void *who);
 // `stays`: what was its own is so again, since the kernel refused, or left the addresses mapped.
 HIDDEN void own_unmap_ends(const void *who, bool stays);
@@ -69,12 +69,12 @@ HIDDEN void own_thread_ends(const void *who);
 HIDDEN bool own_has(uintptr_t address);
 // The calling thread's stack, which libc mapped for it.
 HIDDEN void own_note_stack(void);
-// With what is being unmapped, which is told in `moves` as well. False if there was too much to follow.
+// The copy includes what is being unmapped, which is told in `moves` as well. False if there was too much to follow.
 HIDDEN bool own_copy(struct own_ranges *to, struct own_moves *moves);
 // Has anything begun or ended to move since?
 HIDDEN bool own_has_moved(const struct own_moves *moves);
 HIDDEN size_t own_stacks(void);
-// Of all known mappings together, resident or not, with those that are on their way; UINT64_MAX: unknown.
+// The bytes of all known mappings, resident or not, with those that are on their way; UINT64_MAX: unknown.
 HIDDEN uint64_t own_mapped_bytes(void);
 HIDDEN void own_ranges_after_fork(void);
 

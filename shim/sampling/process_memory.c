@@ -115,7 +115,7 @@ bool maps_next(struct maps_file *maps, struct mapping *mapping) {
 
 // ---- the pages ----
 
-// As of linux/fs.h, which may be older.
+// As linux/fs.h has it, which may be older here.
 struct page_search {
     uint64_t size, flags, start, end, walk_end, regions, regions_max, pages_max, inverted, all_of, any_of,
         reported;
@@ -183,7 +183,7 @@ static void look_one_by_one(struct page_counter *counter, uintptr_t start, uintp
     }
 }
 
-// Of memory that is no file's: what is there is anonymous, or the page of zeros.
+// Counts memory that is no file's: what is there is anonymous, or the page of zeros.
 static void look_for_present(uintptr_t start, uintptr_t end, const struct visitor *to) {
     enum { PAGES_AT_ONCE = 1024 };
     unsigned char present[PAGES_AT_ONCE];
@@ -220,7 +220,7 @@ uint64_t pages_anonymous_bytes(struct page_counter *counter, uintptr_t start, ui
 
 enum { RANGES_MAX = 256 };
 
-// Of which only some pages are resident. They are added one after the other, and get shorter at most.
+// Ranges of which only some pages are resident. They are added one after the other, and get shorter at most.
 static struct {
     _Atomic uintptr_t start, end;
 } sparse[RANGES_MAX];

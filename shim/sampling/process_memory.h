@@ -39,8 +39,8 @@ HIDDEN bool maps_open(struct maps_file *maps);
 HIDDEN bool maps_next(struct maps_file *maps, struct mapping *mapping);
 HIDDEN void maps_close(struct maps_file *maps);
 
-// What counts pages of a process: the kernel's search in its page tables (Linux 6.7), which passes over what
-// is not there, else an entry for each page.
+// Counts pages of a process by the kernel's search in its page tables (Linux 6.7), which passes over what is not there, else an
+// entry for each page.
 struct found_region {
     uint64_t start, end, categories;
 };

@@ -15,7 +15,7 @@ static struct memory {
 } *memory;
 static _Atomic uint32_t kept = 1;
 typedef struct expected_line table_lines[1 << EXPECTED_LINE_BITS];
-// Of threads, each made as one begins.
+// Tables of threads, each made as one begins.
 static struct expected_line *_Atomic tables[TABLES];
 static _Atomic bool has_all_tables;
 
@@ -55,7 +55,7 @@ static bool same(const struct expected_path *one, const struct tree_found *found
 // The number of the path as it is kept; 0: it is not. A path that others read is never written again, but for its `changes`.
 static uint16_t keep(const struct tree_found *found) {
     if (found->path.words > TREE_PATH_MAX) return 0;
-    // A site has one path for each distance to the stack's end. Where several took turns at one place, each turn would use up a
+    // A site has one path for each distance to the stack's end. If several took turns at one place, each turn would use up a
     // path.
     _Atomic uint16_t *last = memory->last[site_mix(found->site, found->path.to_end) / 2 % PLACES];
     for (unsigned i = 0; i < PATHS_AT_PLACE; i++) {

@@ -18,7 +18,7 @@ struct expected_line {
     _Alignas(64) uint16_t path_number[1 << EXPECTED_PLACE_BITS];
 };
 
-// What a thread knows, in its thread-local storage. A signal handler may change it at any point: then another stack is
+// A thread knows this, in its thread-local storage. A signal handler may change it at any point: then another stack is
 // expected.
 struct expectation {
     struct expected_line *table;  // NULL: the thread does not expect anything
@@ -40,7 +40,7 @@ static inline uint32_t expected_site(const struct expected_path *path) {
     return (uint32_t)ht_modifier_value(path->modifier);
 }
 
-// By number. The first one is that of no stack.
+// The paths by number. The first one is that of no stack.
 extern HIDDEN const struct expected_path *expected_paths;
 
 // Before the first recording of the process.
@@ -50,7 +50,7 @@ HIDDEN void expected_give_up_space(void);
 // The calling thread begins to expect stacks. False: there is no memory.
 HIDDEN bool expected_begin(struct expectation *expectation);
 
-// Where the number of the path lies that is expected of a hook whose key has such a hash.
+// The place of the number of the path that is expected of a hook whose key has such a hash.
 static inline uint16_t *expected_number(const struct expectation *expectation, uint64_t hash) {
     uint64_t place = (hash ^ expectation->pair_hash) >> (64 - EXPECTED_PLACE_BITS);
     return &expectation->table[expectation->line].path_number[place];
@@ -59,16 +59,16 @@ static inline uint16_t *expected_number(const struct expectation *expectation, u
 // It was another one, which is expected next time.
 HIDDEN void expected_other(const struct expectation *expectation, const struct tree_found *found);
 
-// What comes next comes after this site.
+// The next stack comes after this site.
 static inline void expected_after(struct expectation *expectation, uint32_t site) {
     uint64_t hash = site * SITE_MULTIPLIER, last = expectation->last_hash;
     expectation->last_hash = hash;
     expectation->pair_hash = hash ^ (last << 32 | last >> 32);
-    // By other bits of it than the place in the line.
+    // The place in the line has other bits of it.
     expectation->line = (uint32_t)expectation->pair_hash >> (32 - EXPECTED_LINE_BITS);
 }
 
-// Where there is a table: the line that the next call needs is fetched while the program works.
+// Fetches the line that the next call needs while the program works. There must be a table.
 static inline void expected_fetch(const struct expectation *expectation) {
     __builtin_prefetch(&expectation->table[expectation->line]);
 }

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
-// Of libgcc, for which no header declares it: the table's entry for an address, and the start of its function.
+// libgcc's, which no header declares: the table's entry for an address, and the start of its function.
 struct eh_bases {
     void *text, *data, *function;
 };
@@ -48,7 +48,7 @@ struct bytes {
     bool bad;  // read beyond the end
 };
 
-// Where the frame ends: so many bytes above a register's value.
+// The end of the frame: so many bytes above a register's value.
 struct base {
     uint64_t number, offset;  // number: of the register
     bool is_defined, is_expression;
@@ -103,7 +103,7 @@ static struct bytes entry_at(const uint8_t *at) {
     return entry;
 }
 
-// What all functions of a kind have in common. False: more than is read here.
+// All functions of a kind have this in common. False: more than is read here.
 static bool read_common(struct table *table, const uint8_t *at, unsigned *address_bytes) {
     struct bytes entry = entry_at(at);
     take(&entry, 4);

@@ -14,7 +14,7 @@
 // table. May take libgcc's lock, where the unwinder would.
 HIDDEN uintptr_t frame_size(uintptr_t address);
 
-// Where the frame of the function ends that `address` returns to: so many bytes above the value of a register, by its number in
+// The end of the frame of the function that `address` returns to: so many bytes above the value of a register, by its number in
 // DWARF.
 struct frame_base {
     enum { FRAME_BASE_UNKNOWN, FRAME_BASE_MISSING, FRAME_BASE_KNOWN } state;

@@ -36,10 +36,10 @@ static struct site_map stacks;     // hash of locations and flags -> number, and
 
 // Room for a record of so many words, and what every append leaves free. False: recording had to stop.
 static bool room_for_words(struct thread_state *t, unsigned words) {
-    return t->cursor.at + 2 + 8 * words <= recorder_append_end(t) || recorder_next_chunk(t);
+    return t->cursor.at + 2 + 8 * words <= chunk_append_end(t) || chunk_next(t);
 }
 
-// Of an object that cannot go meanwhile: a frame of the calling thread is in it.
+// The object cannot go meanwhile: a frame of the calling thread is in it.
 static size_t module_build_id(const struct module *module, unsigned char id[BUILD_ID_BYTES_MAX]) {
     const ElfW(Ehdr) *header = (const void *)module->start;
     if (memcmp(header->e_ident, ELFMAG, SELFMAG)) return 0;
@@ -181,8 +181,8 @@ static bool write_site(struct thread_state *t, const struct stack_walk *walk, ui
     return true;
 }
 
-// As one that no log has yet: where there is no memory to remember it, each of its calls would write it again. 0: there is
-// none, or too many stacks.
+// Numbers it as one that no log has yet: if there is no memory to remember it, each of its calls would write it again. 0: there
+// is none, or too many stacks.
 static uint32_t new_number(uint64_t hash) {
     uint32_t number = sites + 1;
     if (number > HT_SITES_MAX || !site_map_put(&stacks, hash, number)) return 0;

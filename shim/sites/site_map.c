@@ -13,7 +13,7 @@ enum {
     UNSURE_BYTES_MAX = 1 << 20  // of more than programs with few stacks need, all will be used
 };
 
-// Of address space, of that what has not been given back, and what is not sparse.
+// Bytes of address space, of those that have not been given back, and of those that are not sparse.
 static size_t address_bytes, mapped_bytes, dense_bytes;
 
 // The address space is the program's: where it is limited we take a small part. Pages that were given back still occupy it.
@@ -116,7 +116,7 @@ static bool try_grow(struct site_map *map) {
     return grows;
 }
 
-// Where the key is, or may be put.
+// The place where the key is, or may be put.
 static struct site_slot *slot_for(struct site_slots *slots, uint64_t key) {
     uint64_t i = key >> 1 & slots->mask;
     while (slots->slot[i].key && slots->slot[i].key != key) i = (i + 1) & slots->mask;

@@ -17,7 +17,7 @@ struct site_slots {
     uint64_t mask;
     struct site_slot slot[];
 };
-// Where it grows, the old slots stay for those who read them.
+// When it grows, the old slots stay for those who read them.
 struct site_map {
     struct site_slots *_Atomic slots;
     size_t count;
@@ -44,20 +44,20 @@ static inline uint64_t site_map_get(const struct site_map *map, uint64_t key) {
     }
 }
 
-// Sets a key's value. By one thread at a time. False: the key is new, and there is no memory for it.
+// Sets a key's value. Only one thread at a time may do so. False: the key is new, and there is no memory for it.
 HIDDEN bool site_map_put(struct site_map *map, uint64_t key, uint64_t value);
 // Takes out, by value 0, every key of which `goes` says so.
 HIDDEN void site_map_sweep(struct site_map *map, bool (*goes)(uint64_t key, uint64_t value));
 
 // Memory that is never given back, and is counted as the recorder's own. NULL: there is no more.
 HIDDEN void *site_memory(size_t bytes);
-// The same in whole pages, of zeros.
+// Such memory in whole pages, of zeros.
 HIDDEN void *site_memory_mapped(size_t bytes);
-// The same, of which little may be used.
+// Such pages, of which little may be used.
 HIDDEN void *site_memory_sparse(size_t bytes);
-// Gives those back that lie whole in there. Who still reads them reads zeros.
+// Gives those back that lie whole in there. A thread that still reads them reads zeros.
 HIDDEN void site_memory_release(void *at, size_t bytes);
-// The same with their addresses: nobody may read them any more.
+// Gives back their addresses, too: nobody may read them any more.
 HIDDEN void site_memory_unmap(void *at, size_t bytes);
 
 #endif

@@ -35,7 +35,7 @@ static __thread struct {
 static struct stack_tree tree;
 static atomic_flag busy = ATOMIC_FLAG_INIT;
 
-// Of the thread that holds the lock: the state of its hook.
+// The state of the hook of the thread that holds the lock.
 static __thread const struct thread_state *holder __attribute__((tls_model("initial-exec")));
 static bool abandoned;  // its holder will never come back
 // A thread that forks has the lock meanwhile. While it takes the lock or gives it back, what its signal handlers call does without:
@@ -158,8 +158,8 @@ static struct slow_find find_and_pay(struct thread_state *t) {
     return find;
 }
 
-// By a walk. Where there is no memory for more stacks, or there are too many, calls from new ones walk in vain: after each that
-// did, about twice as many as before are skipped, whatever unknown stack they come from.
+// Appends by a walk. If there is no memory for more stacks, or there are too many, calls from new ones walk in vain: after each
+// that did, about twice as many as before are skipped, whatever unknown stack they come from.
 static uint32_t find_walking(struct thread_state *t) {
     uint64_t stamp = stamp_now();
     if (seen.skips_left) {
@@ -192,7 +192,7 @@ static uint32_t find_new(struct thread_state *t) {
     return site;
 }
 
-// By all of the stack, in the tree or by a walk.
+// Appends by all of the stack, in the tree or by a walk.
 static uint32_t find_surely(struct thread_state *t) {
     struct tree_found found;
     struct tree_hook hook = hook_of(t);
@@ -205,7 +205,7 @@ static uint32_t find_surely(struct thread_state *t) {
     return find_new(t);
 }
 
-// By the words by which stacks part alone. 0: it is not known, or all of it is to be compared.
+// Finds it by the words by which stacks part alone. 0: it is not known, or all of it is to be compared.
 static uint32_t find_unexpected(const struct thread_state *t) {
     struct tree_found found;
     struct tree_hook hook = hook_of(t);
@@ -242,7 +242,7 @@ static __attribute__((noinline)) bool append_slowly(struct thread_state *t, bool
     if (!site) {
         site = find_surely(t);
         if (t->epoch != epoch_now() || !t->chunk) return false;
-        if (t->cursor.at >= recorder_append_end(t) && !recorder_next_chunk(t)) return false;
+        if (t->cursor.at >= chunk_append_end(t) && !chunk_next(t)) return false;
     }
     append(t, site);
     return true;
@@ -314,7 +314,7 @@ void sites_end_fork(void) {
 }
 
 void sites_after_fork(void) {
-    // By a fork that was not noticed, another thread's walk may have been cut off.
+    // A fork that was not noticed may have cut off another thread's walk.
     if (!anyone_forks && atomic_flag_test_and_set(&busy)) stack_walk_unwinder_is_lost();
     holder = NULL;
     abandoned = false;

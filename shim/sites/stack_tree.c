@@ -98,7 +98,7 @@ static bool make_leaf(struct stack_tree *tree, struct tree_slot *leaf, uint64_t 
     return true;
 }
 
-// A slot's frames behind frame i, as a slot of their own. What comes behind the slot comes behind these.
+// A slot's frames behind frame i, as a slot of their own. Whatever follows the slot follows these.
 static struct tree_slot rest_of(const struct tree_slot *slot, uint32_t i, uint64_t key) {
     struct tree_part whole = slot->part, part = part_of(whole.frames - i - 1, 8 * whole.branch, whole.id);
     struct tree_slot rest = {.key = key,
@@ -130,7 +130,7 @@ static void part_at(struct stack_tree *tree, struct tree_slot *slot, uint32_t i,
 static void insert_at(struct stack_tree *tree, struct tree_slot *slot, uint32_t i,
                       const struct stack_walk *walk, uint32_t at, uint32_t site, uint64_t hash) {
     uint32_t id = ++tree->ids;
-    // Where it has no return address in that place, what lies there may change. But it is not the slot's.
+    // If it has no return address in that place, what lies there may change. But it is not the slot's.
     if (site && at < walk->frames && place_of(walk, at) == tree_frame_of(slot, i)->place) {
         struct tree_slot leaf;
         uint64_t key = tree_key_behind(id, (uint32_t)walk->frame[at].address);

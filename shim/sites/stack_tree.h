@@ -23,7 +23,7 @@ struct tree_frame {
     uint32_t place, low;  // where a return address lies, from the hook's cfa on, and its low half
 };
 
-// What of a slot may change.
+// A part of a slot that may change.
 struct tree_part {
     uint32_t frames : 32 - TREE_BRANCH_BITS;
     uint32_t branch
@@ -90,7 +90,7 @@ static inline uint64_t tree_key(const struct tree_hook *hook) {
 // That of a slot behind another one.
 static inline uint64_t tree_key_behind(uint32_t id, uint32_t low) { return (uint64_t)id << 32 | low; }
 
-// Where a key's search begins. Each level waits for the one before: this is as short as it can be.
+// A key's search begins there. Each level waits for the one before: this is as short as it can be.
 static inline uint64_t tree_start(const struct tree_slots *slots, uint64_t key) {
     return key * SITE_MULTIPLIER >> slots->shift;
 }
@@ -127,7 +127,7 @@ static inline bool tree_slot_matches(const struct tree_slot *slot, uint32_t fram
 
 static inline uint32_t tree_group(uint64_t hash) { return (uint32_t)(hash >> (64 - TREE_GROUP_BITS)); }
 
-// Of the keys with such a hash.
+// The group of the keys with such a hash.
 static inline uint32_t tree_changes(const struct stack_tree *tree, uint64_t hash) {
     return atomic_load_explicit(&tree->changes[tree_group(hash)], memory_order_acquire);
 }
@@ -140,7 +140,7 @@ static inline uint32_t tree_sum(uint32_t sum, uint32_t word, uint32_t i) {
     return sum + word * multiplier[i];
 }
 
-// Of the key and the words. Where a path has fewer, the key's address takes their places (place 0).
+// The sum of the key and the words. If a path has fewer, the key's address takes their places (place 0).
 static inline uint32_t tree_sum_of(const struct tree_path *path, const struct tree_hook *hook) {
     uint32_t sum = (uint32_t)(hook->hash >> 32);
 #pragma GCC unroll 3
@@ -199,7 +199,7 @@ static inline uint32_t tree_find(const struct stack_tree *tree, const struct tre
     return tree_search(tree, hook, true, found);
 }
 
-// The same in less time: a stack that is not known may be taken for another.
+// Takes less time: a stack that is not known may be taken for another.
 static inline uint32_t tree_guess(const struct stack_tree *tree, const struct tree_hook *hook,
                                   struct tree_found *found) {
     return tree_search(tree, hook, false, found);

@@ -24,7 +24,7 @@ enum {
     BELOW_BYTES = 16 << 10
 };
 
-// What follows a return address: how far up the next one lies, in the low bits, in units of 8 bytes.
+// After a return address: how far up the next one lies, in the low bits, in units of 8 bytes.
 #define STEP_VARIES (UINT64_C(1) << 62)
 #define STEP_ENDS   (UINT64_C(1) << 61)  // nothing follows
 #define STEP_BROKEN (UINT64_C(1) << 60)  // because the unwinder could not go on
@@ -50,7 +50,7 @@ bool stack_walk_is_unwinders(uintptr_t address) {
 static bool unwinder_is_lost;
 void stack_walk_unwinder_is_lost(void) { unwinder_is_lost = true; }
 
-// By its thread pointer: a child's first thread may be another one's copy, on the stack of that.
+// A thread is known by its thread pointer: a child's first thread may be another one's copy, on the stack of that.
 static uintptr_t first_thread;
 __attribute__((constructor)) static void note_first_thread(void) {
     first_thread = (uintptr_t)__builtin_thread_pointer();
@@ -58,7 +58,7 @@ __attribute__((constructor)) static void note_first_thread(void) {
 
 void stack_walk_new_thread(void) {
     if (own_stack.end) return;
-    // Of a thread of libc's making all that is known is that its stack ends where libc has its own of it. To ask libc for the
+    // All that is known of a thread of libc's making is that its stack ends where libc has its own of it. To ask libc for the
     // rest takes a lock, which the thread may hold while it makes its first call.
     own_stack.end = (uintptr_t)__builtin_thread_pointer();
     if (sys_gettid() != sys_getpid() || (first_thread && first_thread != own_stack.end)) return;
@@ -183,8 +183,8 @@ struct unwinding {
     bool irregular;       // that may be otherwise another time
 };
 
-// By return address into an object, where the frame ends that it leads to: the register's number, and the offset above. Of other
-// code the tables may come and go.
+// For a return address into an object: the end of the frame that it leads to, as the register's number and the offset above.
+// The tables of other code may come and go.
 static struct site_map bases;
 enum { BASE_OFFSET_SHIFT = 8 };
 #define BASE_UNKNOWN (UINT64_C(1) << 63)
@@ -203,7 +203,7 @@ static uint64_t find_base(uintptr_t address) {
     return known;
 }
 
-// Where the frame ends that has such a base; 0: that cannot be told.
+// The end of the frame that has such a base; 0: that cannot be told.
 static uintptr_t next_cfa(struct _Unwind_Context *context, uintptr_t cfa, uint64_t base) {
     enum { REGISTERS = 16, SAVED_BY_CALLEES = 1 << 3 | 1 << 6 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 15 };
     uint64_t number = base & ((1 << BASE_OFFSET_SHIFT) - 1), offset = base >> BASE_OFFSET_SHIFT;
@@ -245,8 +245,8 @@ static bool rest_is_known(struct unwinding *unwinding, uintptr_t cfa, uintptr_t 
 static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *argument) {
     struct unwinding *unwinding = argument;
     struct stack_walk *walk = unwinding->walk;
-    // By a signal, before the instruction at the address; a caller's lies behind its call. Nothing was pushed below such a
-    // frame, where the stack may end.
+    // A signal interrupts before the instruction at the address; a caller's address lies behind its call. Nothing was pushed
+    // below such a frame, where the stack may end.
     int interrupted = 0;
     uintptr_t cfa = _Unwind_GetCFA(context), address = _Unwind_GetIPInfo(context, &interrupted);
     if (cfa != unwinding->cfa && !walk->frames) return _URC_NO_REASON;  // the shim's own
@@ -291,7 +291,7 @@ static bool is_to_seek_end(uintptr_t cfa) {
     return false;
 }
 
-// By libgcc. Where it finds nothing, the caller alone.
+// Walks by libgcc. If that finds nothing, the caller alone is known.
 static void unwind(struct stack_walk *walk, uintptr_t cfa, uintptr_t unknown_cfa, unsigned frames_max) {
     uintptr_t caller = address_before(cfa);
     struct unwinding unwinding = {.walk = walk,

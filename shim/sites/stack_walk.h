@@ -55,9 +55,9 @@ extern HIDDEN __thread struct own_stack own_stack __attribute__((tls_model("init
 
 static inline bool stack_is_own(uintptr_t cfa) { return own_stack.end - cfa <= own_stack.bytes; }
 
-// The stack of the hook whose frame ends at `cfa`, up to so many frames. By one thread at a time.
+// The stack of the hook whose frame ends at `cfa`, up to so many frames. Only one thread at a time may call it.
 HIDDEN void stack_walk(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max);
-// Remembers how far the frames lie apart. By one thread at a time.
+// Remembers how far the frames lie apart. Only one thread at a time may call it.
 HIDDEN void stack_walk_learn(const struct stack_walk *walk, unsigned frames_max);
 // Forgets what it knows of the addresses for which `gone` is true.
 HIDDEN void stack_walk_forget(bool (*gone)(uint64_t address, uint64_t value));

@@ -18,7 +18,7 @@ enum {
     DOUBLINGS = 7
 };
 
-uint8_t *recorder_append_end(const struct thread_state *t) { return t->chunk_end - HT_APPEND_ROOM_BYTES; }
+uint8_t *chunk_append_end(const struct thread_state *t) { return t->chunk_end - HT_APPEND_ROOM_BYTES; }
 
 // The next freed block is probed some hundred bytes of records later: at random distances, so that no pattern
 // of the program is always hit. The fast path's one comparison covers this and the chunk's end, and costs no
@@ -28,14 +28,12 @@ void chunk_set_full_or_probe(struct thread_state *t) {
     uint64_t mixed = (t->cursor.last_stamp ^ t->cursor.last_address) * UINT64_C(0x9e3779b97f4a7c15);
     unsigned more_bits = t->chunk_end - (uint8_t *)t->chunk < CHUNK_BYTES_LAST ? 0 : 2;
     uint8_t *due = t->cursor.at + ((DISTANCE_BYTES_MIN + (mixed >> (64 - DISTANCE_BITS))) << more_bits);
-    uint8_t *end = recorder_append_end(t);
+    uint8_t *end = chunk_append_end(t);
     t->full_or_probe_at = due < end ? due : end;
     t->call_full_at = settings.site_frames ? NULL : t->full_or_probe_at;
 }
 
-bool chunk_has_room(const struct thread_state *t) {
-    return t->chunk && t->cursor.at < recorder_append_end(t);
-}
+bool chunk_has_room(const struct thread_state *t) { return t->chunk && t->cursor.at < chunk_append_end(t); }
 
 // A chunk's place in the file: bytes cut down to what the reservation has left, 0 if that is nothing and the file cannot
 // grow, for which `failed` is the errno.
@@ -72,16 +70,16 @@ static bool place_chunk(struct thread_state *t, bool may_call, bool may_end) {
     if (!offset && !may_end) return false;
     if (!offset) {
         // A limit, of which EFBIG says no more than the reason does.
-        recorder_end_log(recording, why_no_place(may_call, failed), failed == EFBIG ? 0 : failed, EPOCH_OFF);
+        log_end(recording, why_no_place(may_call, failed), failed == EFBIG ? 0 : failed, EPOCH_OFF);
         return false;
     }
     if (may_call && !log_has_room_in_memory(recording, offset + bytes)) {
-        recorder_end_log(recording, HT_STOP_MEMORY, 0, EPOCH_OFF);
+        log_end(recording, HT_STOP_MEMORY, 0, EPOCH_OFF);
         return false;
     }
     failed = may_call ? log_make_real(recording, offset, bytes) : 0;
     if (failed) {
-        recorder_end_log(recording, HT_STOP_NO_SPACE, failed, EPOCH_OFF);
+        log_end(recording, HT_STOP_NO_SPACE, failed, EPOCH_OFF);
         return false;
     }
     struct ht_raw_chunk *chunk = (struct ht_raw_chunk *)((char *)recording->header + offset);
@@ -109,27 +107,27 @@ static bool place_chunk(struct thread_state *t, bool may_call, bool may_end) {
 }
 
 bool room_for_record_slowly(struct thread_state *t) {
-    if (!chunk_has_room(t)) return recorder_next_chunk(t);
+    if (!chunk_has_room(t)) return chunk_next(t);
     if (t->cursor.at >= t->full_or_probe_at)
         chunk_set_full_or_probe(t);  // a probe was due, but this is no free
     return true;
 }
 
-bool recorder_next_chunk_after_jump(struct thread_state *t) {
+bool chunk_next_after_jump(struct thread_state *t) {
     if (t->chunk) ht_close_after_jump(&t->cursor);
-    return recorder_next_chunk(t);
+    return chunk_next(t);
 }
 
-// What a chunk's place is to be: made real by system calls, or a piece of what was prepared for a seal.
+// A chunk's place is made real by system calls, or is a piece of what was prepared for a seal.
 enum room_kind { ROOM_NONE, ROOM_MADE, ROOM_PREPARED };
 
 // None where another thread has been taking the seal off for too long.
 static enum room_kind find_room(const struct recording *recording) {
     for (unsigned tries = 0; tries < 2; tries++) {
         if (recorder_may_call()) return ROOM_MADE;
-        if (!is_out_of_prepared_room(recording) && recorder_begins_in_prepared_room()) return ROOM_PREPARED;
-        if (recorder_rules_filter_out_at_once() && recorder_may_call()) return ROOM_MADE;
-        if (recorder_begins_in_prepared_room()) return ROOM_PREPARED;
+        if (!is_out_of_prepared_room(recording) && seal_begins_in_prepared_room()) return ROOM_PREPARED;
+        if (seal_rules_filter_out_at_once() && recorder_may_call()) return ROOM_MADE;
+        if (seal_begins_in_prepared_room()) return ROOM_PREPARED;
     }
     return ROOM_NONE;
 }
@@ -143,12 +141,12 @@ static bool place_in_room(struct thread_state *t, enum room_kind room, bool may_
         sys_restore_signals(signals);
         recorder_has_called();
     } else if (room == ROOM_PREPARED) {
-        recorder_has_placed();
+        seal_has_placed();
     }
     return done;
 }
 
-bool recorder_next_chunk(struct thread_state *t) {
+bool chunk_next(struct thread_state *t) {
     int saved = errno;
     uint64_t before = clock_counter(), stamp = before >> CLOCK_SHIFT;
     struct recording *recording = t->recording;

@@ -6,16 +6,16 @@
 #include "state.h"
 
 // The chunk's own end of room: behind it no append may start, whatever full_or_probe_at is.
-HIDDEN uint8_t *recorder_append_end(const struct thread_state *t);
+HIDDEN uint8_t *chunk_append_end(const struct thread_state *t);
 // Has the thread a chunk, and in it room for a record?
 HIDDEN bool chunk_has_room(const struct thread_state *t);
 // Sets where the next record may not begin unchecked.
 HIDDEN void chunk_set_full_or_probe(struct thread_state *t);
 
 // Begins the stream's next chunk, whatever room the last one has. False if recording had to stop.
-HIDDEN bool recorder_next_chunk(struct thread_state *t);
-// The same where the last append was left by a jump, in the midst of a record.
-HIDDEN bool recorder_next_chunk_after_jump(struct thread_state *t);
+HIDDEN bool chunk_next(struct thread_state *t);
+// Does so after a jump has left the last append in the midst of a record.
+HIDDEN bool chunk_next_after_jump(struct thread_state *t);
 
 // "Is there room?" is asked at three levels, each named for what it makes room for:
 //   room_for_record, and room_for_call (sites.h), room_for_free (freed_probe.h)

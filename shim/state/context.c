@@ -138,7 +138,7 @@ static void put_version(struct text *text, char form, void *function) {
     }
 }
 
-// By the file name of its library, of those that have no function to ask.
+// Names by their library's file name those that have no function to ask.
 static void put_allocator_of_file(struct text *text, const char *path) {
     static const struct {
         const char *name, *file, *folder;
@@ -151,7 +151,7 @@ static void put_allocator_of_file(struct text *text, const char *path) {
     }
 }
 
-// By the function that has it, as far as that is the one of malloc's library.
+// Asks the function that has it, if that is the one of malloc's library.
 static bool put_allocator_version(struct text *text, uintptr_t base) {
     static const struct {
         const char *name, *symbol, *form;

@@ -18,7 +18,7 @@ HIDDEN uint32_t context_write(char *to, size_t room);
 // room, or another thread is at it. Otherwise it must be ended, with `keep` false if nothing is to be added.
 HIDDEN bool context_begin_string(struct ht_raw_header *header, struct text *text);
 HIDDEN void context_end_string(struct ht_raw_header *header, const struct text *text, bool keep);
-// Where the value is a list: adds a name to it.
+// Adds a name to a value that is a list.
 HIDDEN void context_add_name(struct text *text, const char *name);
 // Keeps the string if it has a name, and says whether it has.
 HIDDEN bool context_end_names(struct ht_raw_header *header, const struct text *text);

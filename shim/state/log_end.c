@@ -11,7 +11,7 @@ _Atomic bool recorder_paused;
 
 void set_epoch(uint32_t epoch) { atomic_store_explicit(&epoch_page.epoch, epoch, memory_order_release); }
 
-// Of address space, after the end: the program may limit it, or lock all that it has.
+// Gives up address space after the end: the program may limit it, or lock all that it has.
 static void give_up_reserve(struct recording *recording) {
     if (!recorder_may_call()) return;
     // Another thread may be about to make the rest of its chunk's last step writable.
@@ -19,8 +19,7 @@ static void give_up_reserve(struct recording *recording) {
     recorder_has_called();
 }
 
-void recorder_end_log(struct recording *recording, enum ht_stop_reason reason, int error_number,
-                      enum epoch next) {
+void log_end(struct recording *recording, enum ht_stop_reason reason, int error_number, enum epoch next) {
     struct ht_raw_header *header = recording->header;
     uint32_t expected = recording->epoch;
     if (!atomic_compare_exchange_strong(&epoch_page.epoch, &expected, next)) return;
@@ -32,12 +31,12 @@ void recorder_end_log(struct recording *recording, enum ht_stop_reason reason, i
     if (next == EPOCH_OFF) give_up_reserve(recording);
 }
 
-void recorder_give_up(enum ht_stop_reason reason) {
+void log_give_up(enum ht_stop_reason reason) {
     struct recording *recording = recorder_current();
     if (recorder_is_borrowed()) return;
     recorder_disposition = NEVER;
     if (!recording) return;
-    recorder_end_log(recording, reason, 0, EPOCH_OFF);
+    log_end(recording, reason, 0, EPOCH_OFF);
     if (epoch_now() != EPOCH_PAUSED) return;
     recording->header->stop_reason = reason;
     recording->header->state = HT_RAW_STOPPED;
@@ -45,12 +44,12 @@ void recorder_give_up(enum ht_stop_reason reason) {
     give_up_reserve(recording);
 }
 
-void recorder_heed_control(struct recording *recording) {
+void log_heed_control(struct recording *recording) {
     uint32_t wanted = __atomic_load_n(&recording->header->control, __ATOMIC_RELAXED);
     if (likely(wanted != HT_CONTROL_PAUSE && wanted != HT_CONTROL_STOP) || recorder_is_borrowed()) return;
     int saved = errno;
-    if (wanted == HT_CONTROL_STOP) recorder_give_up(HT_STOP_CONTROL);
-    else recorder_end_log(recording, HT_STOP_CONTROL, 0, EPOCH_PAUSED);
+    if (wanted == HT_CONTROL_STOP) log_give_up(HT_STOP_CONTROL);
+    else log_end(recording, HT_STOP_CONTROL, 0, EPOCH_PAUSED);
     if (recorder_may_call()) {
         log_shorten(recording, LOG_PHASE_TAIL_BYTES);
         recorder_has_called();

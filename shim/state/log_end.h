@@ -13,11 +13,11 @@ HIDDEN void set_epoch(uint32_t epoch);
 
 // Ends this log; the reason goes into the header. EPOCH_PAUSED afterwards if another may follow, else
 // EPOCH_OFF.
-HIDDEN void recorder_end_log(struct recording *recording, enum ht_stop_reason reason, int error_number,
-                             enum epoch next);
+HIDDEN void log_end(struct recording *recording, enum ht_stop_reason reason, int error_number,
+                    enum epoch next);
 // Obeys the header's control word, if it asks for something.
-HIDDEN void recorder_heed_control(struct recording *recording);
+HIDDEN void log_heed_control(struct recording *recording);
 // No recording any more in this process and its children.
-HIDDEN void recorder_give_up(enum ht_stop_reason reason);
+HIDDEN void log_give_up(enum ht_stop_reason reason);
 
 #endif

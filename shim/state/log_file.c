@@ -18,7 +18,7 @@
 enum {
     SEQUENCE_MAX = 1000000,
     AT_ONCE_BYTES_MIN = 128 << 10,
-    // The same where the thread has to wait for one of ours meanwhile: none does so that makes some ten thousand calls.
+    // This holds where the thread has to wait for one of ours meanwhile: none does so that makes some ten thousand calls.
     AT_ONCE_BYTES_MIN_APART = 512 << 10,
     // Some 10 us of the kernel's work, during which the program's other threads can map and protect nothing: one that
     // waited for longer would sleep, and a third one begin.
@@ -91,7 +91,7 @@ static uint64_t reserve_limit(uint64_t bytes_max) {
     return space_for(file_limit < bytes ? file_limit : bytes);
 }
 
-// Of this process and the children that it forks from then on: log_stays_closed.
+// These hold for this process and the children that it forks from then on (log_stays_closed).
 static _Atomic bool files_are_watched, opens_are_asked_for;
 
 void log_stays_closed(bool is_asked) {
@@ -179,7 +179,7 @@ static void make_pages_at_once(struct recording *recording, uint64_t offset, uin
     sys_madvise((char *)recording->header + offset, recording->reserve_bytes - offset, MADV_NORMAL);
 }
 
-// By the mapping, which changes nothing that other threads may have written there. 0, or an errno.
+// Populates by the mapping, which changes nothing that other threads may have written there. 0, or an errno.
 static int populate(struct recording *recording, uint64_t offset, uint64_t bytes) {
     char *at = (char *)recording->header + offset;
     int failed = make_writable(recording, offset + bytes);
@@ -228,8 +228,8 @@ static void ask_apart(void *argument) {
     *room = memory_room_bytes("");
 }
 
-// Of a log in memory, at most a third of what it leaves: up to there it may grow. The program's needs change,
-// so what is left is asked again now and then.
+// A log in memory may grow up to a third of what it leaves at most. The program's needs change, so what is left is asked again
+// now and then.
 static uint64_t memory_share(void) {
     enum { PART = 3 };
     static _Atomic uint64_t known = UINT64_MAX;
@@ -333,9 +333,9 @@ void log_refuse(struct recording *recording) {
     sys_munmap(recording, sizeof *recording);
 }
 
-// Lowers the reservation to `room` behind the last chunk, unless a thread has already gone beyond. Threads
-// that take a chunk see the new end before what lies behind it is given up, or did not need it.
-// Of several that lower it at once, each gives up a part of its own: what is given up may be the program's already.
+// Lowers the reservation to `room` behind the last chunk, unless a thread has already gone beyond. Threads that take a chunk
+// see the new end before what lies behind it is given up, or did not need it. If several lower it at once, each gives up a part
+// of its own: what is given up may be the program's already.
 static bool lower_reserve(struct recording *recording, uint64_t room, uint64_t *old, uint64_t *end) {
     uint64_t *chunks_end = &recording->header->chunks_end;
     *old = recording->reserve_bytes;

@@ -15,7 +15,7 @@ enum { PATH_ROOM = 1024, TEXT_ROOM = 8192 };
 // "No limit" is a word in one version, and in the other a number that no machine reaches.
 static const uint64_t LIMIT_MAX = UINT64_C(1) << 62;
 
-// What the control groups of one version are called.
+// The names of one version's control groups.
 static const struct version {
     const char *mount, *limit, *usage, *kept, *kept_active;
 } versions[2] = {{"/sys/fs/cgroup/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes",
@@ -36,7 +36,7 @@ static bool read_text(const char *name) {
     return used > 0;
 }
 
-// Of a file in the group whose folder is the first `length` bytes of the path.
+// Reads a file of the group whose folder is the first `length` bytes of the path.
 static bool read_of_group(size_t length, const char *name) {
     struct text whole = {path + length, path + sizeof path - 1};
     text_string(&whole, name);
@@ -60,7 +60,7 @@ static uint64_t room_of_group(const struct version *version, size_t length) {
     return limit > used ? limit - used : 0;
 }
 
-// Of a group and all those above it. The path begins with `mount_length` bytes that are the mount's.
+// The room of a group and all those above it. The path begins with `mount_length` bytes that are the mount's.
 static uint64_t room_of_groups(const struct version *version, size_t mount_length) {
     uint64_t least = UINT64_MAX;
     for (size_t length = strlen(path);; length--) {

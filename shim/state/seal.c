@@ -32,7 +32,7 @@ static _Atomic uint32_t placers;     // threads that take a place in the prepare
 static _Atomic uint32_t unsealers;   // threads that may be taking the seal off
 
 // They were the parent's threads.
-void recorder_seal_after_fork(void) {
+void seal_after_fork(void) {
     atomic_store(&recorder_callers, 0);
     atomic_store(&placers, 0);
     atomic_store(&unsealers, 0);
@@ -68,7 +68,7 @@ static void seal(uint64_t bytes_min, bool gives_up_space) {
     set_gate(&self, gate);
 }
 
-void recorder_seal(uint64_t bytes_min) {
+void seal_hold(uint64_t bytes_min) {
     atomic_fetch_add(&recorder_holders, 1);
     if (recorder_sealed) {
         // One was foreseen, and here it is.
@@ -79,14 +79,14 @@ void recorder_seal(uint64_t bytes_min) {
 }
 
 // The room stays as it is meanwhile. False: the seal comes off, or has come off.
-bool recorder_begins_in_prepared_room(void) {
+bool seal_begins_in_prepared_room(void) {
     atomic_fetch_add(&placers, 1);
     if (recorder_sealed && !unsealers) return true;
     atomic_fetch_sub(&placers, 1);
     return false;
 }
 
-void recorder_has_placed(void) { atomic_fetch_sub(&placers, 1); }
+void seal_has_placed(void) { atomic_fetch_sub(&placers, 1); }
 
 static void take_seal_off(void) {
     struct recording *recording = recorder_current();
@@ -100,7 +100,7 @@ static void take_seal_off(void) {
     if (recorder_holders) atomic_store(&recorder_sealed, true);
 }
 
-void recorder_unseal(void) {
+void seal_release(void) {
     if (atomic_fetch_sub(&recorder_holders, 1) != 1 || !recorder_sealed) return;
     atomic_fetch_add(&unsealers, 1);
     take_seal_off();
@@ -124,7 +124,7 @@ static void count_filters_apart(void *argument) {
 }
 
 // The seal's preparation opens the log once more, by which heaptape record wakes.
-void recorder_foresees_filter(void) {
+void seal_foresees_filter(void) {
     struct recording *recording = recorder_current();
     uint32_t filters = 0;
     uint64_t none = 0;
@@ -139,13 +139,13 @@ void recorder_foresees_filter(void) {
     seal(0, false);
 }
 
-// By one of the threads that learn it. A handler of this one's would wait for it.
+// One of the threads that learn it does this. A handler of this one's would wait for it.
 static bool end_foreseen(uint64_t stamp) {
     uint64_t signals = sys_block_signals();
     atomic_fetch_add(&unsealers, 1);
     if (atomic_compare_exchange_strong(&sign_stamp, &stamp, 0)) {
         atomic_store(&keeps_space, false);
-        recorder_unseal();
+        seal_release();
     }
     atomic_fetch_sub(&unsealers, 1);
     sys_restore_signals(signals);
@@ -159,16 +159,16 @@ static bool rules_out(uint64_t age_min) {
              watched = HT_FILTER_WATCHED;
     if (answer == HT_FILTER_NONE) return end_foreseen(stamp);
     if (answer == HT_FILTER_FORESEEN && age > NOBODY_STAMPS) return end_foreseen(stamp);
-    // Who answers looks after this, and so after all that this thread has done.
+    // The answer comes after this, and so after all that this thread has done.
     if (answer == HT_FILTER_WATCHED && age >= age_min)
         __atomic_compare_exchange_n(word, &watched, HT_FILTER_ASKED, false, __ATOMIC_RELEASE,
                                     __ATOMIC_RELAXED);
     return false;
 }
 
-bool recorder_rules_filter_out(void) { return rules_out(QUESTION_STAMPS); }
+bool seal_rules_filter_out(void) { return rules_out(QUESTION_STAMPS); }
 
-bool recorder_rules_filter_out_at_once(void) {
+bool seal_rules_filter_out_at_once(void) {
     const struct recording *recording = recorder_current();
     uint64_t begin = stamp_now();
     // A forked child has its parent's question, but not its log.

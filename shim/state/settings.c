@@ -45,7 +45,7 @@ enum { LINE_ROOM = 16 << 10 };
 static char mounts[LINE_ROOM + 1];
 static char upper[4096];
 
-// As the kernel packs a device's two numbers.
+// The kernel packs a device's two numbers so.
 static unsigned major_of(uint64_t device) { return (unsigned)(device >> 8) & 0xfff; }
 static unsigned minor_of(uint64_t device) {
     return (unsigned)(device & 0xff) | ((unsigned)(device >> 12) & 0xfff00);
@@ -95,7 +95,7 @@ static const char *default_folder(void) {
     return unfit && !settings.any_folder ? LOG_FOLDER_SECOND : LOG_FOLDER_FIRST;
 }
 
-// Where logs go, made absolute: children may change directory.
+// The folder that logs go to is made absolute: children may change directory.
 static bool choose_directory(void) {
     const char *wanted = environment("MALLOC_WRAP_OUT");
     if (!wanted || !*wanted) wanted = default_folder();

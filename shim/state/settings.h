@@ -37,9 +37,9 @@ HIDDEN bool settings_delay_is_over(void);
 // who started it: the variables are that one's.
 HIDDEN const char *environment(const char *name);
 
-// As statfs(), of the file system that a folder's files lie in: under an overlay, the one that it writes to. That may not be
-// seen from here, as in a container: then it is the overlay's own. Opens and closes a file; no two threads at once, the caller
-// sees to that.
+// Does what statfs() does, for the file system that a folder's files lie in: under an overlay, the one that it writes to. That
+// may not be seen from here, as in a container: then it is the overlay's own. Opens and closes a file; no two threads at once,
+// the caller sees to that.
 HIDDEN bool log_folder_status(const char *folder, struct statfs *status);
 
 #endif

@@ -115,7 +115,7 @@ static const char *single_threaded = &never;  // libc's
 static struct coarse_clock coarse_clock;
 struct sparse_stamps sparse_stamps = {.alone = &never, .clock = sparse_stamps.last};
 
-// With another libc or emulator one of these may be missing: then every call takes a stamp.
+// Another libc or emulator may lack one of these: then every call takes a stamp.
 void sparse_stamps_find(void) {
     const char *libc = symbol_anywhere("__libc_single_threaded");
     if (!libc) return;

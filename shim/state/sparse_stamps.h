@@ -40,7 +40,7 @@ HIDDEN void sparse_stamps_find(void);
 HIDDEN void sparse_stamps_begin(void);
 // From here on every call takes a stamp.
 HIDDEN void sparse_stamps_end(void);
-// Of the coarse clock, for the header of a log that may have calls without stamps; 0: it has none.
+// The coarse clock's tick, for the header of a log that may have calls without stamps; 0: it has none.
 HIDDEN uint64_t sparse_stamps_tick_ns(void);
 // The next call takes a stamp.
 HIDDEN void sparse_stamps_next(void);

@@ -150,8 +150,8 @@ HIDDEN void recorder_ask_for_filters(void);
 // To be held around system calls: false if there must be none. The sealing thread waits for the others.
 HIDDEN bool recorder_may_call(void);
 HIDDEN void recorder_has_called(void);
-// Of seal.c alone: threads within system calls of ours, and what holds the seal: a call under way that may forbid, a filter,
-// which stays for ever, a thread whose system calls are dispatched, until it turns that off.
+// These are for seal.c: the threads within system calls of ours, and what holds the seal: a call under way that may
+// forbid, a filter, which stays for ever, a thread whose system calls are dispatched, until it turns that off.
 extern HIDDEN _Atomic uint32_t recorder_callers, recorder_holders;
 
 // Does a child of vfork make this call? It runs on its parent's memory, in its parent's recording: what it

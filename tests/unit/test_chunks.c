@@ -23,12 +23,11 @@ _Atomic bool recorder_sealed;
 __thread struct thread_state self __attribute__((tls_model("initial-exec")));
 
 bool recorder_may_call(void) { return true; }
-bool recorder_rules_filter_out_at_once(void) { return false; }
+bool seal_rules_filter_out_at_once(void) { return false; }
 void recorder_has_called(void) {}
-bool recorder_begins_in_prepared_room(void) { return false; }
-void recorder_has_placed(void) {}
-void recorder_end_log(struct recording *recording, enum ht_stop_reason reason, int error_number,
-                      enum epoch next) {
+bool seal_begins_in_prepared_room(void) { return false; }
+void seal_has_placed(void) {}
+void log_end(struct recording *recording, enum ht_stop_reason reason, int error_number, enum epoch next) {
     (void)recording, (void)reason, (void)error_number, (void)next;
     fail_msg("the recording ended");
 }
@@ -65,7 +64,7 @@ static int begin(void **state) {
     stamp = 1000;
     settings.page_bytes = PAGE;
     freed_probe_measure_floor(recording.header);
-    return !recorder_next_chunk(&thread);
+    return !chunk_next(&thread);
 }
 
 static void put(uint64_t address, uint64_t size) {
@@ -100,7 +99,7 @@ static uint64_t probes(void) {
 static void a_due_probe_is_no_reason_for_a_chunk(void **state) {
     (void)state;
     const struct ht_raw_chunk *first = thread.chunk;
-    while (thread.cursor.at < recorder_append_end(&thread)) {
+    while (thread.cursor.at < chunk_append_end(&thread)) {
         put(BLOCK, 32);
         assert_ptr_equal(thread.chunk, first);
     }
@@ -174,7 +173,7 @@ static void a_jump_begins_a_chunk(void **state) {
         put(BLOCK + 5 * 64, 5);
         left[i]();
         bool whole = left[i] == a_call_not_passed || left[i] == a_wide_call_not_passed;
-        assert_true(recorder_next_chunk_after_jump(&thread));
+        assert_true(chunk_next_after_jump(&thread));
         assert_ptr_not_equal(thread.chunk, first);
         put(BLOCK + 9 * 64, 9);
         put(BLOCK + 3 * 64, 3);
@@ -192,7 +191,7 @@ static void a_long_record_is_passed_too(void **state) {
     struct ht_raw_record record;
     const struct ht_raw_chunk *first = thread.chunk;
     a_long_record_not_passed();
-    assert_true(recorder_next_chunk_after_jump(&thread));
+    assert_true(chunk_next_after_jump(&thread));
     ht_raw_decode_chunk(&decoder, first, (const uint8_t *)first);
     assert_int_equal(ht_raw_decode(&decoder, &record), 1);
     assert_int_equal(record.long_kind, HT_LONG_THREAD_END);
