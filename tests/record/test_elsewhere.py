@@ -5,6 +5,7 @@ refusals at configure time. Every log is converted by the native heaptape."""
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Sequence
@@ -14,8 +15,9 @@ import pytest
 
 from test_record_exact import assert_same_lines
 from test_record_threads import counts_between_markers, in_any_order
-from tool_runner import (Argument, Outcome, Recording, Tools, between_markers, by_birth, logs_in,
-                         outcome_of, read_tallies, run, tallies_in)
+from tool_runner import (
+    Argument, Outcome, Recording, Tools, between_markers, by_birth, logs_in, outcome_of, read_tallies, run, tallies_in
+)
 
 PLAIN_LIBRARY = "-DCMAKE_TRY_COMPILE_TARGET_TYPE=STATIC_LIBRARY"  # a compiler without a C library
 CROSS = ["-DCMAKE_SYSTEM_NAME=Linux", "-DCMAKE_SYSTEM_PROCESSOR=aarch64",
@@ -263,3 +265,32 @@ def test_musl_threads(small: Elsewhere, repository: Path, tmp_path: Path, repeti
     folder = tmp_path / str(repetition)
     folder.mkdir()
     small.check_threads(musl_target(repository, folder, "threads_exchange"), folder)
+
+
+# ---- Systems older than the one that heaptape was built on: the loader ends a program whose preloaded library needs a newer one.
+
+GLIBC_NEWEST = (2, 17)
+
+
+@pytest.mark.parametrize("name", ["libmalloc_wrap.so", "libmalloc_wrap_full.so"])
+def test_needs_no_newer_libc(tools: Tools, name: str) -> None:
+    done = run(["readelf", "-W", "--version-info", tools.shim.with_name(name)])
+    needed = re.findall(r"Name: (GLIBC_\S+)", done.stdout.decode())
+    assert done.returncode == 0 and {"GLIBC_2.2.5", "GLIBC_2.17"} & set(needed), done
+    newer = [version for version in needed
+             if not re.fullmatch(r"GLIBC_[\d.]+", version) or
+             tuple(int(part) for part in version.removeprefix("GLIBC_").split(".")) > GLIBC_NEWEST]
+    assert not newer
+
+
+def test_libc_that_cannot_find_call_sites(tools: Tools, tmp_path: Path) -> None:
+    """As before glibc 2.35. The calls are recorded, and `record` and `convert` say that the sites are not."""
+    if run([tools.heaptape, "record", "--sites", "--", "true"]).returncode == 2:
+        pytest.skip("call sites are not recorded on this processor")
+    done = run([tools.heaptape, "record", "--sites", "-o", tmp_path / "logs", "--", tools.target("finds_no_objects")])
+    assert done.returncode == 0, done
+    assert re.search(rb"warning: .*: no call sites are recorded: .*glibc 2.35", done.stderr)
+    [log] = (tmp_path / "logs").iterdir()
+    converted = run([tools.heaptape, "convert", log, "-o", tmp_path / "t.bin"])
+    assert converted.returncode == 0 and b"no call sites are recorded: " in converted.stderr
+    assert tools.info(tmp_path / "t.bin")["events"] >= 200

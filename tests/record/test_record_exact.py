@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from safety_checks import compare, compare_mode
 from test_record_reach import compile_c
 from tool_runner import Tools, as_without_sites, between_markers, by_birth, read_tallies, tallies_in
 
@@ -172,3 +173,62 @@ def test_new_that_throws_at_the_first_call(tools: Tools, tmp_path: Path, allocat
     lines = tools.dump(tmp_path / "t.bin")
     assert sum("failed" in line for line in lines) == 30
     assert sum("(7040)" in line for line in lines) == 10
+
+
+# ---- The edges of the malloc family, and calls as early and as late as there are.
+
+
+@pytest.mark.parametrize("tunables", ["", "glibc.malloc.check=0", "glibc.malloc.tcache_count=0"])
+def test_results_and_errno_are_as_without_the_recorder(tools: Tools, tmp_path: Path,
+                                                       tunables: str) -> None:
+    """Sizes of nothing and of everything, overflows, bad alignments, realloc to 0; usable sizes
+    and mallinfo2; errno left alone by what succeeds and set by what fails."""
+    compared = compare(tools, tmp_path, lambda counts: [tools.target("edge_calls"), counts],
+                       env={"GLIBC_TUNABLES": tunables})
+    outcome = compared.recording.outcome
+    assert outcome.status == 120
+    lines = outcome.stdout.decode().splitlines()
+    assert "malloc(huge): NULL, errno 12" in lines and "malloc: a block, errno 4242" in lines
+    assert "posix_memalign(3): 22, errno 4242" in lines
+    compared.assert_whole(processes=1)
+
+
+def test_earliest_calls(tools: Tools, tmp_path: Path) -> None:
+    """An indirect function's resolver, preinit_array, a constructor."""
+    compared = compare(tools, tmp_path, lambda counts: [tools.target("early_calls"), counts])
+    assert compared.recording.outcome.status == 121
+    assert compared.counted[7690] == 1
+    compared.assert_whole(processes=1)
+    assert tools.info(tmp_path / f"{compared.recording.logs[0].stem}.bin")["threads"] == 1
+
+
+# ---- Programs whose handlers answer faults: the signals of a fault are never blocked by the recorder.
+
+
+@pytest.mark.parametrize("depth", ["0", "1000", "2000", "3000", "3500"])
+def test_start_on_a_stack_that_is_opened_by_faults(tools: Tools, tmp_path: Path, depth: str) -> None:
+    """The first call of the process is made on a stack whose pages a handler opens."""
+    compared = compare_mode(tools, tmp_path, "fault_kinds", "closed_first", depth, status=70)
+    compared.assert_whole(processes=1)
+
+
+@pytest.mark.thorough
+def test_samples_on_stacks_that_are_opened_by_faults(tools: Tools, tmp_path: Path) -> None:
+    compared = compare_mode(tools, tmp_path, "fault_kinds", "closed", status=71)
+    compared.assert_whole(processes=1)
+
+
+def test_handler_of_a_fault_that_allocates(tools: Tools, tmp_path: Path) -> None:
+    """How often the stack is opened depends on how much of it each call takes."""
+    compared = compare_mode(tools, tmp_path, "fault_kinds", "closed", "allocates", status=71,
+                            same_counts=False)
+    compared.assert_whole(processes=1)
+
+
+@pytest.mark.thorough
+def test_program_that_notes_what_is_written(tools: Tools, tmp_path: Path) -> None:
+    """All private memory is made read-only again and again, the recorder's with it; not what the
+    kernel itself writes for libc."""
+    compared = compare_mode(tools, tmp_path, "fault_kinds", "written", status=72,
+                            env={"GLIBC_TUNABLES": "glibc.pthread.rseq=0"})
+    compared.assert_whole(processes=1)

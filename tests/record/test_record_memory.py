@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from heaptape import read_trace
+from replay_traces import imported
 from tool_runner import Outcome, Recording, Tools, logs_in, run
 
 HEAP_BYTES = 8 << 20  # tests/targets/own_kinds.c
@@ -205,3 +208,252 @@ def test_a_sudden_exit_is_sampled(tools: Tools, tmp_path: Path) -> None:
     recording = tools.preload([tools.target("exit_quick"), tmp_path / "counts", "fills"], logs)
     trace = tools.convert(recording.logs[0], tmp_path / "t.bin")
     assert tools.info(trace)["recorded_rss_peak_bytes"] > 20 << 20
+
+
+# ---- Of which large blocks it is measured how much is touched.
+
+MEGABYTE = 1 << 20
+
+
+def measured(tools: Tools, folder: Path, *words: int) -> Counter[int]:
+    """How many blocks of each size have their residency in the trace."""
+    read_trace = pytest.importorskip("heaptape.trace.reader").read_trace
+    recording = tools.preload([tools.target("hardly_touched"), *words], folder / "logs")
+    assert recording.outcome.status == 0
+    tools.convert_clean(recording.logs[0], folder / "t.bin")
+    lines = tools.dump(folder / "t.bin")
+    with read_trace(folder / "t.bin") as trace:
+        births = trace.residency["birth_event"].tolist()
+    return Counter(int(re.search(r"\((\d+)\)", lines[birth])[1]) for birth in births)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("size", [20_000, MEGABYTE])
+def test_few_are_measured_where_calls_follow_each_other(tools: Tools, tmp_path: Path, size: int) -> None:
+    blocks = 200_000
+    assert 10 < measured(tools, tmp_path, blocks, size, 4096)[size] < blocks / 5
+
+
+def test_all_are_measured_where_time_passes(tools: Tools, tmp_path: Path) -> None:
+    assert measured(tools, tmp_path, 40, MEGABYTE, 4096, 2000)[MEGABYTE] == 40
+
+
+def test_larger_ones_come_first(tools: Tools, tmp_path: Path) -> None:
+    """One in 4,000 is larger, and written whole: that takes a hundred times what measuring takes."""
+    found = measured(tools, tmp_path, 100_000, 100_000, 4096, 0, 4_000, 16 * MEGABYTE)
+    assert found[16 * MEGABYTE] > 20 and found[100_000] < 50_000
+
+
+def test_what_was_resident_before_a_free_is_no_later_than_it(tools: Tools, tmp_path: Path) -> None:
+    read_trace = pytest.importorskip("heaptape.trace.reader").read_trace
+    recording = tools.preload([tools.target("hardly_touched"), 20, 16 * MEGABYTE, 16 * MEGABYTE, 2000], tmp_path / "logs")
+    tools.convert_clean(recording.logs[0], tmp_path / "t.bin")
+    with read_trace(tmp_path / "t.bin") as trace:
+        times = [time for chunk in trace.events() for time in chunk["time_ns"].tolist()]
+        samples = trace.samples
+    before_events = samples[samples["event"] < len(times)]
+    assert (samples["rss_anon_bytes"] > 16 * MEGABYTE).sum() >= 2
+    assert all(time <= times[event] for time, event in zip(before_events["time_ns"], before_events["event"], strict=True))
+
+
+# ---- A large block that the program filled bit by bit is recorded so, and touched so by a replay.
+
+FILLED_BYTES = 32 << 20  # tests/targets/slow_fill.c
+PAGES = FILLED_BYTES // 4096
+
+
+def recorded(tools: Tools, folder: Path, kind: str) -> Path:
+    recording = tools.preload([tools.target("slow_fill"), kind], folder / "logs")
+    assert recording.outcome == Outcome(18, b"", b"")
+    tools.convert_clean(recording.logs[0], folder / "t.bin")
+    return folder / "t.bin"
+
+
+def mean_rss(tools: Tools, trace: Path, *more: str) -> float:
+    """As a share of the block, of glibc's replay."""
+    results = trace.with_suffix(".jsonl")
+    results.unlink(missing_ok=True)
+    rows = tools.replay(trace, "glibc", results, "--pass", "memory", *more)
+    [row] = [row for row in rows if row["allocator"]["name"] == "glibc"]
+    return row["rss_mean_bytes"] / FILLED_BYTES
+
+
+def filled(trace: Path, begin_ns: float, end_ns: float) -> tuple[float, float]:
+    """Of the first block, from the trace's own steps, whatever the pace at which the program filled it: the mean share in
+    a part of the time, or at a moment, and by how much it may be off, as what is filled between two steps was so at any
+    time between them: much where the machine halted the program."""
+    numpy = pytest.importorskip("numpy")
+    with pytest.importorskip("heaptape.trace.reader").read_trace(trace) as opened:
+        born = opened.residency[opened.residency["birth_event"] == 0]["pages_at_birth"].iloc[0]
+        steps = opened.residency_steps[opened.residency_steps["birth_event"] == 0]
+    times, pages = numpy.array([0, *steps["time_ns"]]), numpy.array([born, *steps["pages"]])
+    moments = numpy.linspace(begin_ns, end_ns, 10_000)
+    before = pages[numpy.searchsorted(times, moments, "right") - 1]
+    after = pages[numpy.minimum(numpy.searchsorted(times, moments), len(pages) - 1)]
+    return numpy.interp(moments, times, pages).mean() / PAGES, (after - before).mean() / 2 / PAGES
+
+
+def expected_mean(tools: Tools, trace: Path, kind: str) -> tuple[float, float]:
+    """And by how much it may be off. As the steps say, or evenly: where no call shows how, filling took the time in which
+    the program had a processor; other programs may have had it for the rest."""
+    info = tools.info(trace)
+    if kind == "calls":
+        return filled(trace, 0, info["duration_ns"])
+    return 1 - min(info["recorded_cpu_ns"] / info["duration_ns"], 1) / 2, 0
+
+
+@pytest.mark.parametrize("kind", ["calls", "silent", "sleeps"])
+def test_filled_as_recorded(tools: Tools, tmp_path: Path, kind: str) -> None:
+    read_trace = pytest.importorskip("heaptape.trace.reader").read_trace
+    trace = recorded(tools, tmp_path, kind)
+    with read_trace(trace) as opened:
+        [birth] = opened.residency[opened.residency["pages_at_end"] >= PAGES]["birth_event"]
+        steps = opened.residency_steps[opened.residency_steps["birth_event"] == birth]
+    assert PAGES <= steps["pages"].iloc[-1] <= PAGES + 1 and steps["pages"].is_monotonic_increasing
+    # A reading of the pages waits until the program has run a multiple of what the last one took: few where it is dear.
+    assert len(steps) > 5 if kind == "calls" else len(steps) == 1
+    expected, doubt = expected_mean(tools, trace, kind)
+    assert mean_rss(tools, trace) == pytest.approx(expected, abs=0.2 + doubt)
+
+
+@pytest.mark.thorough
+def test_filled_where_the_program_did(tools: Tools, tmp_path: Path) -> None:
+    """A block's second half, from its end on: when the first half is all that is kept, nothing of it is left."""
+    trace = recorded(tools, tmp_path, "downward")
+    with pytest.importorskip("heaptape.trace.reader").read_trace(trace) as opened:
+        [birth] = opened.residency[opened.residency["pages_at_end"] >= PAGES / 2]["birth_event"]
+        steps = opened.residency_steps[opened.residency_steps["birth_event"] == birth]
+    last = steps[steps["pages"] == steps["pages"].max()]
+    assert last["run_pages"].sum() == last["pages"].iloc[0] >= PAGES / 2
+    assert last["first_page"].max() + last["run_pages"].iloc[-1] >= PAGES
+    piece = tmp_path / "late.bin"
+    tools.succeed([tools.heaptape, "slice", trace, "--from-time", f"{int(steps['time_ns'].median())}ns", "-o", piece])
+    for half in (trace, piece):
+        rows = tools.replay(half, "glibc", tmp_path / f"{half.stem}.jsonl", "--pass", "memory", "--rounds", "1")
+        [row] = [row for row in rows if row["allocator"]["name"] == "glibc"]
+        assert row["rss_peak_bytes"] == pytest.approx(FILLED_BYTES / 2, rel=0.02)
+        assert row["rss_end_bytes"] < FILLED_BYTES / 32
+
+
+@pytest.mark.thorough
+def test_other_passes_know_of_it(tools: Tools, tmp_path: Path) -> None:
+    """What is untouched falls with each portion; all of it is there when asked for; patterns are checked to the end."""
+    trace = recorded(tools, tmp_path, "silent")
+    rows = tools.replay(trace, "glibc", tmp_path / "r.jsonl", "--verify")
+    [memory] = [row for row in rows if row["pass"] == "memory" and row["allocator"]["name"] == "glibc"]
+    assert memory["decomposition"]["peak"]["untouched_bytes"] < FILLED_BYTES / 16
+    assert mean_rss(tools, trace, "--touch", "pages") > 0.9
+    twice = mean_rss(tools, trace, "--scale", "2", "--threads", "1")
+    assert twice == pytest.approx(2 * expected_mean(tools, trace, "silent")[0], abs=0.4)
+
+
+@pytest.mark.thorough
+def test_a_slice_begins_where_the_block_was(tools: Tools, tmp_path: Path) -> None:
+    """From the middle on it is filled from about half to whole; up to there, from nothing to half."""
+    trace = recorded(tools, tmp_path, "calls")
+    end_ns = tools.info(trace)["duration_ns"]
+    for name, option, begin, end in (("early", "--to-time", 0, 0.5), ("late", "--from-time", 0.5, 1)):
+        piece = tmp_path / f"{name}.bin"
+        tools.succeed([tools.heaptape, "slice", trace, option, f"{end_ns // 2}ns", "-o", piece])
+        at_begin, _ = filled(trace, begin * end_ns, begin * end_ns)
+        assert filled(piece, 0, 0)[0] == pytest.approx(at_begin, abs=0.01)
+        expected, doubt = filled(trace, begin * end_ns, end * end_ns)
+        assert mean_rss(tools, piece) == pytest.approx(expected, abs=0.08 + doubt), name
+
+
+@pytest.mark.parametrize(("size", "touched"), [(30_000, True), (200_000, False)])
+def test_blocks_of_calloc_of_which_nothing_is_known(tools: Tools, tmp_path: Path, size: int, touched: bool) -> None:
+    """A program uses what it asks calloc for, but of large blocks perhaps little."""
+    lines = [f"1: calloc 0x{(i + 1) << 20:x} 1 {size}" for i in range(FILLED_BYTES // size)]
+    trace = imported(tools, tmp_path / "t.bin", "\n".join(lines) + "\n", "android")
+    [row] = [row for row in tools.replay(trace, "glibc", tmp_path / "r.jsonl", "--pass", "memory")
+             if row["allocator"]["name"] == "glibc"]
+    assert (row["rss_peak_bytes"] > 0.95 * FILLED_BYTES) == touched
+    assert (row["decomposition"]["peak"]["untouched_bytes"] < 0.05 * FILLED_BYTES) == touched
+
+
+# ---- A program whose memory is mostly not from malloc: every verb says so before anything else, and none of ordinary ones.
+
+WORDS = "most of this program's memory does not come from malloc"
+UNSEEN = [["64", "1"], ["64", "1", "bare"]]
+SEEN = [["64", "32"], ["1", "64"], ["4", "0"]]
+
+
+def said_by_record(tools: Tools, folder: Path, *options: str | Path, program: list[str]) -> list[str]:
+    done = run([tools.heaptape, "record", "-o", folder, *options, "--", tools.target("mmap_own"), *program])
+    assert done.returncode == 17, done.stderr
+    return [line for line in done.stderr.decode().splitlines() if WORDS in line]
+
+
+def the_trace(tools: Tools, folder: Path) -> Path:
+    [log] = folder.glob("*.mraw")
+    done = tools.succeed([tools.heaptape, "convert", log, "-o", folder / "t.bin"])
+    assert WORDS in done.stderr.decode()
+    return folder / "t.bin"
+
+
+@pytest.mark.parametrize("program", UNSEEN, ids=" ".join)
+@pytest.mark.parametrize("options", [[], ["-q"], ["--convert"], ["-q", "--convert"]], ids=" ".join)
+def test_record(tools: Tools, tmp_path: Path, program: list[str], options: list[str]) -> None:
+    said = said_by_record(tools, tmp_path, *options, program=program)
+    assert len(said) == 1 and said[0].startswith("heaptape record: warning: "), said
+
+
+@pytest.mark.parametrize("program", SEEN, ids=" ".join)
+def test_record_of_an_ordinary_program(tools: Tools, tmp_path: Path, program: list[str]) -> None:
+    assert said_by_record(tools, tmp_path / "raw", program=program) == []
+    assert said_by_record(tools, tmp_path / "traces", "--convert", program=program) == []
+    [trace] = (tmp_path / "traces").glob("*.bin")
+    assert tools.info(trace)["mostly_unseen"] is False
+    assert WORDS not in tools.succeed([tools.heaptape, "info", trace]).stdout.decode()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("program", UNSEEN, ids=" ".join)
+def test_all_that_reads_the_trace(tools: Tools, tmp_path: Path, program: list[str]) -> None:
+    (recorded,) = said_by_record(tools, tmp_path, program=program)
+    trace = the_trace(tools, tmp_path)
+    first, *_ = tools.succeed([tools.heaptape, "info", trace]).stdout.decode().splitlines()
+    sentence = first.removeprefix("caution: ")
+    assert WORDS in sentence and sentence in recorded  # the log has the same figures as the trace
+    info = tools.info(trace)
+    assert info["mostly_unseen"] is True
+    assert 1 << 20 <= info["recorded_explained_bytes"] < 3 << 20
+
+    results = tmp_path / "r.jsonl"
+    done = run([tools.replay_program, "--alloc", "glibc", "--rounds", "2", "--alloc", "again=glibc", trace, "-o", results])
+    assert done.returncode == 0, done.stderr
+    out = done.stdout.decode().splitlines()
+    assert out[0] == first
+    assert all("of malloc's part alone" in line for line in out if "fastest:" in line or "smallest peak:" in line)
+    assert done.stderr.decode().splitlines()[0].startswith(f"heaptape replay: warning: {sentence}")
+    reported = json.loads(results.read_text().splitlines()[0])["trace"]
+    assert reported["explained_bytes"] == info["recorded_explained_bytes"]
+    assert reported["rss_peak_bytes"] == info["recorded_rss_peak_bytes"]
+    assert reported["own_bytes"] == info["recorded_own_peak_bytes"]
+    compared = tools.succeed([tools.heaptape, "compare", results]).stdout.decode().splitlines()
+    assert compared[0] == f"Caution: {sentence}." and compared[-1].startswith(f"{compared[0]} Of malloc's part alone: ")
+
+
+@pytest.mark.thorough
+def test_replay_for_machines(tools: Tools, tmp_path: Path) -> None:
+    said_by_record(tools, tmp_path, program=UNSEEN[0])
+    done = tools.succeed([tools.replay_program, "--json", "--alloc", "glibc", "--rounds", "2", the_trace(tools, tmp_path)])
+    found = json.loads(done.stdout)
+    assert found["warnings"][0]["kind"] == "mostly_unseen" and WORDS in found["warnings"][0]["message"]
+    assert 1 << 20 <= found["recorded"]["explained_bytes"] < 3 << 20
+
+
+def test_memory_of_before_the_recording_is_no_stranger(tools: Tools, tmp_path: Path) -> None:
+    """What the program got from malloc before its recording began is not called another's, and the heap is unknown."""
+    script = "import time; a = [bytes(1000) for _ in range(50000)]; time.sleep(1.5); b = [bytes(700) for _ in range(1000)]"
+    done = run([tools.heaptape, "record", "-o", tmp_path, "--start", "1", "--", "/usr/bin/python3", "-c", script])
+    assert done.returncode == 0, done.stderr
+    assert WORDS not in done.stderr.decode()
+    trace = tools.convert(next(tmp_path.glob("*.mraw")), tmp_path / "t.bin")
+    info = json.loads(tools.succeed([tools.heaptape, "info", "--json", trace]).stdout)
+    assert info["recorded_heap_rss_peak_bytes"] is None and info["recorded_own_peak_bytes"] is None
+    assert info["recorded_heap_rss_low_bytes"] < 10 << 20 and info["recorded_heap_rss_high_bytes"] > 50_000_000
+    assert b"in the heap            unknown: " in tools.succeed([tools.heaptape, "info", trace]).stdout
+    found = json.loads(tools.succeed([tools.replay_program, "--json", "--alloc", "glibc", "--pass", "memory", "--rounds", "1", trace]).stdout)
+    assert found["warnings"][0]["kind"] == "unknown_heap" and found["baseline_check"] is None
+    assert found["recorded"]["heap_peak_bytes"] is None and found["recorded"]["heap_high_bytes"] > 50_000_000

@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
 import shutil
+import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from heaptape.base.recorded_trace import recorded_processes
 from tool_runner import Tools, logs_in, run
 from waiting import wait_until
 
@@ -182,3 +186,113 @@ def _cuts_of(tracer: subprocess.Popen[bytes], calls: Path) -> bool:
     children = Path(f"/proc/{tracer.pid}/task/{tracer.pid}/children").read_text().split()
     lines = calls.read_text(errors="replace").splitlines() if calls.exists() else []
     return any(line.split()[0] in children[:1] and "truncate(" in line for line in lines if line.split())
+
+
+# ---- `record --list`: the processes of a run, the one that matters first.
+
+BUSY = "x = bytearray(b'x') * 20_000_000; y = [x.count(b'y') for i in range(40)]"
+"""Much memory and CPU time, few calls."""
+
+
+def _listed(tools: Tools, folder: Path, script: str) -> list[dict]:
+    done = run([tools.heaptape, "record", "-q", "-o", folder, "--", sys.executable, "-S", "-c", script], env={"PYTHONMALLOC": "malloc"})
+    assert done.returncode == 0, done.stderr
+    return json.loads(run([tools.heaptape, "record", "--list", folder, "--json"]).stdout)["processes"]
+
+
+@pytest.mark.parametrize(("parent", "child", "first_is_started"), [
+    (BUSY, "z = list(map(str, range(50_000)))", True), ("pass", BUSY, False)], ids=["a-helper-with-more-calls", "a-worker"])
+def test_the_process_that_matters_is_first(tools: Tools, tmp_path: Path, parent: str, child: str, first_is_started: bool) -> None:
+    """By CPU time and memory, not by calls; the program that was started, unless a child clearly used more."""
+    first, second = _listed(tools, tmp_path / "logs", f"import os\nif os.fork():\n    {parent}\n    os.wait()\nelse:\n    {child}")
+    assert first["started"] == first_is_started != second["started"]
+    assert first["cpu_ns"] > (second["cpu_ns"] or 0) and first["rss_anon_peak_bytes"] and first["calls"] and Path(first["log"]).exists()
+    assert first["calls"] < second["calls"] or not first_is_started
+
+
+def test_a_table_for_people(tools: Tools, tmp_path: Path) -> None:
+    _listed(tools, tmp_path, "import os; os.fork()")
+    heading, *rows = run([tools.heaptape, "record", "--list", tmp_path]).stdout.decode().splitlines()
+    assert heading.split() == ["process", "calls", "CPU", "RssAnon", "command"] and len(rows) == 2
+    assert sum("*" in row.split()[0] for row in rows) == 1 and all("python" in row for row in rows)
+
+
+@pytest.mark.parametrize(("status", "words", "arguments"), [
+    (3, b"expected raw logs (malloc-footprint.PID.mraw), found none", ["--list", "."]), (3, b"cannot read the folder", ["--list", "none"]),
+    (2, b"expected no PROGRAM with it", ["--list", ".", "--", "true"]), (2, b"expected --list with it", ["--json", "--", "true"])])
+def test_what_cannot_be_listed(tools: Tools, tmp_path: Path, status: int, words: bytes, arguments: list[str]) -> None:
+    done = run([tools.heaptape, "record", *arguments], cwd=tmp_path)
+    assert done.returncode == status and words in done.stderr
+
+
+def test_what_is_damaged_is_said(tools: Tools, tmp_path: Path) -> None:
+    """Beside logs that can be read, and files that are none. The folder's name is no UTF-8."""
+    folder = tmp_path / "n\udcff"
+    first, second = _listed(tools, folder, "import os; os.fork()")
+    [lost] = [log for log in folder.glob("*.mraw") if log.name == f"malloc-footprint.{second['pid']}.mraw"]
+    lost.write_bytes(lost.read_bytes()[:9000])
+    (folder / "malloc-footprint.7.acc").touch()
+    done = run([tools.heaptape, "record", "--list", folder])
+    [line] = done.stderr.decode().splitlines()
+    assert done.returncode == 0 and lost.name in line and line.endswith("found the end of the file")
+    [kept] = recorded_processes(str(tools.heaptape), folder)
+    assert kept.pid == first["pid"] and kept.log.exists() and first["log"] is None
+
+
+# ---- Why a recording ended, as its header says: printed by convert and kept in the trace.
+
+CHUNKS_END, STATE = 112, 128  # offsets in the header, docs/reference/raw-log-format.md
+HEADER_BYTES = 16384
+STOPPED, EXITED, PAUSED = 2, 3, 4
+
+
+def with_state(repository: Path, folder: Path, state: int, reason: int, errno: int = 0,
+               calls: bool = True) -> Path:
+    """A log with another end, or with nothing but its header."""
+    log = bytearray((repository / "tests" / "golden" / "sqlite3.mraw").read_bytes())
+    struct.pack_into("<III", log, STATE, state, reason, errno)
+    if not calls:
+        struct.pack_into("<Q", log, CHUNKS_END, HEADER_BYTES)
+        del log[HEADER_BYTES:]
+    path = folder / "log.mraw"
+    path.write_bytes(log)
+    return path
+
+
+@pytest.mark.parametrize("reason,errno,words", [
+    (1, 28, "no space: No space left on device"),
+    (2, 0, "size limit"),
+    (3, 0, "the program forbade system calls (seccomp)"),
+    (7, 2, "the program made more calls after its exit than the log had room for, and it could not grow: No such file or directory"),
+    (77, 0, "unknown reason 77"),
+])
+def test_ended_early(tools: Tools, repository: Path, tmp_path: Path, reason: int, errno: int,
+                     words: str) -> None:
+    log = with_state(repository, tmp_path, STOPPED, reason, errno)
+    done = tools.succeed([tools.heaptape, "convert", log, "-o", tmp_path / "t.bin"])
+    warnings = [line for line in done.stderr.decode().splitlines() if "warning" in line]
+    assert len(warnings) == 1 and f"stopped early ({words}" in warnings[0]
+    assert tools.info(tmp_path / "t.bin")["context"]["stopped"].startswith(words)
+    assert words in tools.succeed([tools.heaptape, "info", tmp_path / "t.bin"]).stdout.decode()
+
+
+def test_ended_by_ctl_is_no_warning(tools: Tools, repository: Path, tmp_path: Path) -> None:
+    log = with_state(repository, tmp_path, STOPPED, 4)
+    done = tools.succeed([tools.heaptape, "convert", log, "-o", tmp_path / "t.bin"])
+    assert b"warning" not in done.stderr
+    assert tools.info(tmp_path / "t.bin")["context"]["stopped"] == "ended by heaptape ctl"
+
+
+@pytest.mark.parametrize("state,reason,words", [
+    (PAUSED, 0, "paused throughout"),
+    (STOPPED, 4, "heaptape ctl ended the recording before the first one"),
+    (EXITED, 0, "expected at least one call, found none"),
+])
+def test_without_a_call(tools: Tools, repository: Path, tmp_path: Path, state: int, reason: int,
+                        words: str) -> None:
+    log = with_state(repository, tmp_path, state, reason, calls=False)
+    done = run([tools.heaptape, "convert", log, "-o", tmp_path / "t.bin"])
+    assert done.returncode == 3
+    said = done.stderr.decode().splitlines()
+    assert len(said) == 1 and "expected at least one call" in said[0] and words in said[0]
+    assert not (tmp_path / "t.bin").exists()
