@@ -40,7 +40,6 @@
 #include "verify_pass.h"
 #include "virtual_clock.h"
 
-// The descriptor is not needed any more then, and nobody can write through it by mistake.
 // Ends with the process that started us, which ends with the launcher. Under a wrapper both may have ended
 // before: then the launcher's lock on the exchange is gone.
 static void end_with_launcher(const char *exchange_fd) {

@@ -47,7 +47,7 @@ void *ht_map_fd(const char *text, int protection, size_t *bytes) {
     if (statx(fd, "", AT_EMPTY_PATH, STATX_SIZE, &status)) return NULL;
     *bytes = (size_t)status.stx_size;
     void *map = mmap(NULL, *bytes, protection, MAP_SHARED, fd, 0);
-    close(fd);
+    close(fd);  // so that nobody writes through it by mistake
     return map == MAP_FAILED ? NULL : map;
 }
 

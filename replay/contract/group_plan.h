@@ -43,8 +43,8 @@ struct ht_group_part {
     uint64_t end_ns;                       // of it, in its own time
     uint64_t stops_offset, writes_offset;  // in this file; writes by meeting
     uint32_t stops, writes;
-    uint64_t
-        parents_offset;  // in the file of slots: of each slot the parent's that holds the same block at the fork, 0: none
+    // In the file of slots: of each slot the parent's that holds the same block at the fork, 0: none.
+    uint64_t parents_offset;
     uint64_t exchange_offset;  // in this file: where it says why it cannot go on, unless it is the root
     uint32_t lives;            // 1: it lived when the recording ended
     uint32_t zero;

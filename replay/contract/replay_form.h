@@ -150,8 +150,8 @@ struct ht_form {
     uint32_t samples, readings;
     uint32_t streamed;               // 1: segments come while the child runs, and for what follows
     _Atomic uint32_t segments_left;  // a futex: how many segments have been left by all their readers
-    _Atomic uint32_t
-        filling;              // a futex: 1: a thread that finds no segment waits until the pool is full again
+    // A futex: 1: a thread that finds no segment waits until the pool is full again.
+    _Atomic uint32_t filling;
     _Atomic uint32_t broken;  // 1: the trace cannot be decoded again, nothing more comes
     uint32_t zero;
     _Atomic uint64_t complete_ns;  // every op before this trace time is in a segment that has been linked

@@ -16,8 +16,8 @@ struct ht_group_look {
 struct ht_group_watch {
     const struct ht_group_program *program;
     struct ht_group_plan *plan;
-    struct ht_group_look
-        *meeting;  // by meeting; added to what is there, as one family after the other is replayed
+    // By meeting; added to what is there, as one family after the other is replayed.
+    struct ht_group_look *meeting;
     struct ht_group_look *part;  // by part and moment (once written), likewise
     char problem[512];           // empty: none
     // Of the thread that looks.

@@ -22,8 +22,8 @@ struct ht_group_program_part {
     struct ht_built_form built;  // fd -1, or no operation: it makes no call
     struct ht_form_options options;
     struct ht_form_stop *form_stops;
-    uint64_t
-        forked_ns;  // of the group: when its parent comes to the fork, which is no later than its own start
+    // Of the group: when its parent comes to the fork, which is no later than its own start.
+    uint64_t forked_ns;
     struct ht_group_stop *stops;  // as many as the options have
     uint32_t *inherited_slots;    // of its own trace, in order of birth
     uint64_t *inherited_bytes;

@@ -31,10 +31,10 @@ struct ht_choice {
     struct ht_other_libc libc;        // that it runs under, or empty
     const struct ht_allocator *kind;  // NULL: not known
     struct ht_knob_choices knobs;
-    char added
-        [HT_ADDED_NAME_BYTES];  // the name that the user added it by, such as mimalloc@3.6.0; empty: it was not
-    bool labelled;              // its name does not say what was asked for
-    bool plain;                 // without the settings of the recorded program
+    // The name that the user added it by, such as mimalloc@3.6.0; empty: it was not.
+    char added[HT_ADDED_NAME_BYTES];
+    bool labelled;  // its name does not say what was asked for
+    bool plain;     // without the settings of the recorded program
     // As the object itself says, once described.
     char path[4096], version[128], build_id[80];
     bool skips_queries;                            // it has no malloc_usable_size

@@ -56,8 +56,8 @@ struct ht_setting {
     char name[HT_SETTING_NAME_BYTES];      // the knob's, or as it was written
     char value[HT_SETTING_VALUE_BYTES];    // as it was written
     char variable[HT_SETTING_NAME_BYTES];  // that holds it
-    char key
-        [HT_SETTING_NAME_BYTES];  // before the value, in a variable of several; empty: the value is all of it
+    // Before the value, in a variable of several; empty: the value is all of it.
+    char key[HT_SETTING_NAME_BYTES];
 };
 
 struct ht_recorded_settings {

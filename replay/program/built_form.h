@@ -83,9 +83,9 @@ struct ht_built_form {
     uint64_t inherited_objects;  // allocated before the replay begins
     uint64_t live_peak_bytes;
     uint64_t touched_peak_bytes;  // the same of the bytes that touch=recorded makes resident, at least
-    uint64_t zeroed_peak_bytes;   // of these, what calloc itself had written where recorded: form_writing.c
-    uint64_t
-        unmeasured_peak_bytes;  // of these, in blocks of 64 KiB and more that the recorder did not measure, though others
+    uint64_t zeroed_peak_bytes;   // of these, what calloc itself had written where recorded: form_blocks.c
+    // Of these, in blocks of 64 KiB and more that the recorder did not measure, though others.
+    uint64_t unmeasured_peak_bytes;
     uint32_t side_by_side;  // copies that the child runs, each on threads of its own: 1 where the form's one
                             // stream holds all of them. The figures here are of all copies together
     struct ht_control_counts controls;   // of the program, in one copy

@@ -41,8 +41,8 @@ struct ht_similar_block {
 };
 
 struct ht_similar {
-    struct ht_similar_block
-        known[2][HT_SIMILAR_CLASSES];  // malloc's kind and calloc; by size, in steps of 1.6 %
+    // Malloc's kind and calloc; by size, in steps of 1.6 %.
+    struct ht_similar_block known[2][HT_SIMILAR_CLASSES];
 };
 
 // What the program cannot have written does not count. Not so of what a realloc left, which was written before.

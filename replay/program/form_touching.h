@@ -14,8 +14,8 @@ struct ht_touching {
     // Called for each portion that is written.
     void (*touched)(void *context, uint32_t slot, uint64_t pages);
     void *context;
-    struct ht_filling
-        *filling;  // blocks that are being filled: a binary heap, by when the next portion is due
+    // Blocks that are being filled: a binary heap, by when the next portion is due.
+    struct ht_filling *filling;
     size_t count, room;
     uint32_t *place_of_slot;  // in the heap, plus one; 0: nowhere
     size_t slots_room;

@@ -7,6 +7,7 @@
 
 #include "control_calls.h"
 #include "form_births.h"
+#include "form_blocks.h"
 #include "form_operation.h"
 #include "form_recorded.h"
 #include "form_segments.h"
@@ -21,21 +22,13 @@ enum {
     STEERED_SAMPLES_MAX = 2000
 };
 
-// Of smaller blocks the residency is never known, and all their bytes are written.
-#define BLOCK_LARGE_BYTES 16384u
-// Few are smaller and yet matter.
-#define UNMEASURED_LEAST_BYTES 65536u
-
 struct writing {
     struct ht_form_state *form;
     struct ht_touching touching;
     struct ht_births births;
     struct ht_similar similar;
-    uint64_t live_bytes, step_above_bytes, sample_every;
-    uint64_t untouched_bytes;  // of what is live: whole pages that touch=recorded leaves alone
-    uint64_t zeroed_bytes;     // pages that touch=recorded touches because the recording's calloc did
-    uint64_t
-        unmeasured_bytes;  // pages that it touches of blocks of which only others show how much the program did
+    struct ht_live_blocks live;
+    uint64_t step_above_bytes, sample_every;
     uint32_t timed_one_in;
     size_t points_room, reading_points_room;
     struct ht_random random;
@@ -84,9 +77,9 @@ static int mark_timed(struct writing *writing, struct ht_stream_state *stream, c
 }
 
 static void step_above(struct writing *writing) {
-    uint64_t step = writing->live_bytes / 1000;
+    uint64_t step = writing->live.bytes / 1000;
     if (step < SAMPLE_STEP_BYTES_MIN) step = SAMPLE_STEP_BYTES_MIN;
-    writing->step_above_bytes = writing->live_bytes + step;
+    writing->step_above_bytes = writing->live.bytes + step;
 }
 
 // The first fork that is still to come counts, too, if meetings stand before it: they are due with it at the latest.
@@ -146,7 +139,7 @@ static int put_sample(struct writing *writing, struct ht_stream_state *stream, u
         return -1;
     }
     built->points[number] =
-        (struct ht_sample_point){time_ns, event / form->copies, writing->live_bytes, built->form->readings};
+        (struct ht_sample_point){time_ns, event / form->copies, writing->live.bytes, built->form->readings};
     ht_stream_put(stream, ht_word_mark(HT_MARK_SAMPLE, number));
     return 0;
 }
@@ -154,7 +147,7 @@ static int put_sample(struct writing *writing, struct ht_stream_state *stream, u
 // RSS is read at every new maximum of live bytes (in steps of 0.1 %) and every so many events.
 static int mark_sample(struct writing *writing, struct ht_stream_state *stream, uint64_t event,
                        uint64_t time_ns) {
-    bool higher = writing->live_bytes > writing->step_above_bytes;
+    bool higher = writing->live.bytes > writing->step_above_bytes;
     if (!higher && event < writing->sample_event) return 0;
     if (higher) step_above(writing);
     if (event >= writing->sample_event) {
@@ -226,145 +219,6 @@ static void wait_for_slot(struct ht_stream_state *stream, struct ht_slot_state *
     state->last_thread = thread;
 }
 
-// Pages of a block that touch=recorded leaves alone: those that the program did not have resident in the end,
-// where that is known, else those that calloc gave as zeros. former: of the same object before its realloc. A
-// small block has none, so that the short path need not count them.
-static uint32_t untouched_pages(const struct ht_operation *op, uint32_t former) {
-    uint64_t pages = op->bytes / HT_TOUCH_PAGE_BYTES, left = 0;
-    if (op->bytes < BLOCK_LARGE_BYTES) return 0;
-    if (op->pages != HT_PAGES_BY_RULE) left = pages > op->pages ? pages - op->pages : 0;
-    else if (op->call == HT_WIDE_CALLOC) left = op->bytes < HT_CALLOC_LEFT_BYTES ? 0 : pages;
-    else if (op->call == HT_WIDE_REALLOC) left = former < pages ? former : pages;
-    return left < UINT32_MAX ? (uint32_t)left : UINT32_MAX;
-}
-
-static int know_untouched(struct writing *writing, const struct ht_operation *op) {
-    struct ht_form_state *form = writing->form;
-    if (op->frees || op->bytes < BLOCK_LARGE_BYTES) return 0;
-    return ht_form_grow(form, &form->untouched_pages, &form->untouched_room, form->slots_count,
-                        sizeof *form->untouched_pages);
-}
-
-static uint32_t *untouched_of(struct ht_form_state *form, uint32_t slot) {
-    return slot < form->untouched_room ? &form->untouched_pages[slot] : NULL;
-}
-
-static void know_touched_peak(const struct writing *writing) {
-    struct ht_built_form *built = writing->form->built;
-    assert(writing->untouched_bytes <= writing->live_bytes);
-    uint64_t touched_bytes = writing->live_bytes - writing->untouched_bytes;
-    if (touched_bytes <= built->touched_peak_bytes) return;
-    built->touched_peak_bytes = touched_bytes;
-    // A block lies in a page more than its bytes take.
-    built->zeroed_peak_bytes = earlier(writing->zeroed_bytes, touched_bytes);
-    built->unmeasured_peak_bytes = earlier(writing->unmeasured_bytes, touched_bytes);
-}
-
-// The slot's block counts with so many pages, instead of those that it had.
-static int count_pages(struct ht_form_state *form, const struct ht_operation *op, uint64_t pages,
-                       uint32_t **of_slot, size_t *room, uint64_t *bytes) {
-    if (pages && ht_form_grow(form, of_slot, room, form->slots_count, sizeof **of_slot)) return -1;
-    if (op->slot >= *room) return 0;
-    uint32_t *counted = &(*of_slot)[op->slot];
-    *bytes -= (uint64_t)*counted * HT_TOUCH_PAGE_BYTES;
-    *counted = pages < UINT32_MAX ? (uint32_t)pages : UINT32_MAX;
-    *bytes += (uint64_t)*counted * HT_TOUCH_PAGE_BYTES;
-    return 0;
-}
-
-// Pages of calloc's that were resident when it returned, because it wrote zeros into recycled memory. Whether the program
-// touched them, too, the recording does not show; of a large block that calloc takes from the kernel it does.
-static int know_zeroed(struct writing *writing, const struct ht_operation *op, const struct ht_birth *birth) {
-    struct ht_form_state *form = writing->form;
-    uint64_t pages = 0, most = op->bytes / HT_TOUCH_PAGE_BYTES;
-    if (op->call == HT_WIDE_CALLOC && !op->frees && op->bytes >= BLOCK_LARGE_BYTES) {
-        pages = birth->pages_before < birth->pages_after ? birth->pages_before : birth->pages_after;
-        if (pages > most) pages = most;
-    }
-    return count_pages(form, op, pages, &form->zeroed_pages, &form->zeroed_room, &writing->zeroed_bytes);
-}
-
-// Where the recorder measured others; in a trace without residency that is nothing new.
-static int know_unmeasured(struct writing *writing, const struct ht_operation *op,
-                           const struct ht_birth *birth) {
-    struct ht_form_state *form = writing->form;
-    uint64_t pages = 0, whole = op->bytes / HT_TOUCH_PAGE_BYTES;
-    bool unmeasured = !op->frees && op->call != HT_WIDE_REALLOC && op->bytes >= UNMEASURED_LEAST_BYTES &&
-                      birth->pages_after == HT_PAGES_BY_RULE && birth->steps == birth->steps_end &&
-                      form->facts.residency_count;
-    if (unmeasured) pages = whole - untouched_pages(op, 0);
-    return count_pages(form, op, pages, &form->unmeasured_pages, &form->unmeasured_room,
-                       &writing->unmeasured_bytes);
-}
-
-// The slot's block becomes one of so many bytes (HT_NOT_LIVE: of none), of which so many pages stay
-// untouched.
-static void change_block(struct writing *writing, uint32_t slot, uint64_t bytes, uint32_t untouched) {
-    struct ht_built_form *built = writing->form->built;
-    struct ht_slot_state *state = &writing->form->slots[slot];
-    uint32_t *pages = untouched_of(writing->form, slot);
-    if (state->bytes != HT_NOT_LIVE) writing->live_bytes -= state->bytes;
-    if (bytes != HT_NOT_LIVE) writing->live_bytes += bytes;
-    state->bytes = bytes;
-    if (pages) {
-        writing->untouched_bytes -= (uint64_t)*pages * HT_TOUCH_PAGE_BYTES;
-        writing->untouched_bytes += (uint64_t)untouched * HT_TOUCH_PAGE_BYTES;
-        *pages = untouched;
-    }
-    if (writing->live_bytes > built->live_peak_bytes) built->live_peak_bytes = writing->live_bytes;
-    know_touched_peak(writing);
-}
-
-// So many pages of the slot's block are touched now that were not when it was allocated.
-static void touch_block(void *context, uint32_t slot, uint64_t pages) {
-    struct writing *writing = context;
-    uint32_t *untouched = untouched_of(writing->form, slot);
-    uint32_t touched = pages < *untouched ? (uint32_t)pages : *untouched;
-    *untouched -= touched;
-    writing->untouched_bytes -= (uint64_t)touched * HT_TOUCH_PAGE_BYTES;
-    know_touched_peak(writing);
-}
-
-static uint64_t alignment_of(const struct ht_form_state *form, uint32_t slot) {
-    unsigned bits = slot < form->alignment_room ? form->alignment_bits[slot] : 0;
-    return bits ? UINT64_C(1) << bits : 0;
-}
-
-// What a block was aligned to by request decides whether it can be freed by its size.
-static int know_alignment(struct ht_form_state *form, const struct ht_operation *op) {
-    bool aligned = op->call == HT_WIDE_ALIGNED;
-    if (aligned && ht_form_grow(form, &form->alignment_bits, &form->alignment_room, form->slots_count,
-                                sizeof *form->alignment_bits))
-        return -1;
-    if (op->slot < form->alignment_room)
-        form->alignment_bits[op->slot] = aligned ? (uint8_t)__builtin_ctzll(op->extra) : 0;
-    return 0;
-}
-
-// Follows what is live; returns what was expected instead, if the trace cannot be replayed.
-static const char *follow_slot(struct writing *writing, struct ht_operation *op,
-                               const struct ht_op_shape *shape) {
-    struct ht_slot_state *state = &writing->form->slots[op->slot];
-    const uint32_t *pages = untouched_of(writing->form, op->slot);
-    bool live = state->bytes != HT_NOT_LIVE;
-    if (shape->makes_object && live) return ht_found("expected an allocation into a free slot", op->slot);
-    if (!shape->makes_object && !live) return ht_found("expected a slot with a live object", op->slot);
-    if (shape->query) return NULL;
-    if (shape->ends_object) {
-        // By another size than it has it would be freed in the wrong place, where the program had an error.
-        op->sized &=
-            op->size && op->size == state->bytes && op->extra == alignment_of(writing->form, op->slot);
-        op->bytes = state->bytes - (pages ? (uint64_t)*pages * HT_TOUCH_PAGE_BYTES : 0);
-        change_block(writing, op->slot, HT_NOT_LIVE, 0);
-        return NULL;
-    }
-    if (op->bytes > INT64_MAX) return ht_found("expected a size below 2^63", op->bytes);
-    if (op->bytes > INT64_MAX - writing->live_bytes)
-        return ht_found("expected live bytes below 2^63 with this block", op->bytes);
-    change_block(writing, op->slot, op->bytes, untouched_pages(op, live && pages ? *pages : 0));
-    return NULL;
-}
-
 static bool skipped(const struct ht_form_state *form, uint8_t op) {
     if (ht_form_replays(form, op)) return false;
     if (ht_op_variant(op) == HT_FAILED) form->built->failed_skipped++;
@@ -391,7 +245,7 @@ static bool is_filled_later(const struct writing *writing, const struct ht_birth
     *pages = birth->pages_after;
     if (birth->steps == birth->steps_end) return false;
     if (*pages == HT_PAGES_BY_RULE) *pages = writing->form->facts.steps[birth->steps_end - 1].pages;
-    if (!private || op->bytes < BLOCK_LARGE_BYTES) return false;
+    if (!private || op->bytes < HT_BLOCK_LARGE_BYTES) return false;
     *pages = ht_touching_at_once(&writing->touching, birth, time_ns, inherited);
     return true;
 }
@@ -445,16 +299,6 @@ static int write_control(struct writing *writing, const struct ht_events *events
 
 static bool gives_back(uint64_t advice) { return advice == MADV_DONTNEED || advice == MADV_FREE; }
 
-// Whole pages of the slot's block are given back: written to or not, they hold nothing any more.
-static void empty_block(struct writing *writing, uint32_t slot, uint64_t pages) {
-    uint32_t *untouched = untouched_of(writing->form, slot);
-    uint64_t whole = writing->form->slots[slot].bytes / HT_TOUCH_PAGE_BYTES;
-    if (!untouched || *untouched >= whole) return;
-    uint64_t left = whole - *untouched, more = pages < left ? pages : left;
-    *untouched += (uint32_t)more;
-    writing->untouched_bytes += more * HT_TOUCH_PAGE_BYTES;
-}
-
 // madvise of bytes of a block, and what RSS is after it.
 static int write_advice(struct writing *writing, const struct ht_section_place *place,
                         const struct ht_events *events, uint32_t i) {
@@ -482,9 +326,10 @@ static int write_advice(struct writing *writing, const struct ht_section_place *
     ht_stream_put(stream, (uint64_t)call.first);
     if (hands_over(form, event))
         ht_stream_put(stream, ht_word_order(number, ++slot->dependencies & HT_DEPENDENCY_NUMBER, 1));
-    if (gives_back((uint64_t)call.first)) empty_block(writing, number, bytes / HT_TOUCH_PAGE_BYTES);
-    else if (call.first == HT_ADVICE_WRITTEN && untouched_of(form, number))
-        touch_block(writing, number, bytes / HT_TOUCH_PAGE_BYTES);
+    if (gives_back((uint64_t)call.first))
+        ht_live_give_back(&writing->live, number, bytes / HT_TOUCH_PAGE_BYTES);
+    else if (call.first == HT_ADVICE_WRITTEN)
+        ht_live_touch(&writing->live, number, bytes / HT_TOUCH_PAGE_BYTES);
     if (writing->steered++ < STEERED_SAMPLES_MAX && put_sample(writing, stream, event, time_ns)) return -1;
     return mark_sample(writing, stream, event, time_ns) || mark_end(writing, thread, event) ? -1 : 0;
 }
@@ -513,12 +358,10 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
         else if (birth.steps == birth.steps_end) fill_as_similar(&writing->similar, &op);
     }
     if (slot && !shape->query && ht_touching_end(&writing->touching, op.slot)) return -1;
-    if (know_untouched(writing, &op)) return -1;
-    if (!shape->query && (know_zeroed(writing, &op, &birth) || know_unmeasured(writing, &op, &birth)))
-        return -1;
-    if (!op.frees && !shape->query && know_alignment(form, &op)) return -1;
+    if (ht_live_make_room(&writing->live, &op)) return -1;
+    if (!shape->query && ht_live_know(&writing->live, &op, &birth)) return -1;
     uint64_t former_bytes = slot && slot->bytes != HT_NOT_LIVE ? slot->bytes : 0;
-    const char *expected = slot ? follow_slot(writing, &op, shape) : NULL;
+    const char *expected = slot ? ht_live_follow(&writing->live, &op, shape) : NULL;
     if (expected) return ht_form_bad_event(form, place, event, expected);
     if (form->options->in_order) ht_stream_put_turn(form, thread, time_ns);
     else ht_stream_put_time(stream, time_ns);
@@ -550,8 +393,8 @@ static int write_inherited(struct writing *writing, const struct ht_section_plac
     struct ht_birth birth = ht_births_of(&writing->births, event);
     bool filled_later =
         is_filled_later(writing, &birth, &op, form->streams_count == 1, true, time_ns, &op.pages);
-    if (know_untouched(writing, &op)) return -1;
-    const char *expected = follow_slot(writing, &op, &form->shape[events->op[i]]);
+    if (ht_live_make_room(&writing->live, &op)) return -1;
+    const char *expected = ht_live_follow(&writing->live, &op, &form->shape[events->op[i]]);
     if (expected) return ht_form_bad_event(form, place, event, expected);
     // After a prelude it is there.
     if (!form->options->before)
@@ -592,7 +435,7 @@ static inline bool write_small(struct common *common, struct ht_slot_state *slot
     bool live = slot->bytes != HT_NOT_LIVE;
     bool sized = op == HT_DELETE_SIZED;
     if (is_common_free(op) || sized) {
-        if (!live || slot->bytes >= BLOCK_LARGE_BYTES) return false;
+        if (!live || slot->bytes >= HT_BLOCK_LARGE_BYTES) return false;
         bool aligned = number < common->alignment_room && common->alignment_bits[number];
         if (sized && (aligned || !size || size != slot->bytes)) return false;
         common->live_bytes -= slot->bytes;
@@ -615,13 +458,13 @@ static inline bool write_small(struct common *common, struct ht_slot_state *slot
         count = 1;
     }
     uint64_t bytes = size * count, live_bytes = common->live_bytes + bytes;
-    if (bytes >= BLOCK_LARGE_BYTES || live_bytes > common->step_above_bytes) return false;
+    if (bytes >= HT_BLOCK_LARGE_BYTES || live_bytes > common->step_above_bytes) return false;
     if (is_common_new(op) && !live) {
         put_common(common, op, ht_word(HT_WORD_MALLOC, number, ht_arg(ht_new_kind_of(op), bytes)));
     } else if (op == HT_CALLOC && !live) {
         put_common(common, op, ht_word(HT_WORD_CALLOC, number, (uint32_t)size));
         *common->word++ = count;
-    } else if (op == HT_REALLOC && live && bytes && slot->bytes < BLOCK_LARGE_BYTES) {
+    } else if (op == HT_REALLOC && live && bytes && slot->bytes < HT_BLOCK_LARGE_BYTES) {
         live_bytes -= slot->bytes;
         put_common(common, op, ht_word(HT_WORD_REALLOC, number, (uint32_t)bytes));
         *common->word++ = slot->bytes;
@@ -646,7 +489,7 @@ static uint32_t write_common(struct writing *writing, const struct ht_events *ev
     if (!stream->segment || (form->options->in_order && thread != form->turn)) return i;
     uint64_t *const limit = ht_stream_words(stream) + stream->room - (HT_EVENT_WORDS_MAX + HT_END_WORDS);
     struct common common = {.word = ht_stream_words(stream) + stream->used,
-                            .live_bytes = writing->live_bytes,
+                            .live_bytes = writing->live.bytes,
                             .peak_bytes = built->live_peak_bytes,
                             .alignment_bits = form->alignment_bits,
                             .alignment_room = form->alignment_room,
@@ -674,7 +517,7 @@ static uint32_t write_common(struct writing *writing, const struct ht_events *ev
     built->calls_total += i - first;
     stream->operations += i - first;
     stream->used = (uint32_t)(common.word - ht_stream_words(stream));
-    writing->live_bytes = common.live_bytes;
+    writing->live.bytes = common.live_bytes;
     built->live_peak_bytes = common.peak_bytes;
     return i;
 }
@@ -770,6 +613,7 @@ static struct writing new_writing(struct ht_form_state *form) {
     uint64_t one_in = form->options->timed_one_in, samples = form->options->samples;
     if (one_in && form->events / READINGS_MAX > one_in) one_in = form->events / READINGS_MAX;
     struct writing writing = {.form = form,
+                              .live = {.form = form},
                               .sample_every =
                                   form->events / (samples > SAMPLES_LEAST ? samples : SAMPLES_LEAST) + 1,
                               .random = {form->options->seed},
@@ -789,8 +633,8 @@ static struct writing new_writing(struct ht_form_state *form) {
 
 int ht_form_write(struct ht_form_state *form) {
     struct writing writing = new_writing(form);
-    writing.touching.touched = touch_block;
-    writing.touching.context = &writing;
+    writing.touching.touched = ht_live_touch;
+    writing.touching.context = &writing.live;
     begin(form);
     int failed = end_idle_streams(form) || ht_form_each_section(form, write_section, &writing) ||
                  ht_touching_end_all(&writing.touching, form->options->end_ns);

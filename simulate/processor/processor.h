@@ -41,8 +41,8 @@ struct ht_miss_counts {
     uint64_t l2, l2_sequential;    // those of them that the second level misses too
     uint64_t l1i, l1i_l2;          // misses of the instruction cache; those that the second level misses too
     uint64_t dtlb, stlb;           // pages that the first TLB misses; those that the second misses too
-    uint64_t
-        far[HT_FARS];  // second-level misses, but the sequential ones, that a cache of this size misses too
+    // Second-level misses, but the sequential ones, that a cache of this size misses too.
+    uint64_t far[HT_FARS];
 };
 
 struct ht_simulated_level {

@@ -82,8 +82,8 @@ struct counts {
     ULong calls[CALL_KINDS];
     struct call_cost costs[CALL_KINDS][SIZE_CLASSES];
     Bool forked;  // they begin where the process was forked, and have no start of a program
-    ULong
-        operators;  // of the allocator's instructions those of C++ operators around the malloc or free that they call
+    // Of the allocator's instructions those of C++ operators around the malloc or free that they call.
+    ULong operators;
 };
 
 extern struct tool_options options;
