@@ -52,21 +52,6 @@ static void begin_part(struct ht_group_part *part, pid_t pid) {
     atomic_compare_exchange_strong(&part->state, &unborn, HT_GROUP_RUNS);
 }
 
-struct ht_group_run *ht_group_open(struct measured *run) {
-    static struct ht_group_run group;
-    struct ht_outcome *outcome = &run->exchange->outcome;
-    group.run = run;
-    group.plan = (struct ht_group_plan *)map_file(run->job.group_plan_fd, PROT_READ | PROT_WRITE);
-    if (!group.plan || group.plan->magic != HT_GROUP_MAGIC)
-        ht_measured_refuse(outcome, "no plan of the group from the launcher");
-    group.number = group.plan->root;
-    group.slots = map_file(group.plan->slots_fd, PROT_READ);
-    if (!group.slots) ht_measured_refuse(outcome, "no slots of the group from the launcher");
-    prctl(PR_SET_CHILD_SUBREAPER, 1);
-    begin_part(this_part(&group), getpid());
-    return &group;
-}
-
 // The launcher and all processes can be woken by it; whoever finds the launcher gone ends, too.
 static void wait_while(const struct ht_group_plan *plan, _Atomic uint32_t *word, uint32_t value) {
     const struct timespec moment = {.tv_sec = 1};
@@ -192,8 +177,26 @@ static void stop(struct ht_group_run *group, struct ht_lane *lane) {
     if (lane) ht_lane_replaying(lane->window, true);
 }
 
-void ht_group_stop_at(struct ht_group_run *group, struct ht_lane *lane, uint32_t last) {
+// The lane has come to the mark of that stop: what stands up to it happens, one after the other. A forked process never
+// returns from this: it replays its own form, and ends.
+static void stop_at(struct ht_group_run *group, struct ht_lane *lane, uint32_t last) {
     while (group->stops <= last) stop(group, lane);
+}
+
+struct ht_group_run *ht_group_open(struct measured *run) {
+    static struct ht_group_run group;
+    struct ht_outcome *outcome = &run->exchange->outcome;
+    group.run = run;
+    group.plan = (struct ht_group_plan *)map_file(run->job.group_plan_fd, PROT_READ | PROT_WRITE);
+    if (!group.plan || group.plan->magic != HT_GROUP_MAGIC)
+        ht_measured_refuse(outcome, "no plan of the group from the launcher");
+    group.number = group.plan->root;
+    group.slots = map_file(group.plan->slots_fd, PROT_READ);
+    if (!group.slots) ht_measured_refuse(outcome, "no slots of the group from the launcher");
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    begin_part(this_part(&group), getpid());
+    run->stop_at = stop_at;
+    return &group;
 }
 
 // What this code itself lies on and calls: the allocator is not called any more.

@@ -13,10 +13,6 @@ struct ht_group_run;
 // Maps the job's plan: this process is its root. It ends with the reason in the outcome if it cannot.
 struct ht_group_run *ht_group_open(struct measured *run);
 
-// The lane has come to the mark of that stop: what stands up to it happens, one after the other. A forked process never
-// returns from this: it replays its own form, and ends.
-void ht_group_stop_at(struct ht_group_run *group, struct ht_lane *lane, uint32_t stop);
-
 // The root's calls, and all that follows the last of them. Returns when every process has ended.
 void ht_group_run_root(struct ht_group_run *group);
 

@@ -41,7 +41,8 @@ struct measured {
     struct ht_purging purging;
     struct ht_obeyed obeyed;
     struct ht_ballast ballast;
-    struct ht_group_run *group;  // of the group pass, or NULL
+    struct ht_group_run *group;  // of the group pass, or NULL; and what a lane does at its stops
+    void (*stop_at)(struct ht_group_run *group, struct ht_lane *lane, uint32_t stop);
     void *watch_stack;  // of passes that read RSS: all have the same mappings, because addresses count
 };
 

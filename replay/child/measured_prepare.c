@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "allocator_control.h"
-#include "forked_group.h"
 #include "memory_probes.h"
 #include "older_libc.h"
 #include "page_accounts.h"
@@ -113,7 +112,7 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
     if (job->pass == HT_PASS_LIMIT) lane->ballast = &run->ballast;
     if (run->purging.every_ns) lane->purging = &run->purging;
     lane->group = run->group;
-    lane->stop_at = ht_group_stop_at;
+    lane->stop_at = run->stop_at;
     lane->obeyed = &run->obeyed;
     lane->obey = ht_obey;
     if (lane->run == ht_accounting_run) lane->accounting = &run->accounting;

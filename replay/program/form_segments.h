@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is written of a stream, segment by segment, and a form that is held in memory.
+// What is written of a stream, segment by segment.
 #ifndef HEAPTAPE_FORM_SEGMENTS_H
 #define HEAPTAPE_FORM_SEGMENTS_H
 
@@ -60,12 +60,5 @@ void ht_form_seal(struct ht_stream_state *stream);
 // So many more of the stream's events have been written; with the last, the stream ends.
 int ht_form_events_written(struct ht_form_state *form, uint32_t stream, uint64_t events);
 int ht_form_end_stream(struct ht_form_state *form, uint32_t stream);
-
-struct ht_form_state;
-
-// Writes the form that form->built's header begins (in malloc'ed memory of mapped_bytes), which it replaces
-// by a mapping of the finished one. Returns 0; 1 if it would be larger than form->options->held_bytes_max,
-// with only the header and the figures filled in; -1 with error.
-int ht_form_hold(struct ht_form_state *form);
 
 #endif

@@ -128,7 +128,7 @@ struct ht_lane {
     struct ht_accounting *accounting;      // of the accounting pass, or NULL
     struct ht_ballast *ballast;            // of the limit pass, or NULL
     struct ht_group_run *group;            // of the group pass, or NULL
-    void (*stop_at)(struct ht_group_run *group, struct ht_lane *lane, uint32_t stop);  // forked_group.h
+    void (*stop_at)(struct ht_group_run *group, struct ht_lane *lane, uint32_t stop);  // of the group
     struct ht_purging *purging;  // of passes that read RSS, or NULL
     const struct ht_obeyed *obeyed;
     void (*obey)(const struct ht_obeyed *obeyed, const uint64_t *word);  // allocator_control.h
