@@ -22,7 +22,7 @@ SIZE_MAIN, SIZE_AFTER = 7720, 7723  # tests/targets/signal_inside.c
 SIZE_SWITCHED = 7972  # tests/targets/shared_states.c
 
 
-@pytest.mark.parametrize("signals", quick([1000], [1000, 6000]))
+@pytest.mark.parametrize("signals", quick([300], [300, 6000]))
 def test_handler_within_malloc(tools: Tools, tmp_path: Path, signals: int) -> None:
     """Signals at any instant, the recorder's own part of a call included: nothing is lost."""
     compared = compare(tools, tmp_path, lambda counts: [tools.target("signal_malloc"), counts, str(signals)],

@@ -103,7 +103,8 @@ def test_the_program_ran_under_the_baseline(tools: Tools, tmp_path: Path, contex
     """Where nobody names another: replay and compare agree. A linked one has to be of the same version."""
     need(tools, "jemalloc")
     trace, results = written(tmp_path, context), tmp_path / "r.jsonl"
-    replayed = json.loads(tools.succeed([tools.replay_program, "--alloc", "glibc,jemalloc", "--rounds", "3", "--json", "-o", results, trace]).stdout)
+    replayed = json.loads(tools.succeed([tools.replay_program, "-q", "--alloc", "glibc,jemalloc", "--rounds", "2", "--pass", "memory", "--json",
+                                         "-o", results, trace]).stdout)
     compared = tools.succeed([tools.heaptape, "compare", results]).stdout.decode()
     assert replayed["baseline"] == baseline and f"vs {baseline}" in compared
 

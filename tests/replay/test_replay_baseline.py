@@ -35,11 +35,18 @@ def write(path: Path, held: float, held_at_end: float, allocator: str = "glibc",
     return path
 
 
-def checked(tools: Tools, trace: Path, *more: str) -> tuple[dict, list[str]]:
+def told(tools: Tools, trace: Path, *more: str) -> str:
+    command = [tools.replay_program, "-q", "--pass", "memory", "--rounds", "1", "--seed", "1", *more]
+    return tools.succeed([*command, trace]).stdout.decode()
+
+
+def check_of(tools: Tools, trace: Path, *more: str) -> dict:
+    return json.loads(told(tools, trace, "--json", "--alloc", "glibc", *more))["baseline_check"]
+
+
+def checked(tools: Tools, trace: Path) -> tuple[dict, list[str]]:
     """What replay says as JSON, and as text."""
-    command = [tools.replay_program, "-q", "--pass", "memory", "--rounds", "1", "--seed", "1", "--alloc", "glibc,mimalloc", *more]
-    said = json.loads(tools.succeed([*command, "--json", trace]).stdout)
-    return said["baseline_check"], tools.succeed([*command, trace]).stdout.decode().splitlines()
+    return check_of(tools, trace), told(tools, trace, "--alloc", "glibc,mimalloc").splitlines()
 
 
 def test_a_replay_as_recorded_is_not_remarked_upon(tools: Tools, tmp_path: Path) -> None:
@@ -66,7 +73,7 @@ def test_a_difference_comes_first(tools: Tools, tmp_path: Path, held: float, at_
 def test_what_the_recorder_changed_is_a_reason(tools: Tools, tmp_path: Path, alone: int, reasons: list[str]) -> None:
     """As record --check has measured it, where that is more than noise."""
     measured = {"recorded_rss_peak_bytes": 40_000_000, "recorded_cpu_ns": 2, "alone_rss_peak_bytes": alone, "alone_cpu_ns": 1}
-    check, _ = checked(tools, write(tmp_path / "t.bin", 2.0, 2.0, check=measured))
+    check = check_of(tools, write(tmp_path / "t.bin", 2.0, 2.0, check=measured))
     assert check["reasons"] == reasons
     assert ("Perhaps because with the recorder it peaked" in check["words"]) == bool(reasons)
 
@@ -84,11 +91,11 @@ def test_verbs_that_read_results_say_it_first(tools: Tools, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("more", [("--touch", "none"), ("--scale", "2"), ("--age", "0.5"), ("--cpus", "2")])
 def test_another_program_than_the_recorded_one_is_not_held_against_it(tools: Tools, tmp_path: Path, more: tuple[str, ...]) -> None:
-    assert checked(tools, write(tmp_path / "t.bin", 2.0, 2.0), *more)[0] is None
+    assert check_of(tools, write(tmp_path / "t.bin", 2.0, 2.0), *more) is None
 
 
 def test_nothing_recorded_is_said(tools: Tools, tmp_path: Path) -> None:
     check, lines = checked(tools, write(tmp_path / "t.bin", 2.0, 2.0, samples=False))
     assert check is None
     assert "recorded program: its memory is not in the trace: no replay is held against it" in lines
-    assert checked(tools, write(tmp_path / "o.bin", 2.0, 2.0, allocator="other"))[0] is None
+    assert check_of(tools, write(tmp_path / "o.bin", 2.0, 2.0, allocator="other")) is None

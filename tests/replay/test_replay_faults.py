@@ -637,7 +637,7 @@ def test_wrap_gets_what_it_wraps(tools: Tools, trace: Path, tmp_path: Path) -> N
                        'echo "$HEAPTAPE_RUN $HEAPTAPE_ALLOCATOR $HEAPTAPE_PASS" >> "$1"\n'
                        'echo not a result\nshift\n"$@"\nexit $?\n')
     wrapper.chmod(0o755)
-    done = tools.succeed([tools.replay_program, "--alloc", "glibc", "--rounds", "1", "--verify",
+    done = tools.succeed([tools.replay_program, "--alloc", "glibc", "--rounds", "1", "--verify", "--threads", "1",
                           "--json", "--wrap", f"'{wrapper}' '{tmp_path}/told'", trace])
     assert json.loads(done.stdout)["failed_runs"] == 0  # what it prints is no result
     reported = (tmp_path / "told").read_text().splitlines()
