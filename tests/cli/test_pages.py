@@ -22,7 +22,7 @@ from tool_runner import Tools, clean_environment, run
 
 Table = dict[str, Any]
 # What changes nothing where it is not given.
-NO_DEFAULT = {"--pid", "--core", "--member", "--wrap", "--fail-if", "--start", "--load", "--keep", "--allocs", "--output"}
+NO_DEFAULT = {"--pid", "--core", "--member", "--wrap", "--fail-if", "--start", "--load", "--keep", "--output"}
 
 
 @pytest.fixture(scope="module")

@@ -34,9 +34,9 @@ def parser() -> VerbParser:
         statuses=[("0", "There is an answer"), ("1", "The recording or a replay failed"), ("2", "Wrong usage"),
                   ("3", "The logs of --logs cannot be read")])
     trial.add_argument("command", nargs="*", metavar="COMMAND")
-    for name, words in (("--alloc", "Compare these, as heaptape replay --alloc does (default: the newest glibc, jemalloc, tcmalloc and "
-                                    "mimalloc that are here, and up to three settings of the program's own)"), ("--allocs", "The same as --alloc")):
-        trial.add_argument(name, dest="alloc", metavar="ALLOCATOR,...", help=words)
+    trial.add_argument("--alloc", metavar="ALLOCATOR,...",
+                       help="Compare these, as heaptape replay --alloc does (default: the newest glibc, jemalloc, tcmalloc and "
+                            "mimalloc that are here, and up to three settings of the program's own)")
     trial.add_argument("--budget", type=duration, metavar="TIME", help="Replay for at most TIME, such as 5m: it ends where the answer is clear (default: 1m)")
     trial.add_argument("--cpus", type=processors, metavar="N", help="Show the allocators a machine with N processors, as heaptape replay --cpus (default: the machine as it is)")
     trial.add_argument("--seconds", type=duration, metavar="TIME",

@@ -62,8 +62,6 @@ def parser() -> VerbParser:
                       help=f"Measure the best against the default in N rounds at the end (default: {_ROUNDS})")
     tune.add_argument("--budget", type=duration, metavar="TIME",
                       help="Spend at most TIME, including the last measurement of the best, such as 90s, 5m, 1h (default: no limit)")
-    tune.add_argument("--sampler", choices=("tpe", "nsga2"), default="tpe", metavar="tpe|nsga2",
-                      help="Search by this sampler of Optuna (default: tpe)")
     tune.add_argument("--seed", type=seed_number, metavar="N", help="Repeat an earlier search (default: random, and printed)")
     tune.add_argument("--json", action="store_true", help="Print JSON")
     tune.add_argument("-o", "--output", type=output_name, metavar="FILE", help="Append a line of JSON for each run of the replayer to FILE")

@@ -325,18 +325,9 @@ def _written(path: Path) -> Iterator[None]:
         raise HeaptapeError(f"{path}: cannot write: {cause}") from error
 
 
-def make_sampler(name: str, seed: int, screened: int) -> optuna.samplers.BaseSampler:
-    """tpe or nsga2."""
-    import optuna
-
-    if name == "nsga2":
-        return optuna.samplers.NSGAIISampler(population_size=max(screened, 4), seed=seed)
-    return optuna.samplers.TPESampler(n_startup_trials=max(screened // 2, 2), multivariate=True, seed=seed)
-
-
 @contextmanager
 def open_study(
-    path: Path, identity: dict[str, Any], space: list[SearchedKnob], planned: int, seed: int | None, sampler: str = "tpe",
+    path: Path, identity: dict[str, Any], space: list[SearchedKnob], planned: int, seed: int | None,
 ) -> Iterator[tuple[Study, int]]:
     """The study in a file, made if there is none, with its seed. Raises UsageError where it is one of something else."""
     import optuna
@@ -368,7 +359,8 @@ def open_study(
         else:
             _check_identity(path, json.loads(json.dumps(identity)), known)
             seed = int(study.user_attrs["seed"]) if seed is None else seed
-        study.sampler = make_sampler(sampler, seed + len(study.get_trials(deepcopy=False)), planned // SCREENED_SHARE)
+        study.sampler = optuna.samplers.TPESampler(n_startup_trials=max(planned // SCREENED_SHARE // 2, 2), multivariate=True,
+                                                   seed=seed + len(study.get_trials(deepcopy=False)))
         ours = Study(study, space, planned)
         if known is None:
             ours.begin(seed)

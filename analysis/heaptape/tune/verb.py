@@ -132,7 +132,7 @@ def run_tune(options: argparse.Namespace) -> None:
     bench.program_times({})  # accesses that do not belong to the trace are not to end a search of an hour
     progress = ProgressLine(not options.quiet and not options.json)
     identity = _identity(sha256, allocator, objectives, space, options.cpus)
-    with open_study(path, identity, space, options.trials, options.seed, options.sampler) as (study, seed):
+    with open_study(path, identity, space, options.trials, options.seed) as (study, seed):
         def tuned(front: list[Trial], comparison: Comparison | None = None) -> Tuned:
             found = Tuned(trace, sha256, allocator, objectives, path, seed, len(space), study.trials(), front, sharing=sharing(bench.forked), caution=bench.caution)
             if comparison is None:
