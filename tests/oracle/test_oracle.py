@@ -11,9 +11,8 @@ import pytest
 from asking import Oracle, Scenario
 from scenarios import FAMILIES, scenarios
 
-# Of most families what is told soonest.
-QUICK = ("time of 1 rounds", "condition time>0.5", "failed: refused", "counts: instructions alone", "baseline file: less memory then",
-         "verified: seven violations", "changed: half a last line")
+# Of most families what is told soonest. Failed runs and damaged results have quick tests of their own.
+QUICK = ("time of 1 rounds", "condition time>0.5", "counts: instructions alone", "baseline file: less memory then", "verified: seven violations")
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from heaptape.group.estimate import estimates
 from heaptape.group.runs import read_runs
 from heaptape.group.trace import of_info
 from naive_writer import assemble, encode_json
+from quick_tier import quick
 from test_replay_faults import children_of, faulty
 from tool_runner import Argument, Tools, clean_environment, run
 from waiting import alive, wait_until
@@ -121,7 +122,7 @@ def test_known_writes(tools: Tools, workers: Recorded) -> None:
     check_known(tools, workers, 0.015)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", quick(["generations", "replaced", "forking-thread"], KINDS))
 def test_kinds(tools: Tools, tmp_path: Path, kind: str) -> None:
     """What is given is written at the end: where a process forked meanwhile, some that it wrote before would have been shared."""
     check_known(tools, record(tools, tmp_path, Program(kind)), 0.06 if kind == "generations" else 0.03)
