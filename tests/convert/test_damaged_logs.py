@@ -58,7 +58,7 @@ def test_a_page_of_zeros_anywhere(tools: Tools, tmp_path: Path, whole: tuple[byt
     assert 0 <= unsaid <= 4 * len({stream for *_, stream in chunks(log)}) == 4 * (THREADS + 1)
     places = [(at, bool(used)) for begin, size, used, _ in chunks(log) for at in range(begin, begin + (used or size), PAGE)
               if any(log[at : at + PAGE])]
-    for at, closed in places[:: max(len(places) // 20, 1)]:
+    for at, closed in places[:: max(len(places) // 10, 1)]:
         info, said = converted(tools, tmp_path, patched(log, at, bytes(PAGE)), *(["--follow", "--keep-raw"] if follows else []))
         accounted = info["events"] + info["lost_calls"]
         assert accounted == truth["events"] if closed else truth["events"] - unsaid <= accounted <= truth["events"], (at, closed)

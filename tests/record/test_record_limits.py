@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from quick_tier import quick
 from safety_checks import (SIZE_LIMIT, STOPPED, Compared, compare, compare_mode, ending_of,
                            must_work, recorded_tallies)
 from tool_runner import (RECORDS_SITES, TALLY_SIZES, Argument, Tools, clean_environment, logs_in, read_tallies, run)
@@ -84,7 +85,7 @@ def reports(compared: Compared, folder: Path) -> tuple[int, int]:
     return (int((folder / "alone.report").read_text()), int((folder / "counts.report").read_text()))
 
 
-@pytest.mark.parametrize("limit", [f"--as={600 * MIB}", f"--data={300 * MIB}"])
+@pytest.mark.parametrize("limit", quick([f"--as={600 * MIB}"], [f"--as={600 * MIB}", f"--data={300 * MIB}"]))
 @pytest.mark.parametrize("sites", [False, True], ids=["plain", "sites"])
 def test_memory_limit(tools: Tools, tmp_path: Path, limit: str, sites: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Under a limit on its address space or data, the program can still allocate nearly as much; so it can where the call sites

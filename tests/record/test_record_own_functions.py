@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from quick_tier import quick
 from safety_checks import recorded_tallies
 from test_record_exact import assert_same_lines
 from test_record_reach import compile_c
@@ -109,7 +110,7 @@ def test_no_name_of_mimalloc_is_forgotten(tools: Tools) -> None:
     assert len(blocks) > 60 and not blocks - exported(full_shim(tools))
 
 
-@pytest.mark.parametrize("by_record", [True, False])
+@pytest.mark.parametrize("by_record", quick([True], [True, False]))
 @pytest.mark.parametrize("allocator", ["jemalloc", "mimalloc"])
 def test_every_call_is_dumped(tools: Tools, tmp_path: Path, allocator: str,
                               by_record: bool) -> None:

@@ -49,7 +49,7 @@ def record_and_compare(tools: Tools, folder: Path, name: str, calls: int, seed: 
     return info
 
 
-@pytest.mark.parametrize("allocator", ["", "_jemalloc", "_tcmalloc", "_mimalloc"])
+@pytest.mark.parametrize("allocator", quick(["", "_jemalloc"], ["", "_jemalloc", "_tcmalloc", "_mimalloc"]))
 @pytest.mark.parametrize("seed", quick([1], [1, 2]))
 def test_exchange(tools: Tools, tmp_path: Path, allocator: str, seed: int) -> None:
     record_and_compare(tools, tmp_path, f"threads_exchange{allocator}", 400_000, seed)

@@ -118,7 +118,7 @@ def test_the_functions_of_a_program_serve_them(tools: Tools, traces: dict[str, P
     assert all(re.search(function, called) for function in wanted), called
 
 
-@pytest.mark.parametrize("allocator", ["glibc", "jemalloc", "mimalloc", "tcmalloc"])
+@pytest.mark.parametrize("allocator", quick(["glibc", "jemalloc"], ["glibc", "jemalloc", "mimalloc", "tcmalloc"]))
 def test_a_new_without_memory_fails_as_malloc_does(tools: Tools, tmp_path: Path, allocator: str) -> None:
     """It throws, or aborts, in a program; no exception goes through the replay."""
     if not (tools.build / f"replay-{allocator}").exists():

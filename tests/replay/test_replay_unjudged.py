@@ -58,5 +58,5 @@ def test_a_python_without_numpy_names_it(tools: Tools, trace: Path, tmp_path: Pa
 
 
 def test_passes_that_nobody_judges_are_as_ever(tools: Tools, trace: Path) -> None:
-    done = replay(tools, "--alloc", "glibc", "--pass", "verify", trace)
+    done = replay(tools, "--alloc", "glibc", "--pass", "verify", "--threads", "1", trace)
     assert done.returncode == 0 and "no fault found" in done.stderr
