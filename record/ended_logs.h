@@ -11,7 +11,7 @@
 
 #include "raw_reader.h"
 
-// Answers recorders that cannot know whether their process has got a filter of system calls (shim/recording/seal.c): the kernel
+// Answers recorders that cannot know whether their process has got a filter of system calls (shim/state/seal.c): the kernel
 // says so to others without a risk.
 struct filter_watch {
     struct ht_raw_header **asker;  // headers of the logs of those that ask, or will, mapped

@@ -14,6 +14,7 @@
 
 #include "all_bytes.h"
 #include "conversion_turns.h"
+#include "ended_logs.h"
 #include "follow.h"
 #include "fork_file.h"
 #include "grow.h"
@@ -189,17 +190,11 @@ static void meet(struct watch *watch, const char *name) {
     char path[PATH_MAX];
     if (snprintf(path, sizeof path, "%s/%s", watch->folder, name) >= (int)sizeof path) return;
     if (ht_raw_open(&log, path, &error)) return;
-    const char *id = ht_raw_context(&log, "run");
-    bool ours = id && !strcmp(id, watch->run_id);
+    bool ours = log_is_of_run(&log, watch->run_id);
     struct conversion *one = ours ? begin_conversion(watch, &log) : NULL;
     if (one) watch->all[watch->count++] = one;
     if (one || !ours) add_seen(watch, name);
     ht_raw_close(&log);
-}
-
-static bool is_log_name(const char *name) {
-    size_t length = strlen(name);
-    return !strncmp(name, "malloc-footprint.", 17) && length > 5 && !strcmp(name + length - 5, ".mraw");
 }
 
 static void scan(struct watch *watch) {
@@ -209,7 +204,7 @@ static void scan(struct watch *watch) {
     watch->scanned_s = now_s;
     rewinddir(watch->names);
     while ((entry = readdir(watch->names)))
-        if (is_log_name(entry->d_name) && !is_seen(watch, entry->d_name)) meet(watch, entry->d_name);
+        if (log_has_name(entry->d_name) && !is_seen(watch, entry->d_name)) meet(watch, entry->d_name);
 }
 
 // ---- endings ----

@@ -8,7 +8,6 @@
 
 #include "apart.h"
 #include "loader.h"
-#include "log_end.h"
 #include "log_file.h"
 #include "seal.h"
 #include "sites.h"

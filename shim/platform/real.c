@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions behind ours, and memory for calls that come before they are known.
 #include <link.h>
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -16,7 +16,6 @@
 #include "freed_probe.h"
 #include "large_blocks.h"
 #include "loader.h"
-#include "log_end.h"
 #include "log_file.h"
 #include "memory_sample.h"
 #include "older_libc.h"

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples of the program's memory between its calls: RssAnon along the run, the part of it that the
-// program mapped for itself, and how much of a large block was ever touched. Every figure comes from the
-// kernel.
 #include <errno.h>
 
 #include "apart.h"
 #include "chunks.h"
 #include "large_blocks.h"
-#include "log_end.h"
+#include "log_file.h"
 #include "memory_sample.h"
 #include "own_memory.h"
 #include "process_memory.h"

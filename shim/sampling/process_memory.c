@@ -142,8 +142,8 @@ struct visitor {
 };
 
 // False where the kernel cannot.
-static bool search(struct page_counter *counter, uintptr_t start, uintptr_t end, bool of_file,
-                   const struct visitor *to) {
+static bool search_tables(struct page_counter *counter, uintptr_t start, uintptr_t end, bool of_file,
+                          const struct visitor *to) {
     // Whether a page is a file's takes ten times as long to find out as the rest.
     uint64_t none_of = SEARCH_ZERO | (of_file ? SEARCH_OF_FILE : 0);
     while (start < end && !recorder_sealed) {
@@ -202,7 +202,7 @@ void pages_each(struct page_counter *counter, uintptr_t start, uintptr_t end, bo
     if (start >= end) return;
     if (counter->fd < 0) {
         if (!of_file) look_for_present(start, end, &to);
-    } else if (!counter->searches || !search(counter, start, end, of_file, &to)) {
+    } else if (!counter->searches || !search_tables(counter, start, end, of_file, &to)) {
         counter->searches = false;
         look_one_by_one(counter, start, end, &to);
     }

@@ -5,7 +5,6 @@
 #include <errno.h>
 
 #include "clock.h"
-#include "log_end.h"
 #include "log_file.h"
 #include "seal.h"
 #include "settings.h"

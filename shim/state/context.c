@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The circumstances of the run, as key=value strings in the log's header.
 #include "context.h"
 
 #include <link.h>

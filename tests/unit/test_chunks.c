@@ -8,7 +8,6 @@
 
 #include "chunks.h"
 #include "freed_probe.h"
-#include "log_end.h"
 #include "log_file.h"
 #include "memory_sample.h"
 #include "raw_reader.h"
