@@ -202,40 +202,40 @@ static void take_version(struct source_build *build, const struct source_tree *t
 }
 
 // What is looked for in each folder of the tree. nftw has no argument for it.
-static struct search {
+static struct build_search {
     const struct source_tree *tree;
     struct source_build *builds;
     size_t count;
     unsigned left_out;
-} search;
+} build_search;
 
 static bool is_planned(const struct source_build *build) {
-    for (size_t i = 0; i < search.count; i++)
-        if (!strcmp(search.builds[i].first, build->first)) return true;
+    for (size_t i = 0; i < build_search.count; i++)
+        if (!strcmp(build_search.builds[i].first, build->first)) return true;
     return false;
 }
 
 static int look_in_folder(const char *path, const struct stat *status, int type, struct FTW *at) {
     static struct source_build build;
     (void)status, (void)at;
-    for (size_t i = 0; type == FTW_D && ht_allocators[i] && search.count < SOURCE_BUILDS_MAX; i++) {
-        build = (struct source_build){.kind = ht_allocators[i], .left_out = search.left_out};
+    for (size_t i = 0; type == FTW_D && ht_allocators[i] && build_search.count < SOURCE_BUILDS_MAX; i++) {
+        build = (struct source_build){.kind = ht_allocators[i], .left_out = build_search.left_out};
         snprintf(build.root, sizeof build.root, "%s", path);
-        if (!has_recipe(build.kind) || !strstr(search.tree->top, family_of(build.kind)->name) ||
+        if (!has_recipe(build.kind) || !strstr(build_search.tree->top, family_of(build.kind)->name) ||
             !is_complete(&build) || is_planned(&build))
             continue;
-        take_version(&build, search.tree);
-        search.builds[search.count++] = build;
+        take_version(&build, build_search.tree);
+        build_search.builds[build_search.count++] = build;
     }
     return 0;
 }
 
 size_t source_builds_plan(struct source_build builds[SOURCE_BUILDS_MAX], const struct source_tree *tree) {
     enum { LEFT_OUT_MAX = 4, FOLDERS_OPEN_MAX = 16 };
-    search = (struct search){.tree = tree, .builds = builds};
-    for (; !search.count && search.left_out <= LEFT_OUT_MAX; search.left_out++)
+    build_search = (struct build_search){.tree = tree, .builds = builds};
+    for (; !build_search.count && build_search.left_out <= LEFT_OUT_MAX; build_search.left_out++)
         nftw(tree->folder, look_in_folder, FOLDERS_OPEN_MAX, FTW_PHYS);
-    return search.count;
+    return build_search.count;
 }
 
 // ---- commands ----
