@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines for people: what is printed in letters, and that a line is one write.
+// Lines and tables for people: what is printed in letters, that a line is one write, and that tables are folded where the
+// terminal ends.
 #include "unit_support.h"
 
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 
 #include "print.h"
 #include "talk.h"
+#include "text_table.h"
 
 enum { ROOM = 8192 };
 
@@ -100,11 +102,48 @@ static void one_is_no_plural(void **state) {
         assert_string_equal(ht_number_of(text, cases[i].number, cases[i].noun), cases[i].text);
 }
 
+static const char *printed(const char *columns) {
+    static struct ht_text_table table;
+    static char text[1024];
+    memset(text, 0, sizeof text);
+    FILE *out = fmemopen(text, sizeof text, "w");
+    table = (struct ht_text_table){.alignments = "lrl"};
+    ht_table_add(&table, (const char *[]){"name", "time", "verdict"});
+    ht_table_add(&table, (const char *[]){"glibc", "1.2 s", ""});
+    ht_table_add(&table, (const char *[]){"a", "17 s", "unresolved (one round is not enough)"});
+    if (columns) setenv("COLUMNS", columns, 1);
+    else unsetenv("COLUMNS");
+    ht_table_print(out, &table);
+    fclose(out);
+    return text;
+}
+
+static const char whole[] = "name    time  verdict\n"
+                            "glibc  1.2 s\n"
+                            "a       17 s  unresolved (one round is not enough)\n";
+
+static void a_file_is_never_folded(void **state) {
+    (void)state;
+    assert_string_equal(printed(NULL), whole);
+    assert_string_equal(printed("0"), whole);
+}
+
+static void a_terminal_is_as_wide_as_it_is(void **state) {
+    (void)state;
+    assert_string_equal(printed("50"), whole);
+    assert_string_equal(printed("34"), "name    time  verdict\n"
+                                       "glibc  1.2 s\n"
+                                       "a       17 s  unresolved (one\n"
+                                       "              round is not enough)\n");
+    assert_string_equal(printed("20"), whole);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figures_have_no_exponent), cmocka_unit_test(one_is_no_plural),
         cmocka_unit_test(a_line_is_one_write),      cmocka_unit_test(what_leads_astray_is_in_letters),
         cmocka_unit_test(the_c_locale_has_ascii),   cmocka_unit_test(long_lines_are_whole),
+        cmocka_unit_test(a_file_is_never_folded),   cmocka_unit_test(a_terminal_is_as_wide_as_it_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
