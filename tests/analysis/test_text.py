@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text for people: made printable, counted, in folded tables as those of the C verbs (tests/unit/test_print.c), and on the line of progress."""
+"""Text for people: made printable, counted, in folded tables as those of the C verbs (tests/unit/test_base.c), and on the line of progress."""
 
 from __future__ import annotations
 

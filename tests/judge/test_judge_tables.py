@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words and tables of the judge, which are those of the verbs in C (tests/unit/test_print.c)."""
+"""Words and tables of the judge, which are those of the verbs in C (tests/unit/test_base.c)."""
 
 from __future__ import annotations
 
