@@ -9,8 +9,8 @@
 #include "print.h"
 #include "site_words.h"
 #include "talk.h"
+#include "trace_facts.h"
 #include "trace_range.h"
-#include "trace_reader.h"
 #include "trace_verb.h"
 #include "verbs.h"
 

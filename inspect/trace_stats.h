@@ -7,7 +7,7 @@
 #include "map64.h"
 #include "site_stats.h"
 #include "slot_table.h"
-#include "trace_reader.h"
+#include "trace_facts.h"
 
 enum {
     STATS_CLASSES = 256,

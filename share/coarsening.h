@@ -4,7 +4,7 @@
 #define HEAPTAPE_COARSENING_H
 
 #include "context_words.h"
-#include "trace_reader.h"
+#include "trace_facts.h"
 
 // "sizes=3,times=1ms", either or both. Returns what was expected, or NULL.
 const char *coarsening_parse(const char *text, struct coarsening *coarsening);

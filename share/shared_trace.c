@@ -10,8 +10,8 @@
 #include "import_formats.h"
 #include "json_values.h"
 #include "prelude.h"
+#include "trace_facts.h"
 #include "trace_json.h"
-#include "trace_reader.h"
 
 // ---- the JSON texts: of those of the trace the facts that name nothing and nobody; what is not known here is left out ----
 

@@ -6,8 +6,8 @@
 #include "raw_reader.h"
 #include "slot_table.h"
 #include "talk.h"
+#include "trace_facts.h"
 #include "trace_json.h"
-#include "trace_reader.h"
 
 struct block {
     uint64_t bytes;

@@ -6,7 +6,7 @@
 #include <jansson.h>
 
 #include "merge_result.h"
-#include "trace_reader.h"
+#include "trace_facts.h"
 
 struct event_copy {
     struct ht_trace_reader *reader;

@@ -7,7 +7,7 @@
 
 #include "merge.h"
 #include "raw_reader.h"
-#include "trace_reader.h"
+#include "trace_facts.h"
 
 // The raw log's context and header as the trace's context object.
 json_t *trace_json_context(const struct ht_raw_log *log);

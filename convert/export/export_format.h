@@ -6,6 +6,7 @@
 #include "export_call.h"
 #include "export_text.h"
 #include "slot_table.h"
+#include "trace_facts.h"
 
 enum { EXPORT_HEADER_MAX = 128 };
 

@@ -9,13 +9,8 @@ static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 // since, ran before its recording began. Starting up takes less.
 static const uint64_t START_CPU_NS = 5000000;
 
-static uint64_t heap_of(const struct ht_sample *sample) {
-    uint64_t rss = sample->rss_anon_bytes, own = sample->own_rss_bytes;
-    return rss > own ? rss - own : 0;
-}
-
 void sample_line_count(struct merge_totals *totals, const struct ht_sample *sample) {
-    uint64_t heap = heap_of(sample);
+    uint64_t heap = ht_sample_heap_bytes(sample);
     bool late =
         totals->began_late || totals->inherited_objects || sample->cpu_ns > sample->time_ns + START_CPU_NS;
     if (totals->samples++ == 0 && late) totals->heap_rss_first_bytes = heap;
@@ -34,7 +29,7 @@ static void count_bounds(struct merge_totals *totals, uint64_t low_bytes, uint64
 // other_bytes: what the heap was by another way to tell.
 static void write_sample(struct sample_line *line, struct ht_sample sample, uint64_t other_bytes) {
     if (sample.own_rss_bytes > sample.rss_anon_bytes) sample.own_rss_bytes = sample.rss_anon_bytes;
-    uint64_t heap = heap_of(&sample);
+    uint64_t heap = ht_sample_heap_bytes(&sample);
     if (line->writer) ht_trace_put_sample(line->writer, &sample);
     sample_line_count(line->totals, &sample);
     uint64_t low = heap < other_bytes ? heap : other_bytes, unplaced = line->unplaced_bytes;
@@ -194,7 +189,7 @@ static void settle(struct sample_line *line, const struct line_sample *to, bool 
         if (!held->sample.own_fresh) continue;
         add_missed(&held->sample, line->missed_bytes);
         settle_between(line, &from, held, first, i);
-        write_sample(line, held->sample, heap_of(&held->sample));
+        write_sample(line, held->sample, ht_sample_heap_bytes(&held->sample));
         from = *held;
         first = i + 1;
     }
@@ -213,7 +208,8 @@ void sample_line_end(struct sample_line *line) {
         bool known = held->sample.own_fresh || !line->any_fresh;
         double blocks = heap_by_blocks(&line->last_fresh, &line->last_fresh, held);
         write_sample(line, held->sample,
-                     known ? heap_of(&held->sample) : within(blocks, (double)held->sample.rss_anon_bytes));
+                     known ? ht_sample_heap_bytes(&held->sample)
+                           : within(blocks, (double)held->sample.rss_anon_bytes));
     }
     line->held_count = 0;
 }
@@ -278,10 +274,10 @@ void sample_line_put(struct sample_line *line, const struct line_sample *given) 
     if (line->any_fresh) settle(line, &put, line->any_look && same);
     else sample_line_end(line);
     if (put.looked && !look) {
-        uint64_t heap = heap_of(sample);
+        uint64_t heap = ht_sample_heap_bytes(sample);
         line->unplaced_bytes = heap > put.heap_bytes ? heap - put.heap_bytes : 0;
     }
-    write_sample(line, *sample, heap_of(sample));
+    write_sample(line, *sample, ht_sample_heap_bytes(sample));
     line->missed_bytes = missed_bytes;
     line->any_look |= look;
     line->last_fresh = put;

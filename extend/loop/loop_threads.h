@@ -4,7 +4,7 @@
 #define HEAPTAPE_LOOP_THREADS_H
 
 #include "loop_plan.h"
-#include "trace_reader.h"
+#include "trace_facts.h"
 
 // Finds out what becomes of each thread, and who plays whom. plan->threads[].head_calls are known. False for want of memory.
 bool loop_threads_plan(struct loop_plan *plan, const struct ht_trace_facts *facts);

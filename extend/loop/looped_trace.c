@@ -11,8 +11,8 @@
 #include "loop_threads.h"
 #include "plan_loops.h"
 #include "sorted.h"
+#include "trace_facts.h"
 #include "trace_layout.h"
-#include "trace_reader.h"
 
 enum { ROWS = HT_SECTION_ROWS_MAX };
 

@@ -5,7 +5,7 @@
 #define HEAPTAPE_LOOPED_TRACE_H
 
 #include "loop_plan.h"
-#include "trace_reader.h"
+#include "trace_facts.h"
 
 // Takes reader, plan, facts and the texts of context and totals, which are freed with the new reader. NULL with error: then
 // nothing was taken. path: of the trace, for messages.

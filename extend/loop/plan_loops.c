@@ -10,7 +10,7 @@
 #include "loop_threads.h"
 #include "slot_table.h"
 #include "sorted.h"
-#include "trace_reader.h"
+#include "trace_facts.h"
 
 // ---- where a stretch begins and ends: as much is live at its end as at its beginning, so that one repetition can follow another ----
 

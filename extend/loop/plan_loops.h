@@ -5,7 +5,7 @@
 
 #include "loop_plan.h"
 #include "steady_stretch.h"
-#include "trace_reader.h"
+#include "trace_facts.h"
 
 enum { LOOP_LEVELS_MAX = 64 };
 

@@ -6,7 +6,7 @@
 
 #include "ops.h"
 #include "slot_table.h"
-#include "trace_reader.h"
+#include "trace_facts.h"
 
 static const uint64_t SHORTEST_WINDOW_NS = 1000000;
 // Frees for each allocation from which on a program is ending: a steady load makes as many blocks as it frees.

@@ -12,6 +12,7 @@
 #include "trace_layout.h"
 
 struct ht_trace_reader;
+struct ht_trace_facts;  // trace_facts.h
 
 // One decoded events section: dense arrays of `rows` values, 0 where an event has no such value.
 struct ht_events {
@@ -24,51 +25,6 @@ struct ht_events {
     uint64_t *size;
     uint64_t *extra;
     uint32_t *site;  // call sites, 0 where unknown; NULL: none is known
-};
-
-struct ht_sample {
-    uint64_t time_ns, event, rss_anon_bytes, own_rss_bytes, cpu_ns;
-    bool own_fresh;
-};
-
-// Anonymous memory without the program's own mappings, stacks and data.
-static inline uint64_t ht_sample_heap_bytes(const struct ht_sample *sample) {
-    uint64_t own = sample->own_rss_bytes;
-    return sample->rss_anon_bytes > own ? sample->rss_anon_bytes - own : 0;
-}
-
-struct ht_residency {
-    uint64_t event;  // the birth it belongs to
-    uint64_t pages_before, pages_after;
-    // Of those after: so many the program had no time to write, and they were there before.
-    uint64_t pages_spared;
-};
-
-// By then so many pages of the block had been seen resident: its first ones, or, where run_pages is not 0, those of several
-// runs, of which each has a step of the same event, time and pages.
-struct ht_residency_step {
-    uint64_t event;  // the birth it belongs to
-    uint64_t time_ns, pages;
-    uint64_t first_page, run_pages;
-};
-
-struct ht_thread {
-    uint32_t tid;
-    uint64_t first_event, start_ns, calls, end_ns;
-    bool ended;
-    char name[17];
-};
-
-// The trace's rare facts, read from the sections around the events.
-struct ht_trace_facts {
-    struct ht_sample *samples;
-    size_t samples_count;  // in time order
-    struct ht_residency *residency;
-    size_t residency_count;  // sorted by event
-    struct ht_residency_step *steps;
-    size_t steps_count;  // sorted by event, those of one by time, those of one time by page
-    struct ht_thread *threads;
-    size_t threads_count;  // derived from the events if cut short
 };
 
 // Opens and checks header, footer and index. A file without a footer opens with truncated set.
@@ -114,10 +70,6 @@ char *ht_trace_modules_json(struct ht_trace_reader *reader, struct ht_error *err
 int ht_trace_events(struct ht_trace_reader *reader, size_t i, struct ht_events *events,
                     struct ht_error *error);
 
-// Samples, residency and its steps, and threads of the whole trace; free with ht_trace_facts_free.
-int ht_trace_facts(struct ht_trace_reader *reader, struct ht_trace_facts *facts, struct ht_error *error);
-void ht_trace_facts_free(struct ht_trace_facts *facts);
-
 // The i-th section as it is stored, until the next call. Returns 0, or -1 with error.
 int ht_trace_stored(struct ht_trace_reader *reader, size_t i, const struct ht_section_header **header,
                     const void **payload, struct ht_error *error);
@@ -135,19 +87,15 @@ struct ht_trace_made {
     void (*close)(void *context);
 };
 
+// How the trace is made; NULL: a file has it.
+const struct ht_trace_made *ht_trace_made(const struct ht_trace_reader *reader);
+
 // The one that reads a file: that from which a made one is made, or the reader itself.
 struct ht_trace_reader *ht_trace_of_file(struct ht_trace_reader *reader);
 
 // Takes the other reader, which is closed with this one. NULL for want of memory: then it is as it was.
 struct ht_trace_reader *ht_trace_open_made(struct ht_trace_reader *of, const struct ht_trace_made *made,
                                            struct ht_error *error);
-
-// The process's CPU time at a moment: between two samples it is taken to have grown evenly.
-double ht_trace_cpu_ns_at(const struct ht_trace_facts *facts, uint64_t time_ns);
-
-// Who touches memory takes CPU time: before a pause, not all through it. Until when memory that is touched between two
-// moments was, if it was from the first one on.
-uint64_t ht_trace_busy_until(const struct ht_trace_facts *facts, uint64_t from_ns, uint64_t until_ns);
 
 // How large the block is that an event makes.
 static inline uint64_t ht_event_bytes(const struct ht_events *events, uint32_t row) {

@@ -9,8 +9,8 @@
 #include "error.h"
 #include "ops.h"
 #include "site_table.h"
+#include "trace_facts.h"
 #include "trace_layout.h"
-#include "trace_reader.h"  // ht_sample, ht_residency, ht_thread
 
 struct ht_trace_writer;
 

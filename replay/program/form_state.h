@@ -6,7 +6,7 @@
 #include "built_form.h"
 #include "error.h"
 #include "random_numbers.h"
-#include "trace_reader.h"
+#include "trace_facts.h"
 
 struct ht_form_state;
 

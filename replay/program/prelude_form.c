@@ -9,7 +9,7 @@
 #include "json_values.h"
 #include "ops.h"
 #include "prelude.h"
-#include "trace_reader.h"
+#include "trace_facts.h"
 
 // A block with which the slice begins, in order of birth.
 struct heir {

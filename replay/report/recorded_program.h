@@ -12,8 +12,8 @@
 #include "heap_share.h"
 #include "inner_allocators.h"
 #include "knob_choice.h"
+#include "trace_facts.h"
 #include "trace_json.h"
-#include "trace_reader.h"
 
 // The recorded program's memory along the trace: its heap; and what it held beside it, its own mappings, stacks and
 // data. Added to the heap under another allocator these give the process's anonymous memory, as ps and a container's

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "site_table.h"
-#include "trace_reader.h"
+#include "trace_facts.h"
 #include "trace_writer.h"
 
 enum { EVENTS = 150000, INHERITED = 70000 };  // more than a section of these
