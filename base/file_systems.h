@@ -88,7 +88,7 @@ static inline bool overlay_upper_folder(const char *line, unsigned major_number,
     for (size_t length = 0; length < room; length++) {
         char decoded = 0;
         if (*at && *at != ',' && *at != ' ' && *at != '\n') at += mountinfo_char(at, &decoded);
-        // Of the options, too, a backslash precedes what would end the name.
+        // In the options, too, a backslash precedes what would end the name.
         if (decoded == '\\') at += mountinfo_char(at, &decoded);
         folder[length] = decoded;
         if (!decoded) return true;

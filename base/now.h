@@ -12,7 +12,7 @@ static inline uint64_t ht_now_ns(clockid_t clock) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-// Of the monotonic clock.
+// Seconds of the monotonic clock.
 static inline double ht_now_s(void) { return (double)ht_now_ns(CLOCK_MONOTONIC) / 1e9; }
 
 #endif

@@ -31,8 +31,8 @@ void output_file_abandon(struct output_file *file);
 // Is that regular file, under any name, what would be replaced?
 bool output_file_replaces(const char *output, const char *path);
 
-// Of a file that was there before: is it a regular one of ours that has no other name? In a folder where others
-// may write too, a file to go on with may be theirs, or a second name of another file of ours.
+// Is a file that was there before a regular one of ours that has no other name? In a folder where others may write
+// too, a file to go on with may be theirs, or a second name of another file of ours.
 bool output_file_is_own(int fd);
 
 // ---- half an output is of no use to anybody: an interrupted process removes what it has begun ----

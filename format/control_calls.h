@@ -47,7 +47,7 @@ static inline uint64_t ht_control_size(const struct ht_control_call *call) {
     return (uint64_t)call->first << 8 | (call->number & 0xff);
 }
 
-// Of an event of HT_CONTROL or HT_ADVISE.
+// The call of an event of HT_CONTROL or HT_ADVISE.
 static inline struct ht_control_call ht_control_of_event(uint8_t op, uint64_t size, uint64_t extra) {
     if (ht_op_function(op) == HT_CONTROL) return ht_control_of(size, extra);
     return (struct ht_control_call){.number = HT_CTL_MADVISE, .first = (int64_t)(extra & 0xff)};

@@ -10,7 +10,7 @@
 #include "text_table.h"
 #include "trace_json.h"
 
-// Of a process: what its own trace has.
+// Adds what a process's own trace has.
 static int add_trace(struct ht_group_trace *group, uint32_t process, json_t *object, struct ht_error *error) {
     static const char *const keys[] = {"events",         "threads",   "peak_live_bytes",
                                        "end_live_bytes", "anomalies", "foreign_frees"};

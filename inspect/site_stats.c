@@ -99,7 +99,7 @@ static void set_shares(struct site_group *groups, size_t count) {
     qsort(groups, count, sizeof *groups, by_share);
 }
 
-// Of what a site's caller is called, with the folder of its file or without.
+// A hash of the name of a site's caller, with the folder of its file or without.
 static uint64_t name_of(const struct site_stats *stats, uint32_t site, bool with_folder) {
     char text[SITE_TEXT_BYTES] = "";
     struct ht_frame innermost, caller;

@@ -58,7 +58,7 @@ static int write_before(struct ht_trace_reader *reader, const json_t *context,
     return status;
 }
 
-// Of each of the slice's threads: 1 and its number in the prelude, or 0.
+// Has for each of the slice's threads 1 and its number in the prelude, or 0.
 static uint64_t *numbers_of(const struct slice_result *slice, const struct slice_result *before) {
     uint64_t highest = 0;
     for (size_t i = 0; i < slice->totals.threads; i++)

@@ -81,7 +81,7 @@ struct trace_stats {
     uint64_t live_bytes, live_objects, peak_live_bytes, peak_number, peak_event, peak_time_ns;
     uint64_t inherited_objects, inherited_bytes, drops, controls;
     struct stats_size_class size_class[STATS_CLASSES];
-    // Of blocks whose birth and end are both in the trace.
+    // These count blocks whose birth and end are both in the trace.
     uint64_t lifetimes, lifetime[STATS_UNITS][STATS_BANDS][STATS_CLASSES];
     uint64_t short_lived, short_lived_bytes, inherited_ends;
     uint32_t columns;
@@ -102,7 +102,7 @@ struct trace_stats {
     // While counting.
     struct ht_trace_facts facts;
     struct slot_table blocks;
-    // Of blocks that were resized and live still, by slot: how often, and their first sizes.
+    // By slot, how often blocks that live still were resized, and their first sizes.
     struct map64 chains, chain_first;
     uint8_t *column_of;  // by thread
     uint8_t band_of[STATS_CLASSES];

@@ -110,7 +110,7 @@ static const char *closing(const char *name) {
     return NULL;
 }
 
-// Of "Type as Trait" the trait; NULL if there is none.
+// The trait in "Type as Trait"; NULL if there is none.
 static const char *trait_of(const char *inner, const char *end) {
     int depth = 0;
     for (const char *at = inner; at < end; at++) {

@@ -81,7 +81,7 @@ void coarsen_facts(const struct coarsening *coarsening, struct ht_trace_facts *f
     }
 }
 
-// Of a block: how many pages its size takes, and will take.
+// How many pages a block's size takes, and will take.
 struct size_pages {
     uint64_t own, coarse;
 };

@@ -175,7 +175,7 @@ static uint32_t renumber_threads(const struct ht_trace_facts *facts, const json_
     return initial;
 }
 
-// Of the events, and with them of the pages of the blocks that they made.
+// Events change, and with them the pages of the blocks that they made.
 struct changing {
     const struct coarsening *coarsening;
     struct ht_trace_facts *facts;

@@ -52,7 +52,7 @@ static bool name_mapping(struct core_file *core, uint64_t start, uint64_t end, u
     return true;
 }
 
-// Of NT_FILE: how many, the unit of offsets, {start, end, offset in units} of each, and then their names.
+// NT_FILE has: how many, the unit of offsets, {start, end, offset in units} of each, and then their names.
 static bool name_mappings(struct core_file *core, char *note, size_t bytes) {
     uint64_t head[2];
     if (bytes < sizeof head || note[bytes - 1]) return true;

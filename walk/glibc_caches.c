@@ -27,7 +27,7 @@ struct cache {
     bool is_sound, is_found;
 };
 
-// Of each bin, the first block and how many there are at most.
+// Each bin's first block, and how many there are at most.
 struct lists {
     uint64_t heads[CACHE_BINS_MAX];
     uint16_t counts[CACHE_BINS_MAX];
@@ -148,7 +148,7 @@ static bool note_pointers(struct pointers *pointers, const struct search *search
     return true;
 }
 
-// Of a mapping's end: the stacks of several threads may lie there.
+// Looks through a mapping's end, where the stacks of several threads may lie.
 static bool note_threads(struct pointers *pointers, const struct search *search, uint64_t start,
                          const uint64_t *words, size_t count) {
     int threads = 0;

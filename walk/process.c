@@ -24,7 +24,7 @@ enum {
     STATUS_BYTES = 8192,
     TEXT_BYTES_MAX = 64 << 20,
     STOP_S_MAX = 5,
-    // Of /proc/PID/stat, as proc(5) counts.
+    // Fields of /proc/PID/stat, as proc(5) counts.
     FIELD_BEGAN = 22,
     FIELD_WORDS_START = 48,
     FIELD_WORDS_END = 49,

@@ -59,7 +59,7 @@ static void set_first_word(json_t *object, const struct walk_result *result, con
     struct first_word word;
     char text[DEMANGLED_BYTES_MAX];
     first_words_of(&word, holder, result->modules);
-    // Of a class or its table of functions only the class is told.
+    // A class and its table of functions are told as the class.
     static const char *const kinds[] = {"typeinfo name for ", "vtable for "};
     const char *name = demangled(word.name, text);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)

@@ -92,7 +92,7 @@ static void set_known(json_t *object, const char *key, bool known, uint64_t valu
     else json_object_set_new(object, key, json_null());
 }
 
-// Of the freed blocks that were probed, how many the program had used just before.
+// Says how many blocks were probed when they were freed, and how many of them the program had used just before.
 static void put_freed_probes(json_t *object, const struct ht_raw_log *log) {
     const struct ht_raw_header *header = &log->header;
     bool known = header->freed_probe_step_counts && header->clock_shift < 64;

@@ -11,7 +11,7 @@ struct export_format;
 
 // NULL if there is no format of that name.
 const struct export_format *export_find(const char *name);
-// Of all formats, as "a, b or c".
+// The names of all formats, as "a, b or c".
 #define EXPORT_NAMES "malloc_wrap, android or rep"
 
 // What the names of its files end in, unless given otherwise.

@@ -7,8 +7,8 @@
 #include "grow.h"
 #include "sorted.h"
 
-// Of glibc on 64-bit machines: an arena's heap lies in a region of that size and alignment; a block of at least so many bytes
-// may be a mapping of its own, in which it lies behind 16 bytes.
+// On 64-bit machines glibc's arenas lie so: an arena's heap lies in a region of that size and alignment; a block of at least
+// so many bytes may be a mapping of its own, in which it lies behind 16 bytes.
 static const uint64_t ARENA_BYTES = UINT64_C(64) << 20, MAPPED_BYTES_MIN = 128 << 10;
 enum { MAPPED_OFFSET = 16, TREE_SHIFT = 48 };
 

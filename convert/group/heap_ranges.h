@@ -16,9 +16,9 @@ struct heap_ranges {
     size_t count, room;
 };
 
-// Of the process whose heap that is now and that is the snapshot's member: the mapping of brk and glibc's arenas where blocks
-// lie, else the pages of live blocks; with `held` also where blocks lay, as of allocators whose arenas are not known. False for
-// want of memory; to be freed in any case.
+// Finds the ranges of the process that is the snapshot's member and whose heap is given: the mapping of brk and glibc's arenas
+// where blocks lie, else the pages of live blocks; with `held` also where blocks lay, for allocators whose arenas are not
+// known. False for want of memory; to be freed in any case.
 bool heap_ranges_find(struct heap_ranges *ranges, const struct heap_model *heap,
                       const struct ht_group_member *member, uint32_t page_bytes, bool held);
 void heap_ranges_free(struct heap_ranges *ranges);

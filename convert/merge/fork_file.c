@@ -140,7 +140,8 @@ static bool is_parents(const struct head *head, const struct ht_raw_log *child) 
            (!run || !*head->run || !strcmp(run, head->run));
 }
 
-// Of the user who reads it, or of the log's: in folders like /tmp others may have put something by that name.
+// The file has to belong to the user who reads it, or to the log's: in folders like /tmp others may have put something by that
+// name.
 static bool is_trusted(const struct stat *file, const struct ht_raw_log *child) {
     struct stat log;
     return S_ISREG(file->st_mode) &&

@@ -9,7 +9,7 @@
 enum { PAGES_BITS = 24 };  // a birth packs its event above and the pages resident then below
 // What was seen of it last packs its time of birth, in these units, and the pages resident since.
 enum { BORN_SHIFT = 5 };
-// Of a block that was emptied: fewer pages more are not worth an event.
+// When a block that was emptied fills again, fewer pages are not worth an event.
 enum { REFILLED_PAGES_MIN = 4, REFILLED_SHARE = 64 };
 static const uint64_t STEPS_FROM_AGE_NS = 1000000;  // shorter lives matter little while they are filled
 static const uint64_t PAGES_MASK = (UINT64_C(1) << PAGES_BITS) - 1;
@@ -275,7 +275,7 @@ void heap_model_step_residency(struct heap_model *heap, uint32_t slot, struct ht
     size_t i = map64_find(&heap->births, slot), k = map64_find(&heap->seen, slot);
     if (!map64_has(&heap->births, i)) return;
     uint64_t *seen = &heap->seen.entry[k].value, known = step.pages < PAGES_MASK ? step.pages : PAGES_MASK;
-    // Of several runs, those behind the first bring no more pages.
+    // If there are several runs, those after the first bring no more pages.
     if (known < (*seen & PAGES_MASK) || (known == (*seen & PAGES_MASK) && !step.run_pages)) return;
     *seen = (*seen & ~PAGES_MASK) | known;
     step.event = heap->births.entry[i].value >> PAGES_BITS;

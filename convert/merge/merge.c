@@ -38,7 +38,7 @@ static void pass_record(struct merge *m, const struct input *input, enum merge_a
         ht_error_input(&error, m->log->path, offset,
                        "expected records of modules and call sites within the format's limits");
     damage->lost_calls += how == BAD_ORDER;
-    // Of what was lost before, this is no new place.
+    // This is no new place where something was lost before.
     if (!damage->places) ht_raw_note_damage(damage, m->log, &error);
 }
 

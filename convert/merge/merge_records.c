@@ -458,7 +458,7 @@ static uint32_t slot_of(const struct merge *m, uint64_t address) {
     return heap_model_slot_at(&m->heap, heap_model_find(&m->heap, address));
 }
 
-// Of a kept realloc the call is in the trace already: what is left is the end of the block that the early free meant.
+// A kept realloc's call is in the trace already: what is left is the end of the block that the early free meant.
 static void end_overtaken_realloc(struct merge *m, const struct overtaken_free *kept) {
     struct ht_raw_record record = kept->record;
     if (!slot_of(m, record.address)) return;

@@ -23,8 +23,8 @@ struct merge_totals {
     uint64_t duration_ns;
     uint64_t rss_peak_bytes, own_peak_bytes, heap_rss_peak_bytes, cpu_ns;
     uint64_t heap_rss_low_bytes, heap_rss_high_bytes;  // what that peak can have been
-    // Of all blocks, inherited ones too; and RssAnon less the program's own at the first sample, where the
-    // program may have had it from malloc before the recording began: else 0.
+    // allocated_bytes counts all blocks, inherited ones too; heap_rss_first_bytes is RssAnon less the program's own at the
+    // first sample, where the program may have had it from malloc before the recording began: else 0.
     uint64_t allocated_bytes, samples, heap_rss_first_bytes;
     bool began_late;  // not with the program: it may have had memory from malloc before
     struct ht_raw_damage damage;
@@ -65,7 +65,7 @@ struct merge_observed {
     const struct stream *stream;
     uint32_t input;   // the stream's number
     uint32_t thread;  // as in the trace
-    // Of a realloc's first half and of a free: the block ended in the log as another call's, which overtook it.
+    // The record is a realloc's first half or a free, whose block ended in the log as another call's, which overtook it.
     bool unseen;
     uint64_t time_ns;
 };

@@ -159,7 +159,7 @@ uint32_t site_collector_add_number(struct site_collector *collector, uint32_t si
     return collector->number_of[site] = (uint32_t)collector->used_count;
 }
 
-// Of any bytes; those beyond ASCII as question marks where they are no UTF-8.
+// Makes a string of any bytes; those beyond ASCII become question marks where they are no UTF-8.
 static json_t *path_string(const struct site_module *module) {
     if (!module->path) return json_string("");
     json_t *string = json_stringn(module->path, module->path_bytes);

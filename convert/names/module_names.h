@@ -15,7 +15,8 @@ void module_names_add(struct name_builder *builder, const char *path, const char
 
 enum { BUILD_ID_DIGITS_BYTES = 2 * 64 + 1 };
 
-// The build id of a module's file, in hexadecimal digits, for traces whose recorder did not keep it. False where the file has none, cannot be read, or is newer than `not_after` (NULL: of any age).
+// The build id of a module's file, in hexadecimal digits, for traces whose recorder did not keep it. False if the file has none,
+// cannot be read, or is newer than `not_after` (NULL: it may have any age).
 bool file_build_id(const char *path, const struct timespec *not_after, char digits[BUILD_ID_DIGITS_BYTES]);
 
 #endif

@@ -39,7 +39,7 @@ static uint32_t number_of(struct name_builder *builder, const char *text) {
     to[bytes] = 0;
     value = (uint64_t)++builder->strings_count << 32 | builder->strings_bytes;
     builder->strings_bytes += bytes + 1;
-    // Of two strings with one hash the second is stored each time that it occurs.
+    // If two strings have one hash, the second is stored each time that it occurs.
     if (!known && !map64_put(&builder->known, hash, value)) builder->no_memory = true;
     return builder->strings_count;
 }

@@ -22,7 +22,7 @@ static const double LIVE_ERROR_MAX = 0.01;
 // So many blocks must have been freed, and made, if they are that share of live bytes: fewer say too little about the next ones.
 enum { TURNED_MIN = 20 };
 static const double TURNED_SHARE = 0.01;
-// Of the live blocks, those that have no partner.
+// So many live blocks, and so large a share of them, may have no partner.
 enum { ALONE_MIN = 50 };
 static const double ALONE_SHARE = 0.03;
 enum { TRIES = 4 };  // stretches that begin later and later, as long as what is planned proves unsound
@@ -208,7 +208,7 @@ static json_t *describe(const char *path, const struct extension_request *reques
     return said;
 }
 
-// Of the trace's totals what can be said of its extension before it is read; nothing was measured there.
+// Takes from the trace's totals what can be said of its extension before it is read; nothing was measured there.
 static json_t *totals_of(struct ht_trace_reader *reader, const struct loop_plan *plan,
                          struct ht_error *error) {
     json_t *totals = trace_json_read_totals(reader, error);

@@ -12,7 +12,9 @@
 #include "sorted.h"
 #include "trace_facts.h"
 
-// ---- where a stretch begins and ends: as much is live at its end as at its beginning, so that one repetition can follow another ----
+// ---- where a stretch begins and ends ----
+//
+// As much is live at its end as at its beginning, so that one repetition can follow another.
 
 struct stretch_ends {
     uint64_t from_event, end_event, from_ns, until_ns;

@@ -18,7 +18,7 @@ struct wander {
         share;  // variance of its changes in a step, over that of the noise; 0: noise alone, INFINITY: no noise
 };
 
-// Of every kind, from noise alone to a walk that does not come back.
+// There are some of every kind, from noise alone to a walk that does not come back.
 enum { WANDERS = 17, WANDER_VALUES_MAX = 64 };
 extern const struct wander wanders[WANDERS];
 

@@ -420,9 +420,9 @@ void steady_stretch_find(const struct steady_windows *windows, size_t from_windo
 
 // ---- how far a growth may be continued ----
 
-// Of live bytes then: what their growth may be off by.
+// So much of live bytes then may their growth be off by.
 static const double DOUBT_MAX = 0.25;
-// And what a slope that is clear, but not continued, may make of a level.
+// And so much of a level may a slope make that is clear, but not continued.
 static const double MOVED_MAX = 0.05;
 
 static double half_width(const struct slope *slope) { return (slope->high - slope->low) / 2; }
@@ -437,7 +437,7 @@ static double bend_max(const struct steady_stretch *stretch) {
 
 struct growth growth_at(const struct steady_stretch *stretch, uint64_t to_ns) {
     double passed_ns = fmax((double)to_ns - steady_middle_ns(stretch), 0), bend = bend_max(stretch);
-    // Of a parabola, the mean slope over a time is that in its middle.
+    // A parabola's mean slope over a time is that in its middle.
     double bent_ns = (passed_ns + ((double)stretch->until_ns - steady_middle_ns(stretch))) / 2;
     double line = stretch->live.mean + stretch->live.step * passed_ns;
     double doubt = hypot(half_width(&stretch->live) * passed_ns, bend * passed_ns * passed_ns / 2);

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Of one page of anonymous memory: copied pages of a private file mapping are such, too.
+// The state of one page of anonymous memory: copied pages of a private file mapping are such, too.
 enum ht_page_state {
     HT_PAGE_ABSENT,
     HT_PAGE_SHARED,     // another process has the same frame, after a fork
@@ -52,7 +52,7 @@ struct ht_group_moment {
     uint64_t swap_bytes, ksm_bytes, huge_bytes;  // where they are not 0, pages' states are not exact
 };
 
-// Of a process at a moment.
+// A process at a moment.
 struct ht_group_presence {
     bool there;
     uint64_t rss_anon_bytes, pss_anon_bytes, own_bytes;  // own: of its own pages, shared ones by its part

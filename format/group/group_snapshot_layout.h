@@ -56,12 +56,12 @@ static_assert(sizeof(struct ht_mapping_record) == 24, "mapping");
 
 enum { HT_STATES_PER_BYTE = 4, HT_STATE_BITS = 2, HT_STATE_MASK = 3 };
 
-// Of a mapping's states, padded so that the next record lies on its boundary.
+// The bytes of a mapping's states, padded so that the next record lies on its boundary.
 static inline uint64_t ht_state_bytes(uint64_t pages) {
     return (pages + 8 * HT_STATES_PER_BYTE - 1) / (8 * HT_STATES_PER_BYTE) * 8;
 }
 
-// Of the header up to its checksum, and of the stored bytes.
+// Covers the header up to its checksum, and the stored bytes.
 uint64_t ht_snapshots_checksum(const struct ht_snapshots_header *header, const uint8_t *stored);
 
 #endif

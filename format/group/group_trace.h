@@ -14,7 +14,7 @@
 
 struct ht_group_trace;
 
-// Of a file that is a trace of a single process: NULL with error->status 0.
+// NULL with error; with error->status 0 if the file is a trace of a single process.
 struct ht_group_trace *ht_group_open(const char *path, struct ht_error *error);
 void ht_group_close(struct ht_group_trace *group);
 
@@ -33,7 +33,7 @@ const char *ht_group_context_json(const struct ht_group_trace *group);
 struct ht_trace_reader *ht_group_member_open(struct ht_group_trace *group, uint32_t process,
                                              struct ht_error *error);
 
-// Of a process with a parent: returns 0, or -1 with error; to be freed.
+// The process has a parent. Returns 0, or -1 with error; to be freed.
 int ht_group_layout_read(struct ht_group_trace *group, uint32_t process, struct ht_group_layout *layout,
                          struct ht_error *error);
 void ht_group_layout_free(struct ht_group_layout *layout);

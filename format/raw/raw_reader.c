@@ -14,7 +14,7 @@
 #include "grow.h"
 #include "raw_append.h"
 
-// Of a damaged log: steps stay within 64 bits.
+// Keeps a damaged log's steps within 64 bits.
 static const uint64_t TICK_STAMPS_MAX = UINT64_C(1) << 40;
 
 static int check_header(struct ht_raw_log *log, struct ht_error *error) {

@@ -96,6 +96,25 @@ struct ht_trace_writer *ht_prelude_create(uint32_t time_unit_ns, int *fd, struct
     return writer;
 }
 
+static void put_threads(struct ht_trace_writer *writer, const uint64_t *number, size_t threads) {
+    for (size_t first = 0; first < threads; first += HT_SECTION_ROWS_MAX) {
+        size_t rows = threads - first < HT_SECTION_ROWS_MAX ? threads - first : HT_SECTION_ROWS_MAX;
+        const struct ht_put_column column = {.id = 1, .count = rows, .values = number + first};
+        ht_trace_put_columns(writer, HT_SECTION_PRELUDE_THREADS, (uint32_t)rows, 0, 0, &column, 1);
+    }
+}
+
+// The bytes are a whole trace; each of the threads has 1 and its number there, or 0.
+static void put_prelude(struct ht_trace_writer *writer, const uint8_t *bytes, size_t count,
+                        const uint64_t *number, size_t threads) {
+    for (size_t first = 0; first < count; first += HT_TEXT_BYTES_MAX) {
+        size_t part = count - first < HT_TEXT_BYTES_MAX ? count - first : HT_TEXT_BYTES_MAX;
+        const struct ht_put_column column = {.id = 1, .count = part, .bytes = bytes + first};
+        ht_trace_put_columns(writer, HT_SECTION_PRELUDE, 0, 0, 0, &column, 1);
+    }
+    put_threads(writer, number, threads);
+}
+
 int ht_prelude_put(struct ht_trace_writer *writer, int fd, const uint64_t *number, size_t threads,
                    struct ht_error *error) {
     struct stat status;
@@ -103,7 +122,7 @@ int ht_prelude_put(struct ht_trace_writer *writer, int fd, const uint64_t *numbe
     size_t bytes = (size_t)status.st_size;
     void *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED) return ht_error_system(error, "the prelude", "cannot read");
-    ht_trace_put_prelude(writer, map, bytes, number, threads);
+    put_prelude(writer, map, bytes, number, threads);
     munmap(map, bytes);
     return 0;
 }

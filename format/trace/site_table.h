@@ -60,7 +60,7 @@ void ht_site_table_free(struct ht_site_table *table);
 
 // Fills string_at, and checks the names' strings. Returns NULL, or what is wrong.
 const char *ht_site_table_index_strings(struct ht_site_table *table);
-// Of a file that was cut short: names whose strings came behind the cut are none.
+// For a file that was cut short: drops names whose strings came after the cut.
 void ht_site_table_drop_lost_names(struct ht_site_table *table);
 
 // By number; "" for 0.

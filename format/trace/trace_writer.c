@@ -576,24 +576,6 @@ void ht_trace_put_columns(struct ht_trace_writer *writer, enum ht_section_kind k
     put_section(writer, kind, rows, first, second);
 }
 
-static void put_prelude_threads(struct ht_trace_writer *writer, const uint64_t *number, size_t threads) {
-    for (size_t first = 0; first < threads; first += ROWS) {
-        size_t rows = threads - first < ROWS ? threads - first : ROWS;
-        const struct ht_put_column column = {.id = 1, .count = rows, .values = number + first};
-        ht_trace_put_columns(writer, HT_SECTION_PRELUDE_THREADS, (uint32_t)rows, 0, 0, &column, 1);
-    }
-}
-
-void ht_trace_put_prelude(struct ht_trace_writer *writer, const uint8_t *bytes, size_t count,
-                          const uint64_t *number, size_t threads) {
-    for (size_t first = 0; first < count; first += HT_TEXT_BYTES_MAX) {
-        size_t part = count - first < HT_TEXT_BYTES_MAX ? count - first : HT_TEXT_BYTES_MAX;
-        const struct ht_put_column column = {.id = 1, .count = part, .bytes = bytes + first};
-        ht_trace_put_columns(writer, HT_SECTION_PRELUDE, 0, 0, 0, &column, 1);
-    }
-    put_prelude_threads(writer, number, threads);
-}
-
 int ht_trace_copy(struct ht_trace_reader *reader, const char *path, const struct ht_site_table *table,
                   uint64_t *file_bytes, struct ht_error *error) {
     enum { LEVEL = 3 };

@@ -39,10 +39,6 @@ void ht_trace_put_residency_step(struct ht_trace_writer *writer, const struct ht
 // What the numbers of call sites mean, once, before the end.
 void ht_trace_put_site_table(struct ht_trace_writer *writer, const struct ht_site_table *table);
 
-// What led to the blocks with which the trace begins (prelude.h): a whole trace's bytes, and of each thread 1 and its number
-// there, or 0. Once, after the last event.
-void ht_trace_put_prelude(struct ht_trace_writer *writer, const uint8_t *bytes, size_t count,
-                          const uint64_t *number, size_t threads);
 // A section of columns of any other kind, after the last event. first, second: of the section's header.
 struct ht_put_column {
     uint8_t id;

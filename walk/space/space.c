@@ -320,7 +320,7 @@ static struct space_stretch entries_stretch(const struct space *space, uint64_t 
 }
 
 struct space_stretch space_stretch_at(const struct space *space, uint64_t start, uint64_t end) {
-    // Of few pages the entries are told faster.
+    // The entries of few pages are told faster.
     bool few = end - start <= 8 * SPACE_PAGE_BYTES;
     struct space_stretch stretch = {0};
     if (!few && !space->no_scan) stretch = scan_stretch(space, start, end);
