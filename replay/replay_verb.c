@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "replay_verb.h"
-
+// `replay`, the launcher: decodes a trace once, replays it against each allocator in processes of their own,
+// and compares. It is never measured itself.
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -14,7 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "accesses_file.h"
 #include "allocator_list.h"
 #include "call_times.h"
 #include "context_words.h"
@@ -36,9 +35,11 @@
 #include "print.h"
 #include "replay_values.h"
 #include "results_line.h"
+#include "simulation.h"
 #include "snapshot_runs.h"
 #include "talk.h"
 #include "trace_aging.h"
+#include "verbs.h"
 #include "verify_runs.h"
 
 // A day is not held, although the machine may have the memory: it is made anew for each run.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a program is started under simulation: by valgrind, with the tool that simulate/tool/ makes.
+// Programs under simulation: how they are started, by valgrind with the tool that simulate/tool/ makes, and what they leave.
 #ifndef HEAPTAPE_SIMULATION_H
 #define HEAPTAPE_SIMULATION_H
 
@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "error.h"
 #include "processor.h"
 #include "text_table.h"
 
@@ -69,5 +70,11 @@ json_t *ht_counts_collect(char *folder, char *pattern);
 // A table of counts, from an empty one: its heading, then a row for each part of a process's counts.
 void ht_counts_table_begin(struct ht_text_table *table, const char *title);
 void ht_counts_table_add(struct ht_text_table *table, const char *name, const json_t *part);
+
+// Reads an accesses file as a whole before it is simulated.
+
+// That it is one, complete, with so many calls that allocate: those of the trace that its accesses are to go with.
+// -1 with an error that has the exit status of bad input.
+int ht_accesses_check(const char *path, uint64_t allocations, struct ht_error *error);
 
 #endif

@@ -16,10 +16,10 @@
 #include <unistd.h>
 
 #include "background_threads.h"
-#include "futex_word.h"
 #include "group_plan.h"
 #include "kernel_text.h"
 #include "measured.h"
+#include "raw_calls.h"
 #include "replay_window.h"
 
 struct ht_group_run {

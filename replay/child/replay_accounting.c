@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 #include "allocator_control.h"
-#include "futex_word.h"
 #include "memory_probes.h"
+#include "raw_calls.h"
 #include "replay_engine.h"
 #include "replay_feed.h"
 #include "replay_window.h"

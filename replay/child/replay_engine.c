@@ -15,7 +15,7 @@
 #include "allocator_control.h"
 #include "memory_probes.h"
 #include "peak_watch.h"
-#include "raw_clock.h"
+#include "raw_calls.h"
 #include "replay_feed.h"
 #include "replay_window.h"
 #include "surroundings.h"

@@ -7,8 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "aging_plan.h"
-#include "pollution.h"
+#include "replay_job.h"
 
 // `blocks` has room for those that are freed, blocks less kept; it is not the heap's. False: an allocation failed.
 bool ht_age_heap(const struct ht_aging *aging, void **blocks);

@@ -8,12 +8,53 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "aging_plan.h"
 #include "child_figures.h"
-#include "pollution.h"
 #include "processor_number.h"
+#include "random_numbers.h"
 #include "snapshot_rows.h"
 #include "verify_findings.h"
+
+enum { HT_POLLUTION_LINE_BYTES = 64, HT_POLLUTION_PAGE_BYTES = 4096 };
+
+struct ht_pollution {
+    uint64_t data_bytes;  // written, a byte in each line
+    uint64_t code_bytes;  // executed, an instruction in each line
+    uint64_t pages;       // read, a byte of each
+};
+
+static inline bool ht_pollutes(const struct ht_pollution *pollution) {
+    return pollution->data_bytes || pollution->code_bytes || pollution->pages;
+}
+
+// A heap that has been used: what the measured child does to its allocator before the trace begins (--age).
+//
+// As litterer does for programs (van Kempen and Berger), blocks of the program's own sizes are allocated, several times as
+// many as the program has live at most, and all but a share of them are freed in random order.
+
+enum { HT_AGING_SIZES_MAX = 1024 };
+
+struct ht_aging {
+    uint64_t blocks;            // 0: the heap is fresh
+    uint64_t bytes;             // of all of them, as asked for
+    uint64_t kept, kept_bytes;  // of those that are kept
+    uint64_t kept_of_2_32;      // the share that is kept
+    uint32_t sizes;
+    uint64_t size_bytes[HT_AGING_SIZES_MAX];  // drawn from the blocks that the trace has live, over its time
+};
+
+// What comes of block i is drawn, and the same in every run and for all allocators.
+static inline uint64_t ht_aging_draw(uint64_t i, uint64_t which) {
+    struct ht_random random = {2 * i + which};
+    return ht_random_next(&random) >> 32;
+}
+
+static inline uint64_t ht_aging_bytes(const struct ht_aging *aging, uint64_t i) {
+    return aging->size_bytes[ht_aging_draw(i, 0) * aging->sizes >> 32];
+}
+
+static inline bool ht_aging_keeps(const struct ht_aging *aging, uint64_t i) {
+    return ht_aging_draw(i, 1) < aging->kept_of_2_32;
+}
 
 // In the environment of a child that is to replay under virtual time: its clocks stand still while it starts.
 #define HT_CLOCK_HELD "HEAPTAPE_CLOCK=held"
@@ -166,6 +207,8 @@ struct ht_exchange {
 // live[slots / 64 + 1]: a bit for each slot that holds a block when all has been replayed, and uint64_t own_bytes[samples]:
 // the recorded program's own memory (0 where it is not known). The last two are set by the launcher.
 #define HT_EXCHANGE_RSS_OFFSET (128u << 10)
+
+// What runs before each timed call, so that it finds caches and TLBs as a program leaves them that did something else.
 static_assert(sizeof(struct ht_exchange) <= HT_EXCHANGE_RSS_OFFSET, "the exchange fits before the samples");
 
 #endif

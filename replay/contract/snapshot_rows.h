@@ -43,7 +43,7 @@ struct ht_stretch_accounts {
     uint64_t not_resident_bytes;  // requested bytes of live blocks that are no part of RSS
 };
 
-// What an allocator keeps for itself beside a block (block_spacing.h).
+// What an allocator keeps for itself beside a block (page_accounts.h).
 #define HT_OFFSET_ANY    UINT64_MAX
 #define HT_OFFSET_UNSEEN (UINT64_MAX - 1)
 struct ht_block_spacing {

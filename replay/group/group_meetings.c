@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "futex_word.h"
 #include "kernel_text.h"
+#include "raw_calls.h"
 
 enum {
     TEXT_BYTES = 4096,

@@ -3,10 +3,23 @@
 #ifndef HEAPTAPE_GROUP_PROGRAM_H
 #define HEAPTAPE_GROUP_PROGRAM_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 #include "form_builder.h"
 #include "group_plan.h"
 #include "group_trace.h"
+#include "trace_reader.h"
 #include "write_model.h"
+
+struct ht_live_slot {
+    uint64_t birth, bytes;  // birth: the event that made the block, or gave it its present size
+    uint32_t slot;
+};
+
+// Called with each moment in turn: those are in the order of the trace. Returns 0, or -1 with error.
+typedef int ht_live_visitor(void *context, size_t moment, const struct ht_live_slot *live, size_t count,
+                            struct ht_error *error);
 
 enum { HT_GROUP_NO_MOMENT = UINT32_MAX };
 

@@ -11,11 +11,11 @@
 #include "allocator_choice.h"
 #include "form_builder.h"
 #include "huge_pages.h"
+#include "kernel_listener.h"
 #include "memory_group.h"
 #include "random_numbers.h"
 #include "replay_job.h"
 #include "simulation.h"
-#include "syscall_count.h"
 
 // Waits for a measured child, and ends it where nothing else would.
 struct ht_child_watch {

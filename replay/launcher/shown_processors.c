@@ -24,11 +24,9 @@
 
 #include "call_filter.h"
 #include "kernel_listener.h"
-#include "listener_socket.h"
 #include "machine_memory.h"
 #include "older_libc.h"
 #include "processor_number.h"
-#include "syscall_count.h"
 
 enum { HT_NOT_OF_PROCESSORS = -2 };
 

@@ -6,7 +6,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "aging_plan.h"
 #include "allocator_choice.h"
 #include "huge_pages.h"
 #include "replay_job.h"
@@ -57,9 +56,5 @@ struct ht_plan {
     uint64_t window_ns;  // 0: each pass has its own default
     bool json, quiet, verbose;
 };
-
-// As options and results have them.
-extern const char *const ht_touch_names[HT_TOUCHES];
-extern const char *const ht_touch_free_names[HT_TOUCH_FREES];
 
 #endif

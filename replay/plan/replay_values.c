@@ -9,6 +9,9 @@
 #include "option_values.h"
 #include "simulation.h"
 
+const char *const ht_touch_names[HT_TOUCHES] = {"none", "first", "pages", "all", "recorded"};
+const char *const ht_touch_free_names[HT_TOUCH_FREES] = {"none", "read", "write", "recorded"};
+
 static const double FASTER_MIN = 1e-3, FASTER_MAX = 1e6;
 
 static bool parse_times(const char *text, double *times) {

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "pollution.h"
+#include "replay_job.h"
 
 // --pace: which time the allocator sees, and whether the replay waits for recorded times.
 struct ht_pace {
@@ -92,5 +92,9 @@ struct ht_conditions {
 
 // Adds FIGURE OPERATOR NUMBER. Returns what is wrong with it, or NULL.
 const char *ht_fail_if_add(struct ht_conditions *conditions, const char *text);
+
+// As options and results have them.
+extern const char *const ht_touch_names[HT_TOUCHES];
+extern const char *const ht_touch_free_names[HT_TOUCH_FREES];
 
 #endif

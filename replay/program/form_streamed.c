@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "form_segments.h"
-#include "futex_word.h"
 #include "machine_memory.h"
+#include "raw_calls.h"
 #include "talk.h"
 
 enum { POOL_BYTES_MAX = 64 << 20, SEGMENTS_PER_STREAM = 4, SEGMENTS_SPARE = 16 };

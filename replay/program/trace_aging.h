@@ -3,7 +3,7 @@
 #ifndef HEAPTAPE_TRACE_AGING_H
 #define HEAPTAPE_TRACE_AGING_H
 
-#include "aging_plan.h"
+#include "replay_job.h"
 #include "trace_reader.h"
 
 // occupancy: the share of the blocks that is kept, above 0 and below 1. multiple: how many blocks, in multiples of the most

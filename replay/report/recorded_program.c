@@ -12,6 +12,7 @@
 #include "json_values.h"
 #include "machine_facts.h"
 #include "replay_form.h"
+#include "sorted.h"
 
 bool ht_own_memory_take(const struct ht_trace_facts *facts, struct ht_own_memory *own) {
     size_t count = facts->samples_count;
@@ -192,11 +193,6 @@ static int take_totals(struct ht_trace_reader *reader, const json_t *context,
     return 0;
 }
 
-static int in_order(const void *a, const void *b) {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
 // 0 for want of memory too: it is not worth failing for.
 static uint64_t median_life_ns(const struct ht_trace_facts *facts) {
     uint64_t *lives_ns = malloc((facts->threads_count + 1) * sizeof *lives_ns), median_ns = 0;
@@ -207,7 +203,7 @@ static uint64_t median_life_ns(const struct ht_trace_facts *facts) {
             lives_ns[count++] = thread->end_ns - thread->start_ns;
     }
     if (count) {
-        qsort(lives_ns, count, sizeof *lives_ns, in_order);
+        qsort(lives_ns, count, sizeof *lives_ns, ht_by_word);
         median_ns = lives_ns[count / 2];
     }
     free(lives_ns);

@@ -9,9 +9,9 @@
 
 #include "child_figures.h"
 #include "form_builder.h"
+#include "kernel_listener.h"
 #include "latency_figures.h"
 #include "replay_job.h"
-#include "syscall_count.h"
 
 // What the timed pass of one child showed, summed by function.
 struct ht_timed_function {

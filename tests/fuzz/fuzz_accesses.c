@@ -6,12 +6,12 @@
 
 #include "access_reader.h"
 #include "access_writer.h"
-#include "accesses_file.h"
 #include "bytes_source.h"
 #include "checked_conversion.h"
 #include "fuzz_input.h"
 #include "import_formats.h"
 #include "import_run.h"
+#include "simulation.h"
 
 enum { SAMPLED = 1, LENIENT = 2, AS_FILE = 4, TOKENS_MAX = 1 << 16, WRITTEN_BYTES_MAX = 1 << 22 };
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "background_threads.h"
-#include "raw_clock.h"
+#include "raw_calls.h"
 #include "virtual_clock.h"
 
 enum { SLEEPERS = 3, ROUNDS = 5, MS = 1000000 };

@@ -7,7 +7,6 @@
 
 #include "random_numbers.h"
 #include "verify_pass.h"
-#include "verify_pattern.h"
 
 enum { SLOTS = 300 };
 

@@ -95,7 +95,7 @@ class PageUse:
 
 def _margins(start: Ints, end: Ints, spacing: Spacing) -> tuple[Ints, Ints]:
     """Where each block begins and ends with what the allocator keeps beside it, which is never part of a neighbour. As
-    block_spacing.c has it."""
+    page_accounts.c has it."""
     begun, ended = start - spacing.header_bytes, end
     if spacing.own_pages_from_bytes is not None:
         offset = start % PAGE_BYTES

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "child_figures.h"
-#include "raw_clock.h"
+#include "raw_calls.h"
 
 int ht_rss_open(void);  // /proc/self/statm; -1 if it cannot be had
 // resident less shared, which is RssAnon; 0 if it cannot be read.

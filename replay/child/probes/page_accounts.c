@@ -10,8 +10,91 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "block_spacing.h"
+#include "allocator_calls.h"
 #include "kernel_text.h"
+
+enum { PAGE_BYTES = HT_SNAPSHOT_PAGE_BYTES };
+
+// An allocator that reports the requested bytes as usable shows its headers where a size fills what it is rounded to, so
+// all small sizes are tried. Many of each: some allocators place neighbours at random.
+enum { SMALLEST = 17, LARGEST = 48, OF_EACH = 16, SMALL_BLOCKS = (LARGEST - SMALLEST + 1) * OF_EACH };
+// Of a large size this many blocks are allocated in a row, up to some bytes; sizes are four to a doubling.
+enum { FEWEST = 8, MOST = 64, ROW_BYTES = 4 << 20, LARGEST_POWER = 20, SMALLEST_POWER = 13 };
+
+struct block {
+    uint64_t start, end;
+};
+
+static struct block allocate(const struct ht_server *server, uint64_t bytes) {
+    void *block = HT_CALL_MALLOC(bytes);
+    uint64_t start = (uintptr_t)block;
+    if (!block) return (struct block){0};
+    return (struct block){start, start + (server->usable_size ? server->usable_size(block) : bytes)};
+}
+
+// The least distance between the end of one block and the start of the next.
+static uint64_t least_gap(const struct block *blocks, unsigned count) {
+    uint64_t least = UINT64_MAX;
+    for (unsigned i = 0; i < count; i++) {
+        for (unsigned k = 0; k < count && blocks[i].end; k++) {
+            uint64_t gap = blocks[k].start - blocks[i].end;
+            if (blocks[k].start >= blocks[i].end && gap < least) least = gap;
+        }
+    }
+    return least;
+}
+
+static bool share_pages(const struct block *one, const struct block *other) {
+    return one->start / PAGE_BYTES <= (other->end - 1) / PAGE_BYTES &&
+           other->start / PAGE_BYTES <= (one->end - 1) / PAGE_BYTES;
+}
+
+// Whether blocks of this size have their pages for themselves; then spacing knows of them, too.
+static bool have_own_pages(const struct ht_server *server, uint64_t bytes, struct ht_block_spacing *spacing) {
+    struct block blocks[MOST];
+    unsigned count = bytes * MOST < ROW_BYTES     ? MOST
+                     : bytes * FEWEST > ROW_BYTES ? FEWEST
+                                                  : (unsigned)(ROW_BYTES / bytes);
+    for (unsigned i = 0; i < count; i++) {
+        blocks[i] = allocate(server, bytes);
+        if (!blocks[i].end) return false;
+        for (unsigned k = 0; k < i; k++)
+            if (share_pages(&blocks[i], &blocks[k])) return false;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t usable = blocks[i].end - blocks[i].start, offset = blocks[i].start % PAGE_BYTES;
+        if (usable < spacing->own_pages_from_bytes) spacing->own_pages_from_bytes = usable;
+        if (spacing->own_pages_offset == HT_OFFSET_UNSEEN) spacing->own_pages_offset = offset;
+        else if (spacing->own_pages_offset != offset) spacing->own_pages_offset = HT_OFFSET_ANY;
+    }
+    return true;
+}
+
+struct ht_block_spacing ht_block_spacing_measure(const struct ht_server *server) {
+    static struct block blocks[SMALL_BLOCKS];
+    struct ht_block_spacing spacing = {.own_pages_from_bytes = UINT64_MAX,
+                                       .own_pages_offset = HT_OFFSET_UNSEEN};
+    for (unsigned i = 0; i < SMALL_BLOCKS; i++) blocks[i] = allocate(server, SMALLEST + i / OF_EACH);
+    uint64_t gap = least_gap(blocks, SMALL_BLOCKS);
+    // What is no smaller than a block may be a free one.
+    if (gap < SMALLEST) spacing.header_bytes = gap;
+    // From the largest size down to the first whose blocks share a page. No size is a multiple of the page: such blocks
+    // would show nothing.
+    for (unsigned i = 4 * LARGEST_POWER; i >= 4 * SMALLEST_POWER; i--) {
+        uint64_t bytes = ((UINT64_C(4) + i % 4) << i / 4) / 4 + 40;
+        if (!have_own_pages(server, bytes, &spacing)) break;
+    }
+    return spacing;
+}
+
+struct ht_block_margin ht_block_margin(const struct ht_block_spacing *spacing, uint64_t address,
+                                       uint64_t usable_bytes) {
+    uint64_t end = address + usable_bytes, offset = address % PAGE_BYTES;
+    if (usable_bytes >= spacing->own_pages_from_bytes &&
+        (spacing->own_pages_offset == HT_OFFSET_ANY || spacing->own_pages_offset == offset))
+        return (struct ht_block_margin){address - offset, (end + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES};
+    return (struct ht_block_margin){address - spacing->header_bytes, end};
+}
 
 // Between the places of allocators that ask for one of their own and the program's.
 #define FAR_ADDRESS UINT64_C(0x480000000000)
@@ -36,8 +119,7 @@ bool ht_page_history_init(struct ht_page_history *history) {
 }
 
 void ht_page_history_hold(const struct ht_page_history *history, uint64_t address, uint64_t bytes) {
-    uint64_t page = address / HT_SNAPSHOT_PAGE_BYTES,
-             end = (address + bytes - 1) / HT_SNAPSHOT_PAGE_BYTES + 1;
+    uint64_t page = address / PAGE_BYTES, end = (address + bytes - 1) / PAGE_BYTES + 1;
     if (!bytes || end > HT_HISTORY_PAGES) return;
     while (page < end) {
         uint64_t first = page % 64, count = end - page < 64 - first ? end - page : 64 - first;
@@ -93,8 +175,8 @@ static void visit_mapping(struct reading *reading, uint64_t pages) {
 
 static void begin_mapping(struct reading *reading, const struct ht_kernel_mapping *mapping) {
     const char *name = mapping->name;
-    reading->from_page = mapping->start / HT_SNAPSHOT_PAGE_BYTES;
-    reading->until_page = mapping->end / HT_SNAPSHOT_PAGE_BYTES;
+    reading->from_page = mapping->start / PAGE_BYTES;
+    reading->until_page = mapping->end / PAGE_BYTES;
     reading->kind = !strcmp(name, "[heap]")                ? HT_MAPPING_HEAP
                     : !strncmp(name, "[stack", 6)          ? HT_MAPPING_STACK
                     : !*name || !strncmp(name, "[anon", 5) ? HT_MAPPING_ANONYMOUS
@@ -106,7 +188,7 @@ static void take_line(struct reading *reading, const char *line) {
     struct ht_kernel_mapping mapping;
     if (ht_kernel_mapping(line, &mapping)) begin_mapping(reading, &mapping);
     else if (!strncmp(line, key, sizeof key - 1))
-        visit_mapping(reading, ht_kernel_bytes(line, key) / HT_SNAPSHOT_PAGE_BYTES);
+        visit_mapping(reading, ht_kernel_bytes(line, key) / PAGE_BYTES);
 }
 
 static void take_lines(struct reading *reading, int smaps_fd) {
@@ -141,8 +223,6 @@ int ht_resident_each(struct ht_resident_buffer *buffer, ht_resident_visitor *vis
     close(reading.pagemap_fd);
     return reading.problem;
 }
-
-enum { PAGE_BYTES = HT_SNAPSHOT_PAGE_BYTES };
 
 // Of 64 pages: those that held a block once and are resident; and which of them a live block lies in.
 struct ht_page_bits {

@@ -8,7 +8,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "allocator.h"
 #include "snapshot_rows.h"
+
+// Allocates some thousand blocks, up to 1 MiB each, and leaves them.
+struct ht_block_spacing ht_block_spacing_measure(const struct ht_server *server);
+
+// The bytes beside a block of so many usable bytes that the allocator keeps: of its first pages from begin up to the
+// block, of its last ones from its end up to end.
+struct ht_block_margin {
+    uint64_t begin, end;
+};
+struct ht_block_margin ht_block_margin(const struct ht_block_spacing *spacing, uint64_t address,
+                                       uint64_t usable_bytes);
 
 struct ht_account_slot {
     uint64_t requested_bytes, usable_bytes;  // of the live block; usable: 0, nothing is live
@@ -23,6 +35,9 @@ void *ht_far_table(size_t bytes);
 
 // Addresses of a process have 47 bits.
 #define HT_HISTORY_PAGES ((UINT64_C(1) << 47) / HT_SNAPSHOT_PAGE_BYTES)
+
+// What an allocator keeps for itself beside a block, measured on blocks that lie next to each other: the accounts of a
+// heap tell it from holes, in which the allocator could place a block.
 
 struct ht_page_history {
     _Atomic uint64_t *bits;

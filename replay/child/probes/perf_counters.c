@@ -16,8 +16,7 @@
 #include <unistd.h>
 
 #include "call_filter.h"
-#include "listener_socket.h"
-#include "raw_clock.h"
+#include "raw_calls.h"
 
 #define CACHE_READ_MISS(cache)                                                                               \
     ((cache) | PERF_COUNT_HW_CACHE_OP_READ << 8 | PERF_COUNT_HW_CACHE_RESULT_MISS << 16)

@@ -29,7 +29,7 @@ void ht_perf_end(struct ht_perf_counters *counters);  // fills counts
 uint64_t ht_background_cpu_ns(bool (*ours)(void *context, pid_t tid), void *context, uint32_t *threads);
 
 // Has the kernel report to the launcher each system call by which an allocator gets, changes or gives back
-// memory (syscall_count.h). The others run at full speed.
+// memory (kernel_listener.h). The others run at full speed.
 
 // From now on, for this process and its threads to be, for good. socket_fd: where the listener is sent to.
 // Returns 0, or errno where the kernel does not permit it; then nothing is counted and nothing changed.

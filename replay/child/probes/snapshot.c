@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "all_bytes.h"
-#include "block_spacing.h"
 #include "page_accounts.h"
 
 // What is written waits here; in the same shared memory as what page_accounts.c needs.

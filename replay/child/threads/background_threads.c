@@ -19,10 +19,9 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "futex_word.h"
 #include "kernel_text.h"
 #include "older_libc.h"
-#include "raw_clock.h"
+#include "raw_calls.h"
 #include "replay_form.h"
 #include "virtual_clock.h"
 

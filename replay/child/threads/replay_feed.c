@@ -24,8 +24,7 @@
 
 #include <time.h>
 
-#include "futex_word.h"
-#include "raw_clock.h"
+#include "raw_calls.h"
 #include "replay_window.h"
 
 static const struct timespec poll_again = {.tv_nsec = 1000000};

@@ -13,10 +13,9 @@
 #include <unistd.h>
 
 #include "background_threads.h"
-#include "futex_word.h"
 #include "older_libc.h"
 #include "processor_number.h"
-#include "raw_clock.h"
+#include "raw_calls.h"
 
 // Spins until the number is there, but not longer than turns_max turns, and returns how many.
 static uint32_t dependency_spin(_Atomic uint32_t *word, uint32_t dependency, uint32_t turns_max) {

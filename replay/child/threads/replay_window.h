@@ -8,8 +8,7 @@
 #include <stdint.h>
 
 #include "background_threads.h"
-#include "futex_word.h"
-#include "raw_clock.h"
+#include "raw_calls.h"
 #include "replay_lane.h"
 
 // What waiting costs, so that it can be taken off a lane's CPU time: a lane's time is what its calls take.

@@ -18,7 +18,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "raw_clock.h"
+#include "raw_calls.h"
 #include "replay_job.h"
 
 // What is called until the next functions are found: glibc before 2.34 allocates when dlsym is called first, and the allocator

@@ -14,7 +14,7 @@
 
 #include "allocator_calls.h"
 #include "memory_probes.h"
-#include "raw_clock.h"
+#include "raw_calls.h"
 #include "single_steps.h"
 #include "verify_pass.h"
 

@@ -8,7 +8,6 @@
 
 #include "replay_job.h"
 #include "verify_pass.h"
-#include "verify_pattern.h"
 
 enum ht_block_end {  // what ends blocks, besides free
     HT_END_SIZED,

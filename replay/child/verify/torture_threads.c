@@ -7,8 +7,7 @@
 
 #include "allocator_calls.h"
 #include "background_threads.h"
-#include "futex_word.h"
-#include "raw_clock.h"
+#include "raw_calls.h"
 #include "single_steps.h"
 #include "torture_part.h"
 
