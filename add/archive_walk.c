@@ -278,7 +278,7 @@ static int walk_entries(struct walk *walk) {
     return 0;
 }
 
-// Of the file itself.
+// This is of the file itself.
 static int check_sums(struct walk *walk, int fd) {
     struct gzip_check check = {0};
     ssize_t got;

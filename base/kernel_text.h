@@ -46,6 +46,15 @@ struct ht_kernel_mapping {
     const char *name;  // the rest of the line
 };
 
+// What is mapped; the files of snapshots have these numbers.
+enum ht_mapping_kind {
+    HT_MAPPING_ANONYMOUS,
+    HT_MAPPING_HEAP,   // of brk
+    HT_MAPPING_STACK,  // of the initial thread
+    HT_MAPPING_FILE,   // private, of a file
+    HT_MAPPING_KINDS
+};
+
 static inline uint64_t ht_kernel_number(const char **at, unsigned base) {
     uint64_t value = 0;
     for (;; ++*at) {

@@ -23,7 +23,7 @@ struct ht_huge_pages {
 bool ht_huge_pages_choose(enum ht_thp asked, const char *system, int inherited, bool can_except,
                           struct ht_huge_pages *chosen, char *problem, size_t room);
 
-// The same of this process, on this machine.
+// Does the same for this process, on this machine.
 bool ht_huge_pages_here(enum ht_thp asked, const char *system, struct ht_huge_pages *chosen, char *problem,
                         size_t room);
 

@@ -10,14 +10,7 @@
 
 #include "error.h"
 #include "group_facts.h"
-
-enum ht_mapping_kind {
-    HT_MAPPING_ANONYMOUS,
-    HT_MAPPING_HEAP,   // of brk
-    HT_MAPPING_STACK,  // of the initial thread
-    HT_MAPPING_FILE,   // private, of a file
-    HT_MAPPING_KINDS
-};
+#include "kernel_text.h"
 
 struct ht_group_mapping {
     uint64_t start, end;  // addresses, of whole pages

@@ -57,7 +57,7 @@ void *ht_map_fd(const char *text, int protection, size_t *bytes);
 ht_lane_run *ht_measured_run_of(uint32_t pass, bool inherited);
 // i: of the streams; the form's last is what is inherited.
 void ht_measured_enter_form(struct ht_lane *lane, struct ht_form *form, uint32_t i);
-// The same for a thread.
+// Does the same for a thread.
 void ht_measured_enter_thread(struct measured *run, struct ht_lane *lane, struct ht_form *form, uint32_t i);
 
 // Tables, lanes and the window of run->form; with a table that is there already, as a forked process has it, that one.

@@ -63,7 +63,7 @@ static bool is_ours(void *context, pid_t tid) {
     return ours;
 }
 
-// Of the allocator's own threads, those that have ended included.
+// The allocator's own threads count, those that have ended included.
 static uint64_t background_cpu_ns(struct measured *run, uint32_t *threads) {
     uint32_t ended;
     uint64_t ended_ns = ht_background_ended(&ended);

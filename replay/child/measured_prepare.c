@@ -71,7 +71,7 @@ void ht_measured_enter_form(struct ht_lane *lane, struct ht_form *form, uint32_t
     lane->stream = i > form->streams ? &no_stream : ht_form_streams(form) + i;
 }
 
-// The same for a thread.
+// Does the same for a thread.
 void ht_measured_enter_thread(struct measured *run, struct ht_lane *lane, struct ht_form *form, uint32_t i) {
     ht_measured_enter_form(lane, form, i < form->streams ? i : UINT32_MAX);
     lane->idle = run->before && !form->streamed && lane->stream->first_unit == HT_SEGMENT_NONE;

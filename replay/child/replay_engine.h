@@ -8,7 +8,7 @@
 // The run of lanes whose time or memory is measured, in the lane's layout of the code. Callgrind and our own tool
 // (count_runs.c) count what is done in it.
 void ht_engine_run(struct ht_lane *lane);
-// The same for what is there before the first call: it does not count.
+// Does the same for what is there before the first call: it does not count.
 void ht_engine_run_before(struct ht_lane *lane);
 ht_lane_run ht_engine_layout_0;
 

@@ -135,7 +135,7 @@ struct ht_polluter *ht_polluter_make(const struct ht_pollution *pollution) {
     return polluter;
 }
 
-// Where a part's next turn begins.
+// Here a part's next turn begins.
 static uint64_t take_turn(struct part *part) {
     return part->count ? atomic_fetch_add_explicit(&part->turn, part->count, memory_order_relaxed) % part->of
                        : 0;

@@ -59,15 +59,15 @@ struct ht_report_row {
 };
 
 struct ht_child_figures {
-    // Of a child that is only described.
+    // A child that is only described fills this.
     struct ht_knob_report knobs[HT_KNOBS_MAX];
 
-    // Of the flat pass.
+    // The flat pass fills these.
     struct ht_perf_count perf[HT_PERF_EVENTS];
     uint64_t voluntary_switches, involuntary_switches;
     uint64_t repeats;  // how often the trace was replayed: all of these are of all repeats together
 
-    // Of the memory pass.
+    // The memory pass fills these.
     struct ht_kernel_view residency[HT_RESIDENCIES_MAX], residency_end;
     uint32_t residencies;
     uint32_t watched;       // 1: RSS was read within calls, too (peak_watch.h)
@@ -77,10 +77,10 @@ struct ht_child_figures {
     char purge_call[HT_REPORT_NAME_BYTES];
     struct ht_arena_counts arenas;
 
-    // Of the limit pass, at its end: what its control group holds that cannot be reclaimed.
+    // The limit pass fills this at its end: what its control group holds that cannot be reclaimed.
     uint64_t group_bytes;
 
-    // Of the accounting pass.
+    // The accounting pass fills these.
     uint32_t knows_usable;  // 1: the allocator has a malloc_usable_size
     uint32_t report_values, reports;
     int32_t filter_refusal;  // errno where system calls could not be counted
@@ -90,7 +90,7 @@ struct ht_child_figures {
     uint64_t peak_live_bytes, peak_usable_bytes;  // where most was live among the samples
     uint64_t untouched_end_bytes;                 // of what is usable: not written to by the replay
 
-    // Of the snapshot pass: as many as the job has stretches.
+    // The snapshot pass fills as many as the job has stretches.
     struct ht_stretch_accounts stretch[HT_STRETCHES_MAX];
 };
 

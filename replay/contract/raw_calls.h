@@ -59,7 +59,7 @@ static inline void ht_cpu_relax(void) {
 static inline void ht_futex_wait(_Atomic uint32_t *word, uint32_t value) {
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
 }
-// The same for at most so long, by the real clock.
+// Waits for at most so long, by the real clock.
 static inline void ht_futex_wait_for(_Atomic uint32_t *word, uint32_t value, uint64_t ns) {
     struct timespec limit = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &limit, NULL, 0);

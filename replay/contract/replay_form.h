@@ -84,7 +84,7 @@ enum ht_free_kind {
     HT_FREE_KINDS
 };
 
-// Where a pass stops to measure. Each pass stops at marks of some kinds and runs over the others.
+// At marks a pass stops to measure. Each pass stops at marks of some kinds and runs over the others.
 enum ht_mark {
     HT_MARK_END,    // of the segment
     HT_MARK_TIMED,  // the op that follows is to be timed; arg: number of the reading
@@ -101,7 +101,7 @@ enum {
 };
 static_assert(1 << HT_WORD_OP_BITS == sizeof(void *), "a slot's offset is the low half less the op");
 
-// Of calloc's blocks of this size and more a program may use little, so what is not known of them is left
+// A program may use little of calloc's blocks of this size and more, so what is not known of them is left
 // alone.
 #define HT_CALLOC_LEFT_BYTES 65536u
 
@@ -174,7 +174,7 @@ static inline enum ht_word_op ht_word_op(uint64_t word) {
     return (enum ht_word_op)(word & ((1u << HT_WORD_OP_BITS) - 1));
 }
 static inline uint32_t ht_word_arg(uint64_t word) { return (uint32_t)(word >> 32); }
-// Of FREE and MALLOC.
+// These are of FREE and MALLOC.
 static inline uint32_t ht_arg(unsigned kind, uint64_t bytes) {
     return kind << HT_ARG_KIND_SHIFT | (uint32_t)bytes;
 }

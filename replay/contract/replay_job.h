@@ -129,7 +129,7 @@ struct ht_job {
     uint32_t all_first;        // 1: threads are started before the first op
     uint32_t unwatched;        // 1: of the memory pass: RSS is not read within calls (peak_watch.h)
     uint64_t window_ns;
-    // Of passes that read RSS: free memory is given back so often, in trace time; 0: never.
+    // In passes that read RSS free memory is given back so often, in trace time; 0: never.
     uint64_t purge_ns;
     uint32_t purge_at_fork;         // 1: of the group pass: free memory is given back before each fork
     struct ht_pollution pollution;  // of the timed pass: before each timed op

@@ -8,6 +8,8 @@
 #include <assert.h>
 #include <stdint.h>
 
+#include "kernel_text.h"
+
 #define HT_SNAPSHOT_MAGIC 0x3170616e73706174ull  // "tapsnap1"
 
 enum { HT_SNAPSHOTS_MAX = 16, HT_SNAPSHOT_PAGE_BYTES = 4096 };
@@ -26,7 +28,6 @@ struct ht_snapshot_block {
     uint64_t untouched_bytes;  // at the end of the usable ones: what the replay did not write to, by page
 };
 
-enum ht_mapping_kind { HT_MAPPING_ANONYMOUS, HT_MAPPING_HEAP, HT_MAPPING_STACK, HT_MAPPING_FILE };
 enum { HT_RUN_HELD = 1 << 8 };  // some block lay there at some time
 
 struct ht_snapshot_run {
@@ -34,7 +35,7 @@ struct ht_snapshot_run {
     uint32_t pages;
     uint32_t flags;  // enum ht_mapping_kind | HT_RUN_HELD
 };
-// Of the heap at one of the samples: each byte of each resident page has one account, so that they add up to RSS.
+// The heap at one of the samples: each byte of each resident page has one account, so that they add up to RSS.
 enum { HT_STRETCHES_MAX = 256 };
 struct ht_stretch_accounts {
     uint64_t rss_bytes;  // as of a snapshot's head

@@ -15,7 +15,7 @@ enum ht_violation_kind {
     HT_VIOLATION_NOT_KEPT,   // by realloc: likewise
     HT_VIOLATION_USABLE,     // malloc_usable_size: expected at least, found
     HT_VIOLATION_FAILED,     // NULL that the recorded program did not get
-    // Of the torture alone.
+    // The torture alone finds these.
     HT_VIOLATION_GIVEN,     // a block of a size that nobody can give: expected NULL
     HT_VIOLATION_NOT_USED,  // again: expected: bytes that were freed, found: by how much memory grew meanwhile
     HT_VIOLATION_ENDED,     // a child of fork: found: its signal, 0: it did not end

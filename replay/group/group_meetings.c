@@ -210,7 +210,7 @@ bool ht_group_watch_start(struct ht_group_watch *watch) {
 bool ht_group_watch_stop(struct ht_group_watch *watch) {
     atomic_store(&watch->ended, true);
     ht_futex_wake_shared(&watch->plan->changes);
-    // Where the root was killed, others may be left.
+    // Others may be left if the root was killed.
     end_all(watch->plan);
     pthread_join(watch->thread, NULL);
     return !watch->problem[0];

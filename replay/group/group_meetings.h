@@ -8,7 +8,7 @@
 
 #include "group_program.h"
 
-// Of a process, or of all: in the sum of Pss_Anon each page counts once.
+// The memory of a process, or of all: in the sum of Pss_Anon each page counts once.
 struct ht_group_look {
     uint64_t pss_anon_bytes, rss_anon_bytes;
 };
@@ -20,7 +20,7 @@ struct ht_group_watch {
     struct ht_group_look *meeting;
     struct ht_group_look *part;  // by part and moment (once written), likewise
     char problem[512];           // empty: none
-    // Of the thread that looks.
+    // The rest is of the thread that looks.
     pthread_t thread;
     _Atomic bool ended;  // the root has: nothing more will come
 };

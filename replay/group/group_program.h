@@ -23,7 +23,7 @@ typedef int ht_live_visitor(void *context, size_t moment, const struct ht_live_s
 
 enum { HT_GROUP_NO_MOMENT = UINT32_MAX };
 
-// Where the launcher looks at the group. A moment of the recording has two: what was written by then is written at the second.
+// At a meeting the launcher looks at the group. A moment of the recording has two: what was written by then is written at the second.
 struct ht_group_meeting {
     uint64_t time_ns;  // of the group
     uint32_t moment;   // of the recording; HT_GROUP_NO_MOMENT: none
@@ -35,7 +35,7 @@ struct ht_group_program_part {
     struct ht_built_form built;  // fd -1, or no operation: it makes no call
     struct ht_form_options options;
     struct ht_form_stop *form_stops;
-    // Of the group: when its parent comes to the fork, which is no later than its own start.
+    // This is when, in the time of the group, its parent comes to the fork, which is no later than its own start.
     uint64_t forked_ns;
     struct ht_group_stop *stops;  // as many as the options have
     uint32_t *inherited_slots;    // of its own trace, in order of birth
@@ -59,7 +59,7 @@ struct ht_group_program {
 // memory_bytes: what all forms together may take. Returns 0, or -1 with error; to be freed in any case.
 int ht_group_program_load(struct ht_group_trace *trace, uint64_t memory_bytes, uint64_t seed,
                           struct ht_group_program *program, struct ht_error *error);
-// Of the processes that the launcher starts the one with the most slots: what it shares with them has room for all.
+// The process with the most slots among those that the launcher starts: what it shares with them has room for all.
 const struct ht_built_form *ht_group_program_largest(const struct ht_group_program *program);
 // How many its table has: those of its calls, and of what it inherited.
 uint32_t ht_group_program_slots(const struct ht_group_program_part *part, uint64_t inherited);

@@ -72,7 +72,7 @@ static uint32_t meeting_of(const struct ht_group_program *program, uint32_t mome
     return program->meetings - 1;
 }
 
-// Of the processes that the snapshot has: one that began or ended meanwhile is not in it.
+// The processes that the snapshot has count: one that began or ended meanwhile is not in it.
 static double bytes_at_moment(const struct ht_group_result *result, uint32_t moment) {
     const struct ht_group_program *program = result->program;
     double sum = (double)ht_group_moment(program->trace, moment)->own_bytes;

@@ -33,7 +33,7 @@ static uint64_t page_of(const struct ht_inherited_pages *pages, uint64_t address
     return address / pages->page_bytes;
 }
 
-// Of the block's last byte; of one of 0 bytes, where that would be.
+// This is the page of the block's last byte, or where that would be in a block of 0 bytes.
 static uint64_t last_page(const struct ht_inherited_pages *pages, size_t block) {
     uint64_t bytes = pages->bytes[block] ? pages->bytes[block] : 1;
     return page_of(pages, ht_block_start(pages, block) + bytes - 1);

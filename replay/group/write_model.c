@@ -332,7 +332,7 @@ static bool crosses(const struct draw *draw, size_t q, uint32_t part) {
            (pages->page[block] != q || (start + bytes - 1) / pages->page_bytes != q);
 }
 
-// Of a block on two pages the part on the second one, once that on the first is drawn.
+// Draws the part of a block on its second page, once that on the first is drawn.
 static uint32_t part_on(const struct draw *draw, size_t q, uint32_t block) {
     const struct ht_page_parts *parts = &draw->classed->parts;
     uint32_t i = parts->first[q];
@@ -358,7 +358,7 @@ static void draw_crossing(struct draw *draw) {
     }
 }
 
-// Of the writes of a page of so many parts, those with which a cluster begins.
+// So many of the writes of a page of so many parts begin a cluster.
 static double begins(const struct draw *draw, uint32_t parts) { return parts / (parts + draw->cluster - 1); }
 
 // The page's other parts, each with its hazard. Where nothing explains the copy yet, one of them or the allocator at least: one

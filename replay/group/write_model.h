@@ -12,7 +12,7 @@
 
 enum { HT_REGION_PAGES = 16 };
 
-// Of one process.
+// What is learned of one process.
 struct ht_write_fit {
     struct ht_inherited_pages pages;
     double *rate;                     // of each region
@@ -60,7 +60,6 @@ enum ht_write_clusters {
                         // were copied together suggest
 };
 
-struct ht_write_model;
 // One draw for a process that the model was made of: the same arrays. The same for the same seed. False for want of memory;
 // *parts is to be freed.
 bool ht_written_parts_draw(const struct ht_write_model *model, const struct ht_inherited_pages *pages,

@@ -12,7 +12,7 @@
 
 enum { ROUNDS = 3, CELL_BYTES = 64 };
 
-// Of one allocator, over all rounds. low is NaN before the first.
+// What one allocator showed, over all rounds. low is NaN before the first.
 struct range {
     double low, high;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where nobody judges: each allocator's own figures, without ratios and verdicts.
+// Prints each allocator's own figures if nobody judges, without ratios and verdicts.
 #ifndef HEAPTAPE_PLAIN_ROUNDS_H
 #define HEAPTAPE_PLAIN_ROUNDS_H
 

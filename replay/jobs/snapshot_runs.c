@@ -115,7 +115,7 @@ static uint32_t sample_at(const struct ht_built_form *built, uint64_t at_ns) {
     return sample;
 }
 
-// Where the peak is, or next to it.
+// The peak is there, or next to it.
 static uint32_t peak_of(const struct ht_built_form *built, struct ht_rss_samples rss) {
     uint32_t peak = (uint32_t)ht_peak_sample(built, rss.high_bytes, built->form->samples);
     return peak > 0 && rss.at_bytes[peak - 1] > rss.at_bytes[peak] ? peak - 1 : peak;

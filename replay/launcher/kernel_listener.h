@@ -63,7 +63,6 @@ struct ht_syscall_counts {
 };
 
 struct ht_syscall_counter;
-struct seccomp_notif;
 
 // Starts to wait for a child's listener. child_socket: what the child is to send it through. A child whose
 // replay is not over after limit_ns is killed. NULL, with problem, if that cannot be had. listens: false where another

@@ -356,7 +356,7 @@ static void write_empty_map(const struct page *page) {
     map(page->to, &set, page->affinity->shown);
 }
 
-// Of the thread that the path ends in.
+// It is of the thread that the path ends in.
 static void write_status(const struct page *page) {
     char line[LINE_BYTES];
     const char *end = page->path + strlen(page->path) - strlen("/status"), *number = end;

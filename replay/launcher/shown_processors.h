@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shows a measured child another number of processors than there are: whatever it asks the kernel, from its first
 // instruction on, also within the C library, is answered here. What never asks the kernel is answered in the child
-// (processor_number.c).
+// (processors_asked.c).
 #ifndef HEAPTAPE_SHOWN_PROCESSORS_H
 #define HEAPTAPE_SHOWN_PROCESSORS_H
 
@@ -14,13 +14,13 @@
 
 #include "kernel_listener.h"
 
-// On which of the processors that a child is shown its threads run: on all, or on those that they chose themselves
-// (sched_setaffinity, also by pthread_setaffinity_np). A thread that chose runs on as many processors of this machine as that
-// leaves: the shown processor i is number i % n of the n that the child may run on.
 struct ht_chosen_processors;
 struct seccomp_notif;
 struct seccomp_notif_resp;
 
+// The processors that the threads of a child run on, of those that it is shown: all, or those that they chose themselves
+// (sched_setaffinity, also by pthread_setaffinity_np). A thread that chose runs on as many processors of this machine as that
+// leaves: the shown processor i is number i % n of the n that the child may run on.
 struct ht_shown_affinity {
     uint32_t shown;   // how many
     uint16_t *there;  // those of this machine that the child may run on, NULL before the first call
@@ -32,9 +32,6 @@ struct ht_shown_affinity {
     size_t chosen_count, chosen_room;
     struct ht_chosen_processors *numbers;  // for the child
 };
-
-// The kernel's files that list processors, as they are on a machine with so many.
-struct ht_shown_affinity;
 
 // Between fork and exec: filters this process and all that it becomes, and sends the listener through the socket.
 // memory: calls that change the address space go to the launcher, too. False with errno.

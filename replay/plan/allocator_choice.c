@@ -374,7 +374,7 @@ static int add_knob(struct ht_choices *choices, const char *given, struct ht_err
     return fail(error, HT_EXIT_USAGE, "--alloc: %s%s", problem, "");
 }
 
-// Where the knobs begin: after the name, or after the last folder of a path. NULL: there are none.
+// The knobs begin after the name, or after the last folder of a path. NULL: there are none.
 static char *knobs_of(char *what) {
     char *slash = strrchr(what, '/');
     return strchr(slash ? slash : what, ':');

@@ -17,7 +17,7 @@ enum { HT_SCALE_MAX = 1000 };
 
 struct ht_built_form;
 
-// Where a process of a group stops in the trace (group_plan.h): before the event of that number, or before the first one at that
+// A process of a group stops here in the trace (group_plan.h): before the event of that number, or before the first one at that
 // time or later.
 struct ht_form_stop {
     uint64_t time_ns, event;  // event: HT_STOP_BY_TIME: the time counts
@@ -50,7 +50,7 @@ struct ht_form_options {
 
 enum { HT_PAUSE_POINTS_MAX = 2000 };
 
-// Where RSS is read, in recorded order.
+// RSS is read at these points, in recorded order.
 struct ht_sample_point {
     uint64_t time_ns, event, live_bytes;
     uint64_t readings;  // how many ops before it are timed
@@ -84,7 +84,7 @@ struct ht_built_form {
     uint64_t live_peak_bytes;
     uint64_t touched_peak_bytes;  // the same of the bytes that touch=recorded makes resident, at least
     uint64_t zeroed_peak_bytes;   // of these, what calloc itself had written where recorded: form_blocks.c
-    // Of these, in blocks of 64 KiB and more that the recorder did not measure, though others.
+    // So many of these are in blocks of 64 KiB and more that the recorder did not measure, though others.
     uint64_t unmeasured_peak_bytes;
     uint32_t side_by_side;  // copies that the child runs, each on threads of its own: 1 where the form's one
                             // stream holds all of them. The figures here are of all copies together

@@ -7,7 +7,7 @@
 #include "form_operation.h"
 #include "form_state.h"
 
-// Of the block that an event made.
+// What is known of the block that an event made.
 struct ht_birth {
     uint64_t pages_before;    // right after the allocation
     uint64_t pages_after;     // at its end; HT_PAGES_BY_RULE: not known

@@ -67,7 +67,7 @@ static int know_zeroed(struct ht_live_blocks *live, const struct ht_operation *o
     return count_pages(form, op, pages, &form->zeroed_pages, &form->zeroed_room, &live->zeroed_bytes);
 }
 
-// Where the recorder measured others; in a trace without residency that is nothing new.
+// A block is unmeasured if the recorder measured others; in a trace without residency that is nothing new.
 static int know_unmeasured(struct ht_live_blocks *live, const struct ht_operation *op,
                            const struct ht_birth *birth) {
     struct ht_form_state *form = live->form;

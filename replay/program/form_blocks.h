@@ -7,7 +7,7 @@
 #include "form_operation.h"
 #include "form_state.h"
 
-// Of smaller blocks the residency is never known, and all their bytes are written.
+// The residency of smaller blocks is never known, and all their bytes are written.
 #define HT_BLOCK_LARGE_BYTES 16384u
 
 struct ht_live_blocks {

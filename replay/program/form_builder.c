@@ -2,7 +2,6 @@
 #include "form_builder.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "all_bytes.h"
 #include "form_segments.h"
 #include "form_state.h"
 #include "form_streamed.h"
@@ -20,7 +20,7 @@ enum { SEGMENTS_BEGUN_BYTES = 256 << 20 };
 // The recorded program's initial thread runs on the child's: allocators treat it as something special
 // (glibc's main arena), and a program with one thread must stay one.
 static uint32_t initial_stream(const struct ht_form_state *form) {
-    // Of a prelude the slice's threads count, too.
+    // The slice's threads count for its prelude, too.
     bool one = form->options->of_prelude && !form->options->one_thread ? form->facts.threads_count == 1
                                                                        : form->streams_count == 1;
     if (one) return 0;
@@ -117,16 +117,7 @@ static int failed(struct ht_form_state *form) {
 
 static int write_at(struct ht_form_state *form, const void *data, size_t bytes, uint64_t offset) {
     const struct held *held = form->sink_state;
-    const char *at = data;
-    while (bytes) {
-        ssize_t written = pwrite(held->fd, at, bytes, (off_t)offset);
-        if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) return failed(form);
-        at += written;
-        offset += (uint64_t)written;
-        bytes -= (size_t)written;
-    }
-    return 0;
+    return ht_write_at(held->fd, data, bytes, offset) ? 0 : failed(form);
 }
 
 static uint64_t round_up(uint64_t bytes) {

@@ -35,7 +35,7 @@ struct ht_stream_state {
     uint64_t start_ns, operations;
 };
 
-// Where segments go. The words of a segment end in an END mark and padding, and are the sink's to copy.
+// A sink takes the segments. The words of a segment end in an END mark and padding, and are the sink's to copy.
 struct ht_form_sink {
     // Links the segment behind what the stream has already. Returns 0, or -1 with error.
     int (*link)(struct ht_form_state *form, uint32_t stream, const struct ht_segment *segment);

@@ -48,7 +48,7 @@ static void know_first(struct ht_touching *touching) {
     touching->due_ns = touching->count ? touching->filling[0].due_ns : UINT64_MAX;
 }
 
-// Where it belongs, going from a place that has become free.
+// Finds where it belongs, going from a place that has become free.
 static void settle(struct ht_touching *touching, size_t at, struct ht_filling moved) {
     struct ht_filling *heap = touching->filling;
     for (; at > 0 && moved.due_ns < heap[(at - 1) / 2].due_ns; at = (at - 1) / 2)

@@ -25,7 +25,7 @@ enum { RANDOM_FILES = 1024, AUXILIARY_RANDOM_BYTES = 16 };
 static ULong slept_ns, random_state = 0x9e3779b97f4a7c15ull;
 static UChar is_random_file[RANDOM_FILES];
 
-ULong virtual_ns(void) { return instructions_so_far() / INSTRUCTIONS_PER_STEP * STEP_NS + slept_ns; }
+static ULong virtual_ns(void) { return instructions_so_far() / INSTRUCTIONS_PER_STEP * STEP_NS + slept_ns; }
 ULong virtual_cycles(void) { return instructions_so_far() * CYCLES_PER_INSTRUCTION + slept_ns * STEP_NS; }
 
 // Before the instructions are counted anew: time goes on from where it is.

@@ -216,7 +216,6 @@ void count_what_runs(void);  // up to now; counting goes on from here
 void begin_counting(void);   // from the counts as they are
 UInt threads_seen(void);
 // simulated_clock.c
-ULong virtual_ns(void);
 ULong virtual_cycles(void);
 void keep_virtual_time(void);
 void before_syscall(UInt tid, UInt number, UWord *arguments, UInt count);

@@ -18,7 +18,7 @@ enum { PAGE_BYTES = HT_SNAPSHOT_PAGE_BYTES };
 // An allocator that reports the requested bytes as usable shows its headers where a size fills what it is rounded to, so
 // all small sizes are tried. Many of each: some allocators place neighbours at random.
 enum { SMALLEST = 17, LARGEST = 48, OF_EACH = 16, SMALL_BLOCKS = (LARGEST - SMALLEST + 1) * OF_EACH };
-// Of a large size this many blocks are allocated in a row, up to some bytes; sizes are four to a doubling.
+// This many blocks of a large size are allocated in a row, up to some bytes; sizes are four to a doubling.
 enum { FEWEST = 8, MOST = 64, ROW_BYTES = 4 << 20, LARGEST_POWER = 20, SMALLEST_POWER = 13 };
 
 struct block {

@@ -64,7 +64,6 @@ struct ht_resident_buffer {
 // Returns 0, or the errno of what cannot be read.
 int ht_resident_each(struct ht_resident_buffer *buffer, ht_resident_visitor *visit, void *context);
 
-struct ht_account_slot;
 struct ht_page_bits;
 
 struct ht_page_accounts {
@@ -77,7 +76,7 @@ struct ht_page_accounts {
 // False, with errno: there is no memory.
 bool ht_page_accounts_init(struct ht_page_accounts *accounts, const struct ht_page_history *history,
                            const struct ht_block_spacing *spacing, struct ht_resident_buffer *buffer);
-// Of the blocks in the table. Returns 0, or errno where the kernel does not show which pages are resident.
+// Takes the accounts of the blocks in the table. Returns 0, or errno where the kernel does not show which pages are resident.
 int ht_page_accounts_take(struct ht_page_accounts *accounts, void *const *table,
                           const struct ht_account_slot *slots, uint64_t slots_count,
                           struct ht_stretch_accounts *found);

@@ -108,7 +108,7 @@ static void put_result(ucontext_t *context, long result) {
 #endif
 }
 
-// Of the calls that may give back memory, whether this one does. A heap that grows, and a mapping that moves, do not.
+// Tells whether this call, which may give back memory, does. A heap that grows, and a mapping that moves, do not.
 static bool gives_back(long number, const unsigned long arguments[6]) {
     if (number == SYS_brk) return arguments[0] && arguments[0] < atomic_load(&watch.heap_end);
     if (number == SYS_mremap) return arguments[2] < arguments[1] || arguments[3] & MREMAP_FIXED;

@@ -71,7 +71,7 @@ void ht_perf_begin(struct ht_perf_counters *counters) {
     }
 }
 
-// Where there are more events than counters the kernel takes turns: then the count is extrapolated from the
+// The kernel takes turns if there are more events than counters: then the count is extrapolated from the
 // time that it was running.
 static uint64_t read_count(int fd) {
     struct {

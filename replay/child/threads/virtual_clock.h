@@ -31,7 +31,7 @@ bool ht_virtual_clock_may_run(void);
 // Trace time as the allocator sees it. Each reading is later than the one before, if only by a nanosecond:
 // who turns in a loop until a moment has come must come out of it, although the trace stands still meanwhile.
 uint64_t ht_virtual_clock_read_ns(void);
-// Where the trace itself is.
+// This is where the trace itself is.
 uint64_t ht_virtual_clock_place_ns(void);
 // A thread of the replay has waited in real time, which its clock shows until the trace has caught up.
 void ht_virtual_clock_skip(uint64_t ns);

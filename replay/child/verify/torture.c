@@ -51,13 +51,13 @@ static void try_bursts(struct ht_torturer *t) {
     }
 }
 
-bool ht_torture_sizes(struct ht_torturer *t) {
+static bool torture_sizes(struct ht_torturer *t) {
     try_sizes(t);
     try_bursts(t);
     return true;
 }
 
-bool ht_torture_alignments(struct ht_torturer *t) {
+static bool torture_alignments(struct ht_torturer *t) {
     static const enum ht_verified_function functions[] = {HT_VERIFIED_ALIGNED, HT_VERIFIED_ALIGNED_ALLOC,
                                                           HT_VERIFIED_MEMALIGN, HT_VERIFIED_NEW_ALIGNED};
     static const uint64_t small[] = {1, 24, 100, 1000, 5000, 70000};
@@ -94,7 +94,7 @@ static void creep(struct ht_torturer *t, uint64_t from, uint64_t to, uint64_t st
     ht_slots_end(t, ht_slots_some(41));
 }
 
-bool ht_torture_realloc(struct ht_torturer *t) {
+static bool torture_realloc(struct ht_torturer *t) {
     static const uint64_t sizes[] = {1,     15,    16,     24,     33,     100,    128,     129,    1000,
                                      1024,  1025,  4000,   4096,   5000,   8192,   16385,   20000,  32768,
                                      40000, 65536, 100000, 131072, 200000, 300000, 1048576, 3000000};
@@ -146,7 +146,7 @@ static void use_again(struct ht_torturer *t, enum ht_verified_function function,
     ht_slots_end(t, ht_slots_some((uint32_t)count));
 }
 
-// The same of so many small blocks that a few that are lost show.
+// Does the same with so many small blocks that a few that are lost show.
 static void use_small_again(struct ht_torturer *t, uint64_t bytes, uint64_t freed) {
     const unsigned times = (unsigned)(freed / bytes / HT_DEPTH_MAX);
     ht_torture_contend(t, bytes, HT_DEPTH_MAX, 8);
@@ -170,7 +170,7 @@ static uint64_t fill_heap(struct ht_torturer *t, uint64_t *resident) {
     return filled;
 }
 
-bool ht_torture_reuse(struct ht_torturer *t) {
+static bool torture_reuse(struct ht_torturer *t) {
     static const uint64_t sizes[] = {700, 20000, 300000};
     t->all_pages = true;
     for (enum ht_verified_function function = 0; function < HT_VERIFIED_FUNCTIONS; function++)
@@ -220,7 +220,7 @@ static void refuse_resize(struct ht_torturer *t, size_t count, size_t size) {
     else ht_block_end(t, block);
 }
 
-// Of functions that take or mean an alignment: real allocators lack the check.
+// Functions that take or mean an alignment: real allocators lack the check.
 static void overflow_aligned(struct ht_torturer *t, size_t bytes) {
     for (enum ht_verified_function i = HT_VERIFIED_ALIGNED; i < HT_VERIFIED_REALLOCARRAY; i++) {
         void *(*own)(size_t, size_t) = (void *(*)(size_t, size_t))t->of->make[i], *given = NULL;
@@ -297,7 +297,7 @@ static bool refuse(struct ht_torturer *t) {
     return true;
 }
 
-bool ht_torture_refusals(struct ht_torturer *t) { return ht_torture_in_child(t, refuse); }
+static bool torture_refusals(struct ht_torturer *t) { return ht_torture_in_child(t, refuse); }
 
 // Until there is none left, under a limit of writable memory: then NULL, and what there is stays as it is.
 static bool take_all(struct ht_torturer *t) {
@@ -323,7 +323,7 @@ static bool take_all(struct ht_torturer *t) {
     return true;
 }
 
-bool ht_torture_no_memory(struct ht_torturer *t) { return ht_torture_in_child(t, take_all); }
+static bool torture_no_memory(struct ht_torturer *t) { return ht_torture_in_child(t, take_all); }
 
 static const uint64_t SEED_STEP = 0x9e3779b97f4a7c15;
 
@@ -345,16 +345,16 @@ static bool run_fork(struct ht_torturer *t) {
 static void run_parts(struct ht_torturer *t) {
     static bool (*const parts[HT_TORTURE_PARTS])(struct ht_torturer *) = {
         [HT_TORTURE_FIRST_CALLS] = ht_torture_first_calls,
-        [HT_TORTURE_SIZES] = ht_torture_sizes,
-        [HT_TORTURE_ALIGNMENTS] = ht_torture_alignments,
-        [HT_TORTURE_REALLOC] = ht_torture_realloc,
-        [HT_TORTURE_REFUSALS] = ht_torture_refusals,
-        [HT_TORTURE_REUSE] = ht_torture_reuse,
+        [HT_TORTURE_SIZES] = torture_sizes,
+        [HT_TORTURE_ALIGNMENTS] = torture_alignments,
+        [HT_TORTURE_REALLOC] = torture_realloc,
+        [HT_TORTURE_REFUSALS] = torture_refusals,
+        [HT_TORTURE_REUSE] = torture_reuse,
         [HT_TORTURE_DUEL] = ht_torture_duel,
         [HT_TORTURE_THREADS] = ht_torture_threads,
         [HT_TORTURE_THREAD_ENDS] = ht_torture_thread_ends,
         [HT_TORTURE_FORK] = run_fork,
-        [HT_TORTURE_NO_MEMORY] = ht_torture_no_memory};
+        [HT_TORTURE_NO_MEMORY] = torture_no_memory};
     const uint32_t of_threads = 1u << HT_TORTURE_FIRST_CALLS | 1u << HT_TORTURE_DUEL |
                                 1u << HT_TORTURE_THREADS | 1u << HT_TORTURE_THREAD_ENDS;
     struct ht_torture_record *record = &t->of->findings->torture;

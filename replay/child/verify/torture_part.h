@@ -84,7 +84,7 @@ void ht_torture_departs(struct ht_torturer *t, enum ht_departure departure,
 bool ht_block_make(struct ht_torturer *t, struct ht_block *block, enum ht_verified_function function,
                    uint64_t bytes, uint64_t alignment);
 bool ht_block_check(struct ht_torturer *t, const struct ht_block *block);
-// Of blocks that free can end. False if the block is as it was.
+// For blocks that free can end. False if the block is as it was.
 bool ht_block_resize(struct ht_torturer *t, struct ht_block *block, uint64_t bytes);
 void ht_block_end(struct ht_torturer *t, struct ht_block *block);
 // It is the allocator's no more, without a call of ours.
@@ -131,16 +131,10 @@ void ht_torture_start_clock(struct ht_torturer *t);
 // What may end the process, or needs a fresh one, is done in a child. False: there was none, or body says so.
 bool ht_torture_in_child(struct ht_torturer *t, bool (*body)(struct ht_torturer *t));
 
-// The parts. False: it was not done, or not whole.
+// The parts with threads. False: it was not done, or not whole.
 bool ht_torture_first_calls(struct ht_torturer *t);
-bool ht_torture_sizes(struct ht_torturer *t);
-bool ht_torture_alignments(struct ht_torturer *t);
-bool ht_torture_realloc(struct ht_torturer *t);
-bool ht_torture_refusals(struct ht_torturer *t);
-bool ht_torture_reuse(struct ht_torturer *t);
 bool ht_torture_duel(struct ht_torturer *t);
 bool ht_torture_threads(struct ht_torturer *t);
 bool ht_torture_thread_ends(struct ht_torturer *t);
-bool ht_torture_no_memory(struct ht_torturer *t);
 
 #endif

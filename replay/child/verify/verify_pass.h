@@ -49,7 +49,7 @@ void ht_verify_tell(struct ht_verify_findings *findings, const struct ht_violati
 // Counts one like another that was told.
 void ht_verify_count(struct ht_verify_findings *findings, enum ht_violation_kind kind);
 
-// Of a block for which no alignment was asked: fit for any object of the standard types that is no larger.
+// A block for which no alignment was asked is fit for any object of the standard types that is no larger.
 uint64_t ht_verify_alignment(uint64_t bytes);
 
 void ht_verify_raise(_Atomic uint64_t *most, uint64_t value);
