@@ -13,7 +13,6 @@
 #include "talk.h"
 #include "trace_verb.h"
 #include "verbs.h"
-#include "write_extended.h"
 
 struct options {
     const char *trace, *output;

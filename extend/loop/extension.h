@@ -4,6 +4,7 @@
 #define HEAPTAPE_EXTENSION_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "trace_reader.h"
 
@@ -17,5 +18,14 @@ struct extension_request {
 struct ht_trace_reader *extension_open(struct ht_trace_reader *reader, const char *path,
                                        const struct extension_request *request, json_t **extended,
                                        struct ht_error *error);
+
+struct extended_totals {
+    uint64_t events, file_bytes, end_live_bytes, peak_live_bytes;
+};
+
+// Writes a trace that was opened as an extension into a file of its own. quiet: without progress. Returns 0, or -1 with error:
+// then there is no file.
+int write_extended(struct ht_trace_reader *reader, const char *output, bool quiet,
+                   struct extended_totals *totals, struct ht_error *error);
 
 #endif

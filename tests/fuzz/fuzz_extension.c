@@ -9,7 +9,6 @@
 #include "extension.h"
 #include "fuzz_input.h"
 #include "trace_writer.h"
-#include "write_extended.h"
 
 enum { THREADS = 4, CALLS_MAX = 24, REPETITIONS = 400, DUE = 512, STEP_NS = 20000000, UNIT_NS = 1000 };
 
