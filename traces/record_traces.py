@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Records the traces of this folder anew, each by its recipe: recipes/NAME.sh.
+"""Records the traces of this folder anew, each by its recipe in recipes/recipes.sh.
 
     traces/record_traces.py [--build BUILD] -o DIR [NAME...]
 
@@ -91,7 +91,7 @@ def run_recipe(name: str, recipe: Recipe) -> Path:
         "TZ": "UTC", "SOURCE": str(HERE.parent), "FILES": str(WORK / "files"),
         "BIN": str(WORK / "bin"), "LOGS": str(logs), "PORT": str(free_port()),
     }
-    command = ["bash", "-eu", str(WORK / "files" / f"{name}.sh")]
+    command = ["bash", "-eu", str(WORK / "files" / "recipes.sh"), name]
     if recipe.unprivileged and os.getuid() == 0:
         command = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", *command]
     subprocess.run(command, cwd=folder, env=environment, check=True, timeout=TIMEOUT_S,

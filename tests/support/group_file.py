@@ -16,7 +16,6 @@ MEMBER = struct.Struct("<IIQ16s7QII")
 MAPPING = struct.Struct("<QQII")
 ABSENT, SHARED, EXCLUSIVE, SWAPPED = range(4)
 PEAK, LAST = range(2)
-HEAP = 1
 
 
 @dataclass
