@@ -461,7 +461,7 @@ def test_sources_are_built_when_asked(added: Added) -> None:
     ({"mimalloc-3.9.9/../../../../outside": b"x"}, "leads out of it"), ({"/outside": b"x"}, "leads out of it"),
     ({"other/file": b"x"}, "all files in one folder"), ({"mimalloc-3.9.9/link/tmp/outside": b"x", "mimalloc-3.9.9/link": b"x"}, "cannot unpack"),
     ({"mimalloc-3.9.9/" + "x/" * 33 + "x": b""}, "32 folders deep"), ({"mimalloc-3.9.9/" + f"{'x' * 200}/" * 6 + "x": b""}, "1024 bytes"),
-    ({f"mimalloc-3.9.9/{i}" + f"/{i}" * 30 + "/x": b"" for i in range(600)}, "16384 folders")])
+    pytest.param({f"mimalloc-3.9.9/{i}" + f"/{i}" * 30 + "/x": b"" for i in range(600)}, "16384 folders", marks=pytest.mark.thorough)])
 def test_hostile_sources_are_refused(added: Added, more: dict[str, bytes], said: str) -> None:
     done = added.add(sources(**more), "--build")
     assert done.returncode == 3 and said in done.stderr.decode() and not added.there()

@@ -68,7 +68,7 @@ def caught(tools: Tools, threads_trace: Path, tmp_path_factory: pytest.TempPathF
 
 # The torture of one thread takes half the time, or less.
 @pytest.mark.parametrize("case, kind, words", quick(
-    ["overlap --threads 1", "dirty --threads 1"],
+    ["dirty --threads 1"],
     [(fault + options, kind, words) for fault, kind, words in FAULTS for options in ("", " --threads 1", " --decoded-memory 1")]))
 def test_each_fault_is_caught(caught: Callable[[str], tuple[subprocess.CompletedProcess[bytes], dict]], case: str, kind: str, words: str) -> None:
     done, row = caught(case)

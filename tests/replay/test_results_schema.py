@@ -35,7 +35,7 @@ def lines(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> list[dict[s
     tools.succeed([tools.build / "bench" / "make_trace", trace, "20000", "500", "2", "1", "1000"])
     replay = [tools.replay_program, "--rounds", "1", "-q", "-o", results]
     tools.succeed([*replay, "--alloc", "glibc,jemalloc,tcmalloc,mimalloc", "--touch", "recorded", trace])
-    tools.succeed([*replay, "--alloc", "glibc", "--pass", "verify", trace])
+    tools.succeed([*replay, "--alloc", "glibc", "--pass", "verify", "--threads", "1", trace])
     tools.succeed([*replay, "--alloc", "glibc", "--memory-max", "search", "--pass", "limit", "--cpus", "4", trace])
     tools.succeed([*replay, "--alloc", "glibc", "--pass", "memory", REPOSITORY / "traces" / "sqlite3-small.bin"])
     controls = tools.convert(record_controls(tools, folder, "controls", "-DCONTROLS")[0], folder / "c.bin")
