@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "random_numbers.h"
-#include "verify_pass.h"
+#include "verify_blocks.h"
 
 enum { SLOTS = 300 };
 

@@ -16,7 +16,7 @@
 #include "memory_probes.h"
 #include "raw_calls.h"
 #include "single_steps.h"
-#include "verify_pass.h"
+#include "verify_blocks.h"
 
 enum { WHOLE_BYTES = 2048, LOOKED_AT_EVERY = 64 };
 

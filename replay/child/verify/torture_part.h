@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 #include "replay_job.h"
-#include "verify_pass.h"
+#include "verify_blocks.h"
 
 enum ht_block_end {  // what ends blocks, besides free
     HT_END_SIZED,
