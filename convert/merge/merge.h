@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One pass from a raw log to a trace: merges the streams by time, repairs their order, turns addresses into
-// slots.
+// slots. merge_records.c takes one record after another; heap_model.c knows what is live, slots.c numbers it.
 //
 // Stamps alone are not an exact order: an allocation of an address may be stamped before the free that made
 // it possible, and a free before its allocation, because the counter is read without a fence. In program

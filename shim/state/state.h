@@ -2,8 +2,7 @@
 // The one unit of state that hooks, recording and sampling share: of the recording, and of each recorded
 // thread. And whether the recorder may make system calls.
 //
-// Who may call what: the hooks (wrap*.c) call everything; nothing here calls a hooked function except through
-// `real`.
+// Only the hooks are called by the program. Nothing in the shim calls a hooked function except through `real`.
 #ifndef HEAPTAPE_STATE_H
 #define HEAPTAPE_STATE_H
 

@@ -54,7 +54,7 @@ def test_a_cut_trace_dumps_the_beginning(tools: Tools, tmp_path: Path, part: int
 
 
 SOURCES = GOLDEN.parent.parent
-READERS = ["format/raw/raw_reader.c", "format/trace/trace_reader.c", "format/trace/columns.c", "format/trace/event_arrays.c", "convert/merge/streams.c",
+READERS = ["format/raw/raw_reader.c", "format/trace/trace_reader.c", "format/trace/trace_facts.c", "format/trace/columns.c", "format/trace/event_arrays.c", "convert/merge/streams.c",
            "convert/merge/inheritance.c", "convert/merge/merge.c", "convert/common/convert_raw.c", "replay/program/form_state.c",
            "replay/program/form_blocks.c", "replay/program/form_writing.c"]
 # No file provokes these: they are about memory, the machine, or another program that changes the file meanwhile.

@@ -354,7 +354,7 @@ static void worlds(void **state) {
         {"long runs, any size", ANY, RECORDS, .07, .05, .1, 0, -8},
         {"long runs, many holes", ANY, RECORDS, .3, .4, .7, 4, -6},
     };
-    for (size_t i = 0; i < sizeof world / sizeof *world; i++)
+    for (size_t i = 0; i < sizeof world / sizeof *world; i += unit_stride(1))
         for (uint64_t seed = 1; seed <= (unit_thorough() ? 2 : 1); seed++)
             try_world(&world[i], 100 * seed + i);
 }
