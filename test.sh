@@ -63,8 +63,8 @@ if [ -z "$labels" ]; then
 fi
 
 step "Tests of the tools, end to end"
-# One for each processor: each reads all tests first, and holds what they import. exec: pytest's summary is then the last
-# line, whatever it says.
-workers=$(nproc)
+# One more than processors: a quarter of the tests' time is waiting. exec: pytest's summary is then the last line, whatever it
+# says.
+workers=$(($(nproc) + 1))
 echo "\$ .venv/bin/python -m pytest -q -m \"$tests\" -n $workers --dist worksteal"
 exec .venv/bin/python -m pytest -q -m "$tests" -n "$workers" --dist worksteal "$@"

@@ -40,7 +40,7 @@ extern const uint64_t stats_band_upper[STATS_BANDS];
 struct stats_size_class {
     uint64_t requests, bytes;
     uint64_t live, live_bytes;
-    // As they were at the peak of live bytes, if anything has changed since: see class_at_peak.
+    // As they were at the peak of live bytes, if anything has changed since: see stats_class_at_peak.
     uint64_t peak_live, peak_live_bytes, peak_number;
     uint64_t unused;  // one cache line
 };

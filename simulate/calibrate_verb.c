@@ -27,6 +27,7 @@
 // among an allocator's calls: most of the wait is for work that the processor does anyway.
 enum { KERNEL_CLASSES = 64, KERNEL_CALLS = 256, KERNEL_INSTRUCTIONS = 24 };
 
+#ifdef __x86_64__
 struct call_kernel {
     uint64_t size[KERNEL_CALLS];
     void *held[KERNEL_CALLS], *free[KERNEL_CLASSES];
@@ -52,8 +53,8 @@ static void call_kernel_make(struct call_kernel *kernel, struct ht_random *rando
 }
 
 // The calls from one to before the other, of KERNEL_CALLS: each a free of a block and a malloc of its size.
-static void call_kernel_run(struct call_kernel *kernel, uint64_t from, uint64_t to) {
-#ifdef __x86_64__
+__attribute__((noinline)) static void call_kernel_run(struct call_kernel *kernel, uint64_t from,
+                                                      uint64_t to) {
     __asm__ volatile("1: mov (%[size],%[i],8), %%rax\n"
                      "add $15, %%rax\n"
                      "shr $4, %%rax\n"
@@ -84,9 +85,6 @@ static void call_kernel_run(struct call_kernel *kernel, uint64_t from, uint64_t 
                        [held] "r"(kernel->held), [to] "r"(to)
                      : "rax", "rcx", "rdx", "cc", "memory");
     assert(from == to);  // no list was empty: the instructions are those counted
-#else
-    (void)kernel, (void)from, (void)to;
-#endif
 }
 
 // Rings of pointers that lie in a cache or beyond it, on few pages or on many. Followed, one step after the other, the
@@ -111,7 +109,6 @@ enum {
     CALLS_PER_READ = 5,  // 120 instructions: what a call of malloc takes in the median of traces
 };
 
-#ifdef __x86_64__
 static const double time_max_s = 7;
 
 static double now_ns(void) { return (double)ht_now_ns(CLOCK_THREAD_CPUTIME_ID); }
@@ -399,14 +396,12 @@ static bool measure_costs(struct ht_calibration *calibration) {
     return made;
 }
 #else
-bool measure_costs(struct ht_calibration *calibration) {
+static bool measure_costs(struct ht_calibration *calibration) {
     (void)calibration;
     errno = ENOTSUP;
     return false;
 }
 #endif
-
-// heaptape calibrate: measures what instructions, misses, page faults and mapping calls cost on this machine, and keeps it for the model.
 
 struct options {
     const char *output;

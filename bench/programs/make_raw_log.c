@@ -53,7 +53,7 @@ struct thread {
 struct generator {
     uint8_t *mapping;
     struct ht_raw_header *header;
-    struct ht_raw_log clock;  // for log_clock
+    struct ht_raw_log clock;  // for log_clock_now and log_clock_pair
     struct thread *thread;
     unsigned threads;
     struct ht_random random;

@@ -19,7 +19,7 @@ struct measured {
     struct ht_operators operators;
     void (*replaying)(bool yes);  // reports to the null allocator whose calls come; NULL with all others
     struct ht_form *form;
-    struct ht_form *before;  // replayed first, unmeasured (form_prelude.h); NULL: nothing
+    struct ht_form *before;  // replayed first, unmeasured (prelude_form.h); NULL: nothing
     struct ht_exchange *exchange;
     struct ht_job job;  // as it was asked: what the allocator does to the exchange changes nothing of it
     struct ht_window window;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions that jemalloc and mimalloc have under names of their own. Each is recorded as the standard
 // function that does the same; what a trace cannot say (zeroed and aligned, an offset, the alignment of a
-// realloc) is left out. Only libmalloc_wrap_full.so has them.
+// realloc) is left out. Also the calls by which a program controls these
+// allocators and tcmalloc. Only libmalloc_wrap_full.so has them.
 #include <errno.h>
 #include <malloc.h>
 #include <stdlib.h>

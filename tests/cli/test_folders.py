@@ -142,9 +142,10 @@ def test_no_recording_lies_in_the_tree(repository: Path) -> None:
 
 
 def test_no_conflict_of_a_merge_is_left(repository: Path) -> None:
+    assert tracked(repository)
     found = subprocess.run(["git", "grep", "-I", "--name-only", "-E", "^(<<<<<<<|>>>>>>>|[|]{7}) "], cwd=repository, capture_output=True, text=True,
                            timeout=60, check=False)
-    assert found.stdout == ""
+    assert (found.returncode, found.stdout) == (1, "")
 
 
 def test_libraries_link_what_the_table_allows(repository: Path, table: dict[str, set[str]]) -> None:

@@ -170,7 +170,7 @@ def test_a_budget_that_holds_no_round(tools: Tools, trace: Path, tmp_path: Path)
 
 
 def test_a_condition_that_is_met_fails(tools: Tools, trace: Path) -> None:
-    more = ["--rounds", "3", "--pass", "memory"]
+    more = ["--rounds", "6", "--pass", "memory"]
     said, done = replayed(tools, trace, *more, "--fail-if", "rss_peak>1.1", "--fail-if", "rss_end > 1000")
     assert done.returncode == 4
     assert said["fail_if"] == [

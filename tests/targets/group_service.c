@@ -164,7 +164,7 @@ static void serve_generations(void) {
 
 // ---- forks beside calls ----
 
-enum { THREADS = 4, FORKS = 20, KEPT = 300 };
+enum { THREADS = 4, FORKS = 50, KEPT = 300 };
 static _Atomic int stop;
 
 static void *churn(void *argument) {

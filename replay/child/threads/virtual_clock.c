@@ -109,9 +109,6 @@ static void look_up(void) {
     HT_NEXT_FUNCTIONS(LOOK_UP)
 }
 
-// An executable's alone can be so early. The next functions are found first.
-__attribute__((section(".preinit_array"), used)) static void (*const look_up_first)(void) = look_up;
-
 enum { CLOCKS = 16 };
 
 static struct {
@@ -149,9 +146,15 @@ static void hold(int argc, char **argv, char **environment) {
         virtual_clock.held_readings = HELD_READINGS;
     }
 }
+
+// What the look-up itself allocates reads no clock that is held.
+static void begin(int argc, char **argv, char **environment) {
+    look_up();
+    hold(argc, argv, environment);
+}
 // An executable's alone can be so early.
 __attribute__((section(".preinit_array"), used)) static void (*const before_all)(int, char **,
-                                                                                 char **) = hold;
+                                                                                 char **) = begin;
 
 void ht_virtual_clock_release(void) { atomic_store(&virtual_clock.held_readings, 0); }
 
