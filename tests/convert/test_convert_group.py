@@ -258,9 +258,9 @@ def test_generations(tools: Tools, tmp_path: Path) -> None:
 def test_threads_that_allocate_while_another_forks(tools: Tools, tmp_path: Path) -> None:
     recorded(tools, tmp_path, "threads")
     group, _ = converted(tools, tmp_path / "logs", tmp_path / "t.bin")
-    assert len(group.processes) == 21
+    assert len(group.processes) == 51
     check_inheritance(tools, tmp_path, group)
-    assert [one["fork_thread"] for one in group.processes[1:]] == [0] * 20
+    assert [one["fork_thread"] for one in group.processes[1:]] == [0] * 50
 
 
 # ---- what cannot be used ----
