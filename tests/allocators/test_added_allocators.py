@@ -162,7 +162,7 @@ def test_nothing_of_it_runs(added: Added, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     source = f'int open(const char *, int, ...);\n__attribute__((constructor)) static void begin(void) {{ open("{ran}", 0101, 0600); }}\n'
     subprocess.run(["cc", "-shared", "-fPIC", "-Wl,-soname,libmimalloc.so.3", "-o", tmp_path / "begins.so", "-x", "c", "-"], check=True,
-                   input=(packages.LIBRARY + "void mi_process_info(void) {}\nint mi_version(void) { return 30600; }\n" + source).encode())
+                   input=(packages.LIBRARY + "void mi_process_info(void) {}\nint mi_version(void) { return 30600; }\n" + source).encode(), timeout=60)
     assert added.added((tmp_path / "begins.so").read_bytes()) == "mimalloc@3.6.0"
     assert added.listed() and added.verb("-v").returncode == 0 and not ran.exists()
     run(["/bin/true"], env={"LD_PRELOAD": str(added.all / "mimalloc@3.6.0" / "libmimalloc.so.3")})
@@ -396,7 +396,7 @@ def test_a_full_disk_leaves_nothing(added: Added, library: bytes) -> None:
     path = added.folder / "package"
     path.write_bytes(deb(tar({NAME: library + bytes(1 << 20)})))
     done = subprocess.run(["sh", "-c", 'ulimit -f 64; exec "$@"', "sh", added.tools.heaptape, "allocators", "add", path],
-                          env=clean_environment(added.env), capture_output=True, check=False)
+                          env=clean_environment(added.env), capture_output=True, check=False, timeout=60)
     assert done.returncode == 1 and done.stderr.count(b"\n") == 1 and b"File too large" in done.stderr and added.there() == []
 
 
@@ -404,7 +404,7 @@ def test_a_folder_that_cannot_be_locked_ends_in_one_line(added: Added, library: 
     path = added.folder / "package"
     path.write_bytes(library)
     source = "int *__errno_location(void);\nint flock(int fd, int how) { (void)fd, (void)how; *__errno_location() = 37; return -1; }\n"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", added.folder / "flock.so", "-x", "c", "-"], check=True, input=source.encode())
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", added.folder / "flock.so", "-x", "c", "-"], check=True, input=source.encode(), timeout=60)
     done = run([added.tools.heaptape, "allocators", "add", path], env=added.env | {"LD_PRELOAD": str(added.folder / "flock.so")}, timeout=20)
     assert done.returncode == 1 and done.stderr.count(b"\n") == 1 and b"No locks available" in done.stderr and added.there() == []
 
@@ -417,7 +417,7 @@ def test_one_killed_leaves_nothing_that_counts(added: Added, library: bytes) -> 
         process = subprocess.Popen(command, env=clean_environment(added.env), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(delay_ms / 1000)
         process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.wait(timeout=60)
         if "mimalloc@3.6.0" in added.there():
             assert (added.all / "mimalloc@3.6.0" / "libmimalloc.so.3").stat().st_size == len(library) + (8 << 20)
             added.verb("remove", "mimalloc@3.6.0")
@@ -430,9 +430,9 @@ def test_two_at_once_both_end_well(added: Added, library: bytes) -> None:
     path.write_bytes(deb(tar({NAME: library + os.urandom(4 << 20)}, compression="")))
     command = [added.tools.heaptape, "allocators", "add", path]
     started = [subprocess.Popen(command, env=clean_environment(added.env), stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(4)]
-    assert [process.wait() for process in started] == [0] * 4
+    assert [process.wait(timeout=60) for process in started] == [0] * 4
     for process in started:
-        process.communicate()
+        process.communicate(timeout=60)
     assert added.there() == ["mimalloc@3.6.0"]
 
 

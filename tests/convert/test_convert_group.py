@@ -98,7 +98,7 @@ def service(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         pids = [root.pid, *(workers[which] for which in range(WORKERS))]
         snapshots = [snapshot_of(pids, 0), snapshot_of(pids, 1)]
         root.stdin.close()
-        assert root.wait() == 0
+        assert root.wait(timeout=60) == 0
     write_snapshots(folder / "logs", pids[0], snapshots)
     yield Service(folder, pids, read_known(known), snapshots)
 
@@ -233,7 +233,7 @@ def test_as_recorded(tools: Tools, tmp_path: Path) -> None:
         written = known.stat().st_mtime_ns
         wait_until(lambda: any(one.stat().st_mtime_ns > written for one in logs.glob("*.group")), "it has looked")
         recorder.stdin.close()
-        assert recorder.wait() == 0
+        assert recorder.wait(timeout=60) == 0
     group, _ = converted(tools, logs, tmp_path / "t.bin")
     check_inheritance(tools, tmp_path, group)
     assert len(group.processes) == 1 + WORKERS and group.context["group"]["moments"]

@@ -171,10 +171,12 @@ def workers_of(process: subprocess.Popen[bytes], most: list[int]) -> list[int]:
         except OSError:  # gone
             return []
 
-    while process.poll() is None:
+    def has_ended() -> bool:
         converters = [pid for pid in children(process.pid) if is_ours(pid)]
-        most += [len(children(pid)) for pid in converters]
-        time.sleep(0.01)
+        most.extend(len(children(pid)) for pid in converters)
+        return process.poll() is not None
+
+    wait_until(has_ended, "the program's end")
     return most
 
 
@@ -206,11 +208,14 @@ def test_more_long_logs_than_followers(tools: Tools, tmp_path: Path) -> None:
     script = f'for i in $(seq {processes}); do /usr/bin/python3 -c "$1" & done; wait'
     recorder = subprocess.Popen([tools.heaptape, "record", "-q", "--convert", "-o", tmp_path / "t", "--", "sh", "-c", script, "sh", worker],
                                 env=clean_environment({"PYTHONMALLOC": "malloc"}))
-    kept = 0
-    while recorder.poll() is None:
-        kept = max(kept, len(list(tmp_path.glob("t/*.state"))))
-        time.sleep(0.2)
-    assert recorder.returncode == 0 and kept > 0
+    kept = [0]
+
+    def has_ended() -> bool:
+        kept.append(len(list(tmp_path.glob("t/*.state"))))
+        return recorder.poll() is not None
+
+    wait_until(has_ended, "the recording's end", within_s=300, every_s=0.2)
+    assert recorder.returncode == 0 and max(kept) > 0
     infos = [tools.info(trace) for trace in traces_in(tmp_path / "t")]
     assert sum(info["events"] > 2_000_000 for info in infos) == processes
     for info in infos:

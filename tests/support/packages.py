@@ -23,7 +23,7 @@ def library(folder: Path, source: str, soname: str, *flags: str) -> bytes:
     """A shared library with malloc and free and the source's own."""
     made = folder / "made.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-nostdlib", f"-Wl,-soname,{soname}", *flags, "-o", made, "-x", "c", "-"],
-                   input=(LIBRARY + source).encode(), check=True)
+                   input=(LIBRARY + source).encode(), check=True, timeout=60)
     return made.read_bytes()
 
 

@@ -68,7 +68,7 @@ def allocations(trace: Trace) -> dict[str, NDArray[Any]]:
 
 def compare(folder: Path, build: Path, log: Path) -> dict[str, Any]:
     """Of one recording: allocations, how many have the right stack, how many no stack, and the number of stacks."""
-    subprocess.run([build / "heaptape", "convert", "-q", "--no-names", log, "-o", folder / "sites.bin"], check=True)
+    subprocess.run([build / "heaptape", "convert", "-q", "--no-names", log, "-o", folder / "sites.bin"], check=True, timeout=60)
     with read_trace(folder / "sites.bin") as trace:
         found, wanted, right = allocations(trace), hashes(trace), 0
         truth = np.fromfile(folder / "truth", dtype=RECORD, count=found["size"].size + (1 << 16))
@@ -90,7 +90,7 @@ def record(command: Sequence[str], build: Path) -> dict[str, Any]:
             "LD_PRELOAD": f"{build}/libmalloc_wrap.so:{build}/tests/targets/libunwind_every_call.so", "MALLOC_WRAP_OUT": name,
             "MALLOC_WRAP_SITES": "64", "MALLOC_WRAP_ONLY": Path(command[0]).name, "UNWIND_OUT": str(folder / "truth")}
         try:
-            subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL, timeout=60)
         except (OSError, subprocess.CalledProcessError) as error:
             raise SystemExit(f"sites_truth: {error}") from error
         logs = sorted(folder.glob("*.mraw"), key=lambda path: path.stat().st_size)

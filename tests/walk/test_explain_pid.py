@@ -89,7 +89,7 @@ def test_looks_that_end_early(tools: Tools, process: subprocess.Popen[bytes], ho
             explaining.send_signal(signal.SIGINT)
         else:
             process.send_signal(signal.SIGKILL)
-            process.wait()
+            process.wait(timeout=60)
         printed, said = explaining.communicate(timeout=60)
     assert explaining.returncode == 0 and printed.startswith("Fragmentation: ") and "heaptape explain: ended after " in said
 
@@ -208,7 +208,7 @@ def test_an_unknown_heap_is_undecided(tools: Tools, tmp_path: Path) -> None:
     """A program without a C library that is known."""
     source, program = tmp_path / "app.c", tmp_path / "app"
     source.write_text('#include <unistd.h>\nint main(void) { write(1, "ready\\n", 6); for (;;) pause(); }\n')
-    if subprocess.run(["gcc", "-static", "-o", program, source], capture_output=True, check=False).returncode:
+    if subprocess.run(["gcc", "-static", "-o", program, source], capture_output=True, check=False, timeout=60).returncode:
         pytest.skip("no static C library here")
     with subprocess.Popen([program], env=clean_environment(), stdout=subprocess.PIPE) as process:
         read_line(process.stdout)

@@ -24,7 +24,7 @@ import pytest
 
 from heaptape.explain.looks import Look
 from tool_runner import Tools, clean_environment
-from waiting import read_line
+from waiting import read_line, wait_until
 
 PAGE_BYTES = 4096
 NOBODY = 65534
@@ -52,13 +52,11 @@ def held_up(tools: Tools, process: subprocess.Popen[bytes], fifo: Path, *words: 
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     with subprocess.Popen([tools.build / "heaptape", "walk", "--pid", str(process.pid), "--blocks", fifo, *words],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE) as started:
-        until = time.monotonic() + 30
-        walker = 0
-        while time.monotonic() < until and not (walker and "\nSeccomp:\t2" in status(walker) and _is_full(reader)):
+        def held() -> int | None:
             children = Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()
-            walker = int(children[0]) if children else 0
-            time.sleep(0.005)
-        assert walker
+            return next((int(pid) for pid in children[:1] if "\nSeccomp:\t2" in status(int(pid)) and _is_full(reader)), None)
+
+        walker = wait_until(held, "a walk that is held up", process=started)
         try:
             yield started, walker, reader
         finally:
@@ -131,17 +129,15 @@ def test_the_walk_has_no_rights(tools: Tools, tmp_path: Path) -> None:
             assert {name for name in opened if name.startswith("/proc/")} == {f"/proc/{process.pid}{name}" for name in ("", "/status", "/mem", "/pagemap")}
         assert field(process.pid, "TracerPid") == str(walker)
         started.kill()  # and with it the one that walks: the process goes on
-        started.wait()
-        until = time.monotonic() + 10
-        while field(process.pid, "TracerPid") != "0" and time.monotonic() < until:
-            time.sleep(0.01)
-        assert field(process.pid, "TracerPid") == "0" and field(process.pid, "State")[0] in "SR"
+        started.wait(timeout=60)
+        wait_until(lambda: field(process.pid, "TracerPid") == "0", "the end of tracing", within_s=10)
+        assert field(process.pid, "State")[0] in "SR"
 
 
 def test_a_process_that_ends_meanwhile(tools: Tools, tmp_path: Path) -> None:
     with hostile(tools, "plain") as process, held_up(tools, process, tmp_path / "fifo") as (started, _, reader):
         process.kill()
-        process.wait()
+        process.wait(timeout=60)
         os.set_blocking(reader, True)
         while os.read(reader, 1 << 16):
             pass
