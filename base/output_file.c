@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -109,6 +110,12 @@ bool output_file_is_own(int fd) {
     struct stat status;  // a file in memory has no name at all
     return !fstat(fd, &status) && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
            status.st_nlink <= 1;
+}
+
+int temporary_file_open(void) {
+    const char *folder = getenv("TMPDIR");
+    int fd = open(folder && *folder ? folder : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    return fd >= 0 ? fd : memfd_create("heaptape", MFD_CLOEXEC);
 }
 
 bool output_file_replaces(const char *output, const char *path) {

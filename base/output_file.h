@@ -28,6 +28,9 @@ const char *output_file_finish(struct output_file *file);
 // Closes what is open, removes what has not been finished, and forgets the names.
 void output_file_abandon(struct output_file *file);
 
+// A file without a name, where the user's temporary files go; in memory, where that folder has none. -1 with errno.
+int temporary_file_open(void);
+
 // Is that regular file, under any name, what would be replaced?
 bool output_file_replaces(const char *output, const char *path);
 

@@ -13,6 +13,7 @@
 #include "group_writer.h"
 #include "merge_result.h"
 #include "now.h"
+#include "output_file.h"
 #include "print.h"
 #include "trace_json.h"
 
@@ -156,7 +157,7 @@ static int begin(struct group_run *run, struct ht_error *error) {
     take_headers(run);
     if (check_pages(run, error)) return -1;
     for (uint32_t i = 0; i < moments; i++) sum_moment(run, i);
-    run->blocks_fd = group_temporary_file();
+    run->blocks_fd = temporary_file_open();
     if (run->blocks_fd < 0)
         return ht_error_system(error, run->request->input, "cannot make a temporary file");
     run->writer =

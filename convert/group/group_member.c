@@ -3,12 +3,10 @@
 #include "group_member.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "all_bytes.h"
@@ -17,6 +15,7 @@
 #include "inherited_pages.h"
 #include "live_blocks.h"
 #include "merge_inside.h"
+#include "output_file.h"
 #include "print.h"
 #include "raw_state.h"
 #include "sorted.h"
@@ -317,7 +316,7 @@ static int begin(struct member *member, struct ht_error *error) {
     struct group_run *run = member->run;
     member->stop = calloc(run->content.moments + run->content.processes + 1, sizeof *member->stop);
     member->fork_input = malloc((run->content.processes + 1) * sizeof *member->fork_input);
-    member->fd = group_temporary_file();
+    member->fd = temporary_file_open();
     if (!member->stop || !member->fork_input || member->fd < 0)
         return ht_error_system(error, member->log.path, "cannot make a temporary file");
     memset(member->fork_input, 0xff, run->content.processes * sizeof *member->fork_input);
@@ -350,10 +349,4 @@ int group_member_convert(struct group_run *run, uint32_t process, struct ht_erro
     free(member.fork_input);
     ht_raw_close(&member.log);
     return status;
-}
-
-int group_temporary_file(void) {
-    const char *folder = getenv("TMPDIR");
-    int fd = open(folder && *folder ? folder : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    return fd >= 0 ? fd : memfd_create("heaptape-group", MFD_CLOEXEC);
 }

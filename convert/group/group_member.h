@@ -38,7 +38,4 @@ static inline const struct ht_group_snapshot *group_snapshot(const struct group_
 // error.
 int group_member_convert(struct group_run *run, uint32_t process, struct ht_error *error);
 
-// A file without a name, where the user's temporary files go. -1 with errno.
-int group_temporary_file(void);
-
 #endif

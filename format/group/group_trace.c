@@ -2,17 +2,16 @@
 #include "group_trace.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "all_bytes.h"
 #include "columns.h"
 #include "group_content.h"
+#include "output_file.h"
 
 // So many rows of layouts, and states of pages, a file may make a reader keep, beside those for each of its bytes.
 enum { ROWS_FREE = 1 << 20, ROWS_PER_BYTE = 64, STATES_FREE = 1 << 24, STATES_PER_BYTE = 1024 };
@@ -221,13 +220,6 @@ const struct ht_group_presence *ht_group_presence(const struct ht_group_trace *g
 
 // ---- members ----
 
-// Unlinked from the beginning; where there is no folder for it, in memory.
-static int open_temporary(void) {
-    const char *folder = getenv("TMPDIR");
-    int fd = open(folder && *folder ? folder : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    return fd >= 0 ? fd : memfd_create("heaptape-member", MFD_CLOEXEC);
-}
-
 static int copy_member(struct ht_group_trace *group, uint32_t process, int fd, struct ht_error *error) {
     for (size_t i = 0; i < ht_trace_sections(group->reader); i++) {
         const struct ht_section_place *place = ht_trace_section(group->reader, i);
@@ -269,7 +261,7 @@ static int check_member(struct ht_group_trace *group, uint32_t process, const st
 struct ht_trace_reader *ht_group_member_open(struct ht_group_trace *group, uint32_t process,
                                              struct ht_error *error) {
     char *name;
-    int fd = open_temporary();
+    int fd = temporary_file_open();
     if (asprintf(&name, "%s: process %" PRIu32, ht_trace_path(group->reader),
                  group->content.process[process].pid) < 0)
         name = NULL;
