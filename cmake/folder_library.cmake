@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # heaptape_library(FOLDER [DEPENDS NAME...]): every .c file of the folder, compiled once, as heaptape_FOLDER ("/" read
 # as "_"). A target that links it finds its headers and those of what it depends on, and no others: an include that
-# CONTRIBUTING.md's table of folders does not allow does not compile.
+# FOLDERS.md's table does not allow does not compile.
 function(heaptape_library folder)
   cmake_parse_arguments(PARSE_ARGV 1 library "OBJECTS" "" "DEPENDS")
   string(REPLACE "/" "_" name heaptape_${folder})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CONTRIBUTING.md's table of folders against the C sources (tests/analysis/test_arrows.py: Python's): includes run downward,
+"""FOLDERS.md's table against the C sources (tests/analysis/test_arrows.py: Python's): includes run downward,
 a file is compiled once, the preloaded library imports what it may."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ IMPORTED_FULL = IMPORTED | {"getenv", "realpath"}  # mi_dupenv_s and mi_realpath
 def allowed(document: str) -> dict[str, set[str]]:
     """By folder: all that its files may include, itself among it."""
     direct = {}
-    for row in re.findall(r"^\| `([\w/]+)/` \|.*\|([^|]*)\|$", document.partition("### Python")[0], re.MULTILINE):
+    for row in re.findall(r"^\| `([\w/]+)/` \|.*\|([^|]*)\|$", document.partition("\n## Python\n")[0], re.MULTILINE):
         direct[row[0]] = {name.rstrip("/") for name in re.findall(r"`([\w/]+)`", row[1])}
     unknown = set().union(*direct.values()) - set(direct)
     assert direct and not unknown, f"named in the table, and no row of it: {unknown}"
@@ -99,7 +99,7 @@ def tracked(repository: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def table(repository: Path) -> dict[str, set[str]]:
-    return allowed((repository / "CONTRIBUTING.md").read_text())
+    return allowed((repository / "FOLDERS.md").read_text())
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Python sources import, held against the table of CONTRIBUTING.md ("Folders"): which folder may import which, and no
-circle of modules."""
+"""What the Python sources import, held against the table of FOLDERS.md: which folder may import which, and no circle of modules."""
 
 from __future__ import annotations
 
@@ -35,8 +34,7 @@ class Import:
 def read_table(text: str) -> dict[str, set[str]]:
     """By folder, with a slash at its end: the folders and packages that it may import."""
     rows: dict[str, set[str]] = {}
-    section = text.partition("\n## Folders\n")[2].partition("\n## ")[0]
-    for line in section.splitlines():
+    for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         folder = cells[0].strip("`")
         if not line.startswith("| `") or len(cells) != 3 or not folder.startswith(tuple(f"{path}/" for path in PACKAGES.values())):
