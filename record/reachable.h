@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether, and how far, a preloaded library reaches a program.
+// Whether, and how far, a preloaded library reaches a program. A new runtime is a line in the tables of reachable.c; the signs of
+// an allocator are in its file of allocators/catalogue/.
 #ifndef HEAPTAPE_REACHABLE_H
 #define HEAPTAPE_REACHABLE_H
 

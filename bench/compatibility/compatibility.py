@@ -6,8 +6,10 @@
 
 Every program runs once through `heaptape record`, and N times each without and with the bare shim
 in LD_PRELOAD, in turns. A row is green if output and exit status are the same in all these runs,
-every log of every process converts, and no log has an anomaly. Nothing is installed: where a
-program is missing, its row says so; --packages lists the Debian packages that bring them all.
+every log of every process converts, and no log has an anomaly. --keep DIR keeps logs that have one.
+All take about 20 minutes. A new row is an entry in programs.py. Nothing is installed: where a program
+is missing, its row says so; --packages lists the Debian packages that bring them all. Some of these
+start a daemon; the table starts its own servers, on free loopback ports.
 """
 
 from __future__ import annotations

@@ -8,6 +8,16 @@ times: memory and CPU time, of the programs alone and as replays predict them. W
 smaller inputs. accesses: modelled times with the programs' accesses, of the programs marked so. page: measures nothing.
 What a program gives goes into the tables (CSV files) as soon as it is there. A program that is there
 already is passed over, unless --again, so that what was interrupted goes on in an empty DIR. One that is not installed is named.
+A known explanation of an error goes into the program's table (`note`; for counts `count_note`).
+
+    bench/validity/validate.py times --again           # twelve rounds, most of an hour on an idle machine
+    bench/validity/validate.py instructions --again    # by simulation: half an hour, also on a busy machine
+    bench/validity/validate.py accesses --again        # programs to which nothing was fitted: 20 minutes
+
+All programs, on Debian 12:
+
+    apt-get install --no-install-recommends perl ruby sqlite3 git lua5.4 jq gawk php-cli nodejs xsltproc gdb g++ clang xz-utils imagemagick ffmpeg \\
+        redis-server redis-tools nginx-light wrk curl postgresql cmake groff-base mandoc universal-ctags poppler-utils vim
 """
 
 from __future__ import annotations

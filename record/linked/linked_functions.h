@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions by which programs call an allocator that is linked into them, under all names that are known.
+// A new function of an allocator is a row in linked_functions.c.
 #ifndef HEAPTAPE_LINKED_FUNCTIONS_H
 #define HEAPTAPE_LINKED_FUNCTIONS_H
 

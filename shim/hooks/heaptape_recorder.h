@@ -13,7 +13,8 @@
 //         return block;
 //     }
 //
-// Nothing here is to be linked. What is declared here stays as it is: a later version appends to the structure.
+// Nothing here is to be linked. What is declared here stays as it is: a later version appends to the structure, and has a new
+// HEAPTAPE_RECORDER_VERSION.
 #ifndef HEAPTAPE_RECORDER_H
 #define HEAPTAPE_RECORDER_H
 

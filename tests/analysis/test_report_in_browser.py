@@ -2,7 +2,14 @@
 """The report in a real browser: nothing is fetched or cut, and the script's switches, values and zoom do what they say.
 
 A page beside the report holds it in a frame of some width, as browsers without a screen have no narrow windows, and acts and
-looks from outside: the report's own policy lets no other script in."""
+looks from outside: the report's own policy lets no other script in. Debian's chromium is taken, where it is installed.
+
+axe comes from npm, so no test runs it. It must find nothing, in light and, with blink-settings, in dark:
+
+    apt-get install --no-install-recommends npm chromium chromium-driver
+    npx @axe-core/cli file://$PWD/report.html --chromedriver-path /usr/bin/chromedriver --chrome-path /usr/bin/chromium \\
+        --chrome-options=no-sandbox,headless=new,blink-settings=preferredColorScheme=0
+"""
 
 from __future__ import annotations
 

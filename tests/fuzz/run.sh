@@ -4,7 +4,8 @@
 # `cmake --preset fuzz && cmake --build --preset fuzz`. Exit status 1 if there was a finding; its input is named.
 # run.sh keep [TARGET...] makes the kept inputs anew: those with a name of their own, and the fewest of all that there are
 # (kept, seeds, found by campaigns) that reach the same edges together.
-# run.sh add TARGET FILE keeps one more, named after what was wrong.
+# run.sh add TARGET FILE keeps one more, named after what was wrong; `keep` leaves out no input that has a name.
+# It needs clang: apt-get install --no-install-recommends clang libclang-rt-14-dev, on Debian 12; keep and add need zstd.
 # Everything lies in $FUZZ_BUILD (default build-fuzz): campaign/seeds, campaign/live, campaign/found, campaign/kept.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged files, and the message that each must provoke: writes these to bad.txt. Usage: tests/golden/refresh.py [BUILD]"""
+"""Damaged files, and the message that each must provoke: writes these to bad.txt. Usage: tests/golden/refresh.py [BUILD]
+
+A reader's new message needs a damaged file, in broken_traces.py or broken_logs.py: a test compares the messages in the sources with
+those that the files cause."""
 
 from __future__ import annotations
 

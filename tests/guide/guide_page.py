@@ -2,7 +2,9 @@
 """A guide: its commands and the output that it quotes, and whether a command's output has the same shape.
 
 A ```console block has commands behind `$ `, their further lines behind `> `, and what they print. `[...]` stands for any
-lines; a command without output may print anything. Another block whose text before it ends in `NAME`: is that file."""
+lines; a command without output may print anything. Another block whose text before it ends in `NAME`: is that file. Figures, allocators and
+verdicts may differ. test_guides.py runs all commands of a page in one shell, in an empty folder with bench/, traces/ and build/; if
+a program is missing, the rest of the page is skipped."""
 
 from __future__ import annotations
 

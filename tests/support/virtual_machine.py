@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small Linux of its own, in memory, for what this machine's kernel is not set up for: qemu, a kernel, busybox and our build.
 
-needs: qemu-system-x86_64, a static busybox, and a kernel: $HEAPTAPE_TEST_KERNEL or /boot/vmlinuz-*.
+needs: qemu-system-x86_64, a static busybox, and a kernel with initramfs and serial console: $HEAPTAPE_TEST_KERNEL or /boot/vmlinuz-*.
+It starts within 10 s. What is not installed skips the tests:
+
+    apt-get install --no-install-recommends qemu-system-x86 busybox-static
+    apt-get install --no-install-recommends linux-image-amd64          # where /boot has no kernel
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The few drawing primitives that the figures share. Colours come from CSS classes, so one drawing serves light and dark."""
+"""The few drawing primitives that the figures share. Colours come from CSS classes, so one drawing serves light and dark.
+
+No chart library: those that draw in the browser (Plotly, Bokeh, Vega) put a megabyte of script into each report, which without
+scripting shows nothing; Matplotlib writes colours and fonts into the file, and has no tool tip to go with a dot."""
 
 from __future__ import annotations
 
