@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Mapping
@@ -13,14 +14,16 @@ from typing import Any, cast
 
 import pandas as pd
 import pytest
+from heaptape.base.text import outlined
 from heaptape.judge.model import Estimate, Interim, Interval
 from heaptape.results.malloc_share import ProgramUse
 from heaptape.results.summary import Summary
+from heaptape.trial.answer import _change, lines_of_runs
 from heaptape.trial.changes import CPU, MEMORY, Change, Changes, _ratio, interim_changes
 from heaptape.trial.decision import KEEP, OPEN, USE, decide, may_turn, promising
 from heaptape.trial.real_runs import Ended, RealRuns, run_once, will_run
 from heaptape.trial.recorded import Recorded
-from heaptape.trial.verb import _notes_of_runs, _still
+from heaptape.trial.verb import _still
 
 WHOLE = {CPU: 1e9, MEMORY: 100e6}
 MORE = {CPU: "More of CPU.", MEMORY: "More of memory."}
@@ -43,8 +46,8 @@ def decided(changes: Changes, refused: dict[str, str] | None = None) -> tuple[st
 
 
 @pytest.mark.parametrize(("figures", "answer", "line"), [
-    (both(0.0, 0.0), KEEP, "Keep glibc: none of 1 others saves 1 % of the program's CPU (in malloc's calls) or memory."),
-    (both(0.05, 0.05), KEEP, "Keep glibc: none of 1 others saves 1 % of the program's CPU (in malloc's calls) or memory."),
+    (both(0.0, 0.0), KEEP, "Keep glibc: x does not save 1 % of the program's CPU (in malloc's calls) or memory."),
+    (both(0.05, 0.05), KEEP, "Keep glibc: x does not save 1 % of the program's CPU (in malloc's calls) or memory."),
     (both(0.06, -0.087), USE, "x: 8.70 MB (8.7 %) less memory, for 60.0 ms (6.0 %) more CPU."),
     (both(-0.05, 0.0), USE, "x: 50.0 ms (5.0 %) less CPU; the same memory."),
     (both(-0.05, -0.2), USE, "x: 20.0 MB (20 %) less memory and 50.0 ms (5.0 %) less CPU."),
@@ -54,7 +57,7 @@ def decided(changes: Changes, refused: dict[str, str] | None = None) -> tuple[st
     (both(change(CPU, -0.02, 0.005, 0.09), 0.0), OPEN, "Not decided: in malloc's calls x saves 20.0 ms (2.0 %) of CPU; with where blocks lie the program takes between 12 % less and 7.5 % more. heaptape validate runs it under both."),
     (both(change(CPU, -0.02, 0.05), 0.0), OPEN, "Not decided: x may save up to 7.0 % of CPU. More of CPU."),
     (both(0.0, change(MEMORY, -0.03, 0.05)), OPEN, "Not decided: x may save up to 8.0 % of memory. More of memory."),
-    (both(change(CPU, -0.02, 0.05), 0.3), KEEP, "Keep glibc: none of 1 others saves 1 % of the program's CPU (in malloc's calls) or memory."),  # the price is known
+    (both(change(CPU, -0.02, 0.05), 0.3), KEEP, "Keep glibc: x does not save 1 % of the program's CPU (in malloc's calls) or memory."),  # the price is known
     ({CPU: change(CPU, -0.3)}, USE, "x: 300 ms (30 %) less CPU."),
     ({}, OPEN, "Not decided: what glibc takes of the program's CPU time and memory is not known.")])
 def test_the_first_line(figures: dict[str, Change], answer: str, line: str) -> None:
@@ -104,7 +107,7 @@ def test_the_program_s_own_time_has_no_placement_beside_it() -> None:
     """Of runs of the program itself."""
     run = replace(change(CPU, -0.12), runs=9)
     assert decided({"x": both(run, 0.0)})[2] == ["x: 120 ms (12 %) less CPU; the same memory."]
-    assert decided({"x": both(replace(run, share=0.0, low=-0.002, high=0.002), 0.0)})[2] == ["Keep glibc: none of 1 others saves 1 % of the program's CPU or memory."]
+    assert decided({"x": both(replace(run, share=0.0, low=-0.002, high=0.002), 0.0)})[2] == ["Keep glibc: x does not save 1 % of the program's CPU or memory."]
     assert promising({"x": both(change(CPU, 0.0, 0.0, 0.17), 0.02), "y": both(-0.2, 0.0), "z": both(0.1, -0.05), "w": both(change(CPU, 0.5, 0.9), 0.0)}) == ["y", "x", "w"]
 
 
@@ -165,9 +168,17 @@ def test_changes_on_the_way_are_shares_of_the_program() -> None:
 
 def test_how_often_the_program_ran() -> None:
     changes = {name: {CPU: replace(change(CPU, 0.1), runs=runs)} for name, runs in (("x", 8), ("y", 12), ("z", 0))}
-    assert _notes_of_runs(changes, {"x": "X", "y": "Y"}) == ["CPU under X and Y is that of 8 to 12 runs of the program itself."]
-    assert _notes_of_runs({"x": changes["x"]}, {"x": "X"}) == ["CPU under X is that of 8 runs of the program itself."]
-    assert _notes_of_runs({"z": changes["z"]}, {}) == []
+    assert lines_of_runs(changes, {"x": "X", "y": "Y"}) == ["CPU under X and Y is that of 8 to 12 runs of the program itself."]
+    assert lines_of_runs({"x": changes["x"]}, {"x": "X"}) == ["CPU under X is that of 8 runs of the program itself."]
+    assert lines_of_runs({"z": changes["z"]}, {}) == []
+
+
+def test_the_answer_as_json_is_short() -> None:
+    """Of the seven that are tried where nobody names any, with long settings."""
+    one = {"cpu": _change(change(CPU, -0.123, 0.0456, 0.15)), "memory": _change(change(MEMORY, -0.1578, 0.012))}
+    found = {"changes": {f"glibc:trim_threshold=131072,mmap_threshold={number:06}": one for number in range(7)}}
+    text = outlined(found)
+    assert json.loads(text) == found and len(text) < 2400 and text.count("\n") == 10
 
 
 @pytest.mark.parametrize(("command", "context", "runs"), [
@@ -183,7 +194,7 @@ def test_what_ends_the_program_is_not_advised() -> None:
     ends = {"a": "is ended by SIGSEGV"}
     assert decided(changes, ends) == (USE, ["b"], ["b: 200 ms (20 %) less CPU and 10.0 MB (10 %) less memory.", "Under a the program is ended by SIGSEGV."])
     assert decided(changes, ends | {"b": "is ended by SIGSEGV"})[::2] == (
-        KEEP, ["Keep glibc: none of 1 others saves 1 % of the program's CPU (in malloc's calls) or memory.", "Under a and b the program is ended by SIGSEGV."])
+        KEEP, ["Keep glibc: c does not save 1 % of the program's CPU (in malloc's calls) or memory.", "Under a and b the program is ended by SIGSEGV."])
     assert decided({"a": changes["a"]}, ends)[::2] == (KEEP, ["Keep glibc.", "Under a the program is ended by SIGSEGV."])
 
 

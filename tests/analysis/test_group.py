@@ -123,7 +123,7 @@ def test_a_replay_that_failed_is_named(tmp_path: Path) -> None:
     broken = line("jemalloc", 0) | {"group_moment_bytes": None, "group_peak_bytes": None, "group_end_bytes": None, "moments": None, "problem": "killed by SIGSEGV", "failures": 1}
     trimmed = broken | {"allocator": broken["allocator"] | {"name": "glibc"}, "purged_at_fork": True}
     found = _estimates(tmp_path, line("glibc", TOTAL), broken, line("mimalloc", TOTAL / 2), trimmed, trimmed | {"purged_at_fork": False, "round": 1})
-    assert found.failed == {"jemalloc": "killed by SIGSEGV", "glibc, malloc_trim before each fork": "killed by SIGSEGV"} and [one.name for one in found.others] == ["mimalloc"]
+    assert found.failed == {"jemalloc": "killed by SIGSEGV", "glibc with malloc_trim before each fork": "killed by SIGSEGV"} and [one.name for one in found.others] == ["mimalloc"]
 
 
 # ---- the answers ----
@@ -140,11 +140,11 @@ LINES = [*_both("glibc", TOTAL, TOTAL, copied=9 * MB, worker_bytes=20 * MB), *_b
 ANSWER = """\
 The service, 3 processes: 110 MB of anonymous memory, each page counted once; jemalloc would take 85.0 MB (−23 %, −3 to −42 %).
 
-allocator                            memory of the service  change                   one more worker
-glibc 1.0                                           110 MB                                   20.0 MB
-jemalloc 1.0                                       85.0 MB  −23 % [−42, −3]                  10.0 MB
-glibc, two arenas for all threads                   138 MB  +25 % [+10, +41]                 34.0 MB
-glibc, malloc_trim before each fork                 108 MB  not resolved [−17, +13]          20.0 MB
+allocator                                memory of the service  change                   one more worker
+glibc 1.0                                               110 MB                                   20.0 MB
+jemalloc 1.0                                           85.0 MB  −23 % [−42, −3]                  10.0 MB
+glibc with two arenas for all threads                   138 MB  +25 % [+10, +41]                 34.0 MB
+glibc with malloc_trim before each fork                 108 MB  not resolved [−17, +13]          20.0 MB
 
 With glibc:
   two arenas for all threads: 28.0 MB more (+25 %, +10 to +41 %)
@@ -201,7 +201,7 @@ def test_memory_of_processes_without_a_log(tmp_path: Path) -> None:
 def test_trim_may_be_the_best(tmp_path: Path) -> None:
     trial = _trial(tmp_path, line("glibc", TOTAL), line("glibc", TOTAL - 20 * MB, purged_at_fork=True))
     text = answer(trial)
-    assert "; glibc, malloc_trim before each fork would take 90.0 MB (−18 %, −3 to −33 %)." in text and "Use:  Call malloc_trim(0) in the master" in text
+    assert "; glibc with malloc_trim before each fork would take 90.0 MB (−18 %, −3 to −33 %)." in text and "Use:  Call malloc_trim(0) in the master" in text
 
 
 def test_who_breaks_the_sharing(tmp_path: Path) -> None:

@@ -58,10 +58,10 @@ def left_out_sentence(left_out: Sequence[str] | None) -> str:
 
 SETTINGS: dict[str, dict[str, str]] = {
     "glibc": {"arena_max=1": "one arena for all threads", "arena_max=2": "two arenas for all threads", "tcache_count=0": "no thread caches",
-              "tcache_count=7": "thread caches of 7 blocks of each size", "arena_max=1,tcache_count=0": "one arena, no thread caches",
+              "tcache_count=7": "thread caches of 7 blocks of each size", "arena_max=1,tcache_count=0": "one arena and no thread caches",
               "trim_threshold=131072,mmap_threshold=131072": "free memory returned early"},
     "jemalloc": {"narenas=1": "one arena for all threads", "tcache=false": "no thread caches",
-                 "narenas=1,tcache=false": "one arena, no thread caches",
+                 "narenas=1,tcache=false": "one arena and no thread caches",
                  "dirty_decay_ms=0,muzzy_decay_ms=0": "free pages returned at once"},
     "tcmalloc": {"max_total_thread_cache_bytes=524288": "the smallest thread caches", "aggressive_decommit=1": "free pages returned at once"},
     "mimalloc": {"purge_delay=0": "free pages returned at once", "decommit_delay=0": "free pages returned at once"},
@@ -75,10 +75,10 @@ SET_BY: dict[str, str] = {"mallopt(M_ARENA_MAX)": "arena_max", "mallopt(M_TRIM_T
 
 
 def in_words(name: str) -> str:
-    """What people call an allocator with one of these settings: "glibc, one arena for all threads"; any other name as it is."""
+    """What people call an allocator with one of these settings: "glibc with one arena for all threads"; any other name as it is."""
     kind, _, knobs = name.partition(":")
     words = SETTINGS.get(kind, {}).get(knobs)
-    return f"{kind}, {words}" if words else name
+    return f"{kind} with {words}" if words else name
 
 
 def to_try(listed: Mapping[str, Any], name: str, controls: Collection[str]) -> dict[str, str]:

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text for people: made printable, in aligned tables, and on a line of stderr that is redrawn."""
+"""Text for people: made printable, in aligned tables, as outlined JSON, and on a line of stderr that is redrawn."""
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from .environment import terminal_columns
 
@@ -36,6 +38,16 @@ def markdown_escaped(text: str) -> str:
     for mark in "\\|*_`<>":
         text = text.replace(mark, f"\\{mark}")
     return printable(text.replace("\n", " "))
+
+
+def outlined(found: dict[str, Any]) -> str:
+    """JSON with a line for each key, and for each entry of an object of objects: short, and a person can read it."""
+    def value(one: Any) -> str:
+        if not isinstance(one, dict) or not any(isinstance(inner, dict) for inner in one.values()):
+            return json.dumps(one)
+        return "{\n" + ",\n".join(f"  {json.dumps(key)}: {json.dumps(inner)}" for key, inner in one.items()) + "\n }"
+
+    return "{\n" + ",\n".join(f" {json.dumps(key)}: {value(one)}" for key, one in found.items()) + "\n}"
 
 
 _GAP = "  "

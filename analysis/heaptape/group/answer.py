@@ -80,7 +80,7 @@ def decision_lines(trial: ServiceTrial) -> list[str]:
 
 def name_of(one: Estimate) -> str:
     """The name that sentences and tables call it by."""
-    return f"{in_words(one.name)}, {TRIM}" if one.trimmed else in_words(one.name)
+    return f"{in_words(one.name)} with {TRIM}" if one.trimmed else in_words(one.name)
 
 
 def _signed(share: float) -> str:
@@ -154,7 +154,7 @@ def _process_cells(one: Process) -> list[str]:
 def _cures(trial: ServiceTrial) -> list[str]:
     """What may be done, or left undone, under the present allocator, as far as it is resolved."""
     found = trial.estimates
-    lines = [f"  {TRIM if one.trimmed else in_words(one.name).partition(', ')[2] or one.name}: {byte_count(abs(one.change_bytes))} "
+    lines = [f"  {TRIM if one.trimmed else in_words(one.name).partition(' with ')[2] or one.name}: {byte_count(abs(one.change_bytes))} "
              f"{'less' if one.saves else 'more'} ({change_words(one, found.whole_bytes)})"
              for one in found.others if one.is_resolved and is_cure(one, found.baseline)]
     bound = never_written(found)

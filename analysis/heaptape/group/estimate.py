@@ -91,7 +91,7 @@ def estimates(trace: GroupTrace, runs: Sequence[GroupRun], baseline: str, why_ba
     others = [_estimate(trace, name, trimmed, found, whole, worker, not unjudged) for (name, trimmed), found in pairs.items()]
     copied = max((run.copied_bytes(trace.moment.number) for run in base.values()), default=None) if trace.moment else None
     failed = {(run.name, run.trimmed): str(run.line.get("problem") or "its replay failed") for run in runs if run.total_bytes is None}
-    without = {f"{name}, {TRIM}" if trimmed else name: why for (name, trimmed), why in failed.items() if (name, trimmed) not in [*pairs, (baseline, False)]}
+    without = {f"{name} with {TRIM}" if trimmed else name: why for (name, trimmed), why in failed.items() if (name, trimmed) not in [*pairs, (baseline, False)]}
     return Estimates(baseline, whole, worker, error, copied, others, unjudged, without)
 
 

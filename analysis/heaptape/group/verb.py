@@ -13,7 +13,7 @@ from typing import Any
 
 from ..base.errors import EXIT_FAILED, HeaptapeError, Undecided, UsageError
 from ..base.programs import find_heaptape, find_replay, run_tool
-from ..base.text import printable, table_lines
+from ..base.text import outlined, printable, table_lines
 from ..base.units import byte_count, counted, nanoseconds, percent
 from .answer import PROCESSES_SHOWN, ServiceTrial, answer, answer_object, whole_words
 from .estimate import estimates
@@ -70,7 +70,7 @@ def try_service(replay: str, options: argparse.Namespace, chosen: tuple[str, str
     found = estimates(trace, runs, baseline, why_baseline)
     command = options.command or [word.replace("\\x20", " ") for word in str(trace.context.get("command") or "").split(" ")]
     trial = ServiceTrial(command, folder, options.logs or str(logs), trace, runs, found, [])
-    print(json.dumps(answer_object(trial), indent=1) if options.json else answer(trial))
+    print(outlined(answer_object(trial)) if options.json else answer(trial))
     return EXIT_FAILED if found.failed else 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,15 @@ from ..base.allocators import in_words
 from ..base.recorded_trace import RecordedProcess
 from ..base.sharing import in_brackets
 from ..base.text import printable, table_lines
-from ..base.units import byte_count, counted, figure, nanoseconds, null_unless_known, percent
+from ..base.units import (
+    byte_count,
+    counted,
+    figure,
+    listing,
+    nanoseconds,
+    null_unless_known,
+    percent,
+)
 from ..results.caution import check_line
 from ..results.comparison import BASELINE, MEASURES, SAME, SAME_WITHIN, UNRESOLVED
 from ..results.reader import NULL_ALLOCATOR
@@ -51,14 +59,18 @@ class Trial:
 
 def short(command: Sequence[str]) -> str:
     """A command line that fits into one line."""
-    whole = shlex.join(command)
-    return whole if len(whole) <= COMMAND_SHOWN else f"{whole[:COMMAND_SHOWN - 1]}…"
+    return _cut(shlex.join(command))
+
+
+def _cut(command: str) -> str:
+    return command if len(command) <= COMMAND_SHOWN else f"{command[:COMMAND_SHOWN - 1]}…"
 
 
 def answer(trial: Trial) -> str:
     """The whole text; the first line is the decision."""
     summary, recorded = trial.summaries[0], trial.recorded[0]
-    lines = [*decision_lines(trial), *trial.notes, "", *table(summary), "", *_stakes(summary)]
+    shown = readable_names(summary.experiment.runs)
+    lines = [*decision_lines(trial), *lines_of_runs(trial.changes, shown), *trial.notes, "", *table(summary), "", *_stakes(summary)]
     lines += [line for line in summary.missing if line not in summary.headline]
     lines += [*summary.obeyed, *settings_lines(summary.experiment.runs), *filter(None, [check_line(recorded.context)]), *_python_lines(trial)]
     lines += _processes(trial)
@@ -74,6 +86,13 @@ def decision_lines(trial: Trial) -> list[str]:
     shared = f" ({summary.sharing})" if summary.sharing and not summary.own else ""
     caution = [] if summary.own or not summary.caution else [summary.caution]
     return [f"{first.removesuffix('.')}{shared}." if shared else first, *more, *caution, *filter(None, [trial.why_baseline])]
+
+
+def lines_of_runs(changes: Changes, shown: Mapping[str, str]) -> list[str]:
+    """Whose figures are no replay's."""
+    runs = {shown[name]: figures[CPU].runs for name, figures in changes.items() if CPU in figures and figures[CPU].runs}
+    words = " to ".join(str(number) for number in sorted({min(runs.values()), max(runs.values())})) if runs else ""
+    return [f"CPU under {listing(list(runs))} is that of {words} runs of the program itself."] if runs else []
 
 
 # ---- the table ----
@@ -189,9 +208,8 @@ def _processes(trial: Trial) -> list[str]:
 
 def _process_cells(process: RecordedProcess, chosen: bool) -> list[str]:
     first, _, rest = process.command.partition(" ")
-    command = f"{first.rpartition('/')[2]} {rest}".rstrip()
-    return [f"{process.number}{' *' if chosen else ''}", f"{process.calls:,}", nanoseconds(process.cpu_ns), byte_count(process.rss_anon_peak_bytes),
-            command if len(command) <= COMMAND_SHOWN else f"{command[:COMMAND_SHOWN - 1]}…"]
+    command = _cut(f"{first.rpartition('/')[2]} {rest}".rstrip())
+    return [f"{process.number}{' *' if chosen else ''}", f"{process.calls:,}", nanoseconds(process.cpu_ns), byte_count(process.rss_anon_peak_bytes), command]
 
 
 def _use(trial: Trial) -> list[str]:
@@ -224,7 +242,7 @@ def used_as(summary: Summary, name: str) -> tuple[str, str, str, list[str]]:
 def answer_object(trial: Trial) -> dict[str, Any]:
     """decision: "use", "keep" or "not decided"; shares are of what the program uses, negative: less than under the baseline;
     [low, high] is the interval by which was decided, [least, most] also holds what placement may do; null: not known.
-    runs: the figure is of so many runs of the program itself under each."""
+    from: "runs" of the program itself, as many as "runs" says, "counts" of simulated calls, or the "replay"."""
     summary, recorded = trial.summaries[0], trial.recorded[0]
     return {
         "decision": None if summary.own else trial.decision.answer,
@@ -235,7 +253,7 @@ def answer_object(trial: Trial) -> dict[str, Any]:
         "changes": {name: {"cpu" if what == CPU else "memory": _change(change) for what, change in figures.items()} for name, figures in trial.changes.items()},
         "unknown": [*([summary.caution] if summary.caution else []), *filter(None, [trial.why_baseline]), *trial.notes, *summary.missing],
         "recordings": len(trial.recorded),
-        "process": {"pid": recorded.process.pid, "command": recorded.process.command, "calls": recorded.process.calls,
+        "process": {"pid": recorded.process.pid, "command": _cut(recorded.process.command), "calls": recorded.process.calls,
                     "cpu_ns": recorded.process.cpu_ns, "rss_anon_peak_bytes": recorded.process.rss_anon_peak_bytes},
         "processes": len(recorded.processes),
         "sharing": summary.sharing or None,
@@ -245,5 +263,6 @@ def answer_object(trial: Trial) -> dict[str, Any]:
 
 def _change(change: Change) -> dict[str, Any]:
     unit = "ns" if change.what == CPU else "bytes"
-    rounded = {key: null_unless_known(round(getattr(change, key), 4)) for key in ("share", "low", "high", "least", "most")}
-    return {f"whole_{unit}": round(change.whole), **rounded, "modelled": change.counted, **({"runs": change.runs} if change.runs else {})}
+    rounded = {key: null_unless_known(round(getattr(change, key), 3) + 0.0) for key in ("share", "low", "high", "least", "most")}
+    return {f"whole_{unit}": round(change.whole), **rounded, "from": "runs" if change.runs else "counts" if change.counted else "replay",
+            **({"runs": change.runs} if change.runs else {})}

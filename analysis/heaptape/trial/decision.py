@@ -58,7 +58,8 @@ def _decide(changes: Changes, baseline: str, shown: Mapping[str, str], more: Map
     words = {CPU: CPU if all_run else f"{CPU} (in malloc's calls)", MEMORY: MEMORY}
     known = " or ".join(words[what] for what in words if any(what in figures for figures in changes.values()))
     saves = any(change.saves for figures in changes.values() for change in figures.values())
-    why = "no saving is worth its price" if saves else f"none of {len(changes)} others saves 1 % of the program's {known}"
+    none = f"none of {len(changes)} others saves" if len(changes) > 1 else f"{shown[next(iter(changes))]} does not save"
+    why = "no saving is worth its price" if saves else f"{none} 1 % of the program's {known}"
     return Decision(KEEP, [], [f"Keep {shown[baseline]}: {why}.", *trades], list(others))
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import shutil
@@ -20,7 +19,7 @@ from ..base.errors import EXIT_FAILED, HeaptapeError, UsageError
 from ..base.files import sha256_of
 from ..base.programs import find_heaptape, find_replay
 from ..base.recorded_trace import RecordedProcess
-from ..base.text import printable
+from ..base.text import outlined, printable
 from ..base.units import counted, listing
 from ..group.trace import GroupTrace
 from ..group.verb import recorded_service, try_service
@@ -207,13 +206,6 @@ def _of_recordings(recorded: list[Recorded]) -> list[str]:
     return []
 
 
-def _notes_of_runs(changes: Changes, shown: Mapping[str, str]) -> list[str]:
-    """Whose figures are no replay's."""
-    runs = {shown[name]: figures[CPU].runs for name, figures in changes.items() if CPU in figures and figures[CPU].runs}
-    words = " to ".join(str(number) for number in sorted({min(runs.values()), max(runs.values())})) if runs else ""
-    return [f"CPU under {listing(list(runs))} is that of {words} runs of the program itself."] if runs else []
-
-
 def run_try(options: argparse.Namespace) -> int:
     """heaptape try"""
     replay = find_replay()
@@ -254,11 +246,11 @@ def run_try(options: argparse.Namespace) -> int:
     while not all(runs.prove(name, say_runs) for name in decision.advised):
         decision = decide(changes, baseline, shown, would_tell, runs.refused)
     trial = Trial(options.command or _command_of(recorded[0].process), folder, options.logs or str(folder), recorded, summaries, decision, changes,
-                  why_baseline, [*_notes_of_runs(changes, shown), *_notes(recorded, versions_of(summaries[0].experiment.runs), baseline),
+                  why_baseline, [*_notes(recorded, versions_of(summaries[0].experiment.runs), baseline),
                                  *runs.missing(decision.advised)])
     decided = None if summaries[0].own else Decided(decision_lines(trial), decision.advised)
     write_report(read_results(results), folder / "report.html", [one.trace for one in recorded], baseline, processes=recorded[0].sharers, decided=decided)
-    print(json.dumps(answer_object(trial), indent=1) if options.json else answer(trial))
+    print(outlined(answer_object(trial)) if options.json else answer(trial))
     for problem in filter(None, problems):
         print(f"heaptape try: {problem}", file=sys.stderr)
     return EXIT_FAILED if any(problems) else 0
