@@ -231,16 +231,15 @@ def document(rows: Sequence[Row], options: argparse.Namespace, table: str) -> st
     present = sum(row.verdict != "not installed" for row in rows)
     lines = [
         "# Compatibility", "",
-        f"{len(green)} of {present} programs are green. Written by `bench/compatibility/compatibility.py{how}` on Linux "
-        f"{'.'.join(platform.release().split('.')[:2])}, {libc_version()}, "
-        f"{os.cpu_count()} cores; [{table}]({table}) has all figures.", "",
-        f"Each program runs once through `heaptape record{how}`, and "
-        f"{pairs} times each without and with the bare shim in `LD_PRELOAD`, alternating, each in an empty folder. Every log is converted.", "",
-        "- **green**: output (stdout, stderr) and exit status are the same in all runs; no log has an anomaly. Programs print checksums of their results.",
-        "- **in part**, **out of reach**: some or all of the program's calls cannot be recorded. The program itself runs correctly.",
-        "- `processes` and `calls` count the run through `record` only; other columns count all recorded runs. `foreign_frees` counts frees of blocks of unknown origin.",
-        f"- In brackets: CPU time with the bare shim over CPU time without, the median of {pairs} pairs (`cpu_time_ratio`). In short processes (git, tmux, shell "
-        "scripts) most of the cost is creating the logs.", "",
+        f"{len(green)} of {present} programs are green. `bench/compatibility/compatibility.py{how}` wrote this page, on Linux "
+        f"{'.'.join(platform.release().split('.')[:2])}, {libc_version()}, {os.cpu_count()} cores. "
+        f"[{table}]({table}) has all figures.", "",
+        f"Each program runs once under `heaptape record{how}`, and {pairs} times each without and with the bare shim in `LD_PRELOAD`, in turns.", "",
+        "- **green**: output and exit status are the same in all runs, and no log has an anomaly. Programs print checksums of their results.",
+        "- **in part**, **out of reach**: some or all calls cannot be recorded. The program itself runs correctly.",
+        "- `processes` and `calls` count the run under `record`, other columns all recorded runs. `foreign_frees` are frees of blocks of unknown origin.",
+        f"- In brackets: CPU time with the bare shim over that without (`cpu_time_ratio`), the median of {pairs} pairs. In short processes most of it "
+        "is creating the logs.", "",
         "**Green**: " + ", ".join(f"{row.name} {row.version} (×{row.slowdown:.2f})" for row in green) + ".", "",
         "| program | verdict | note |", "| --- | --- | --- |",
         *(f"| {row.name} | {row.verdict} | {row.note.replace('|', chr(92) + '|')} |" for row in rows if row.note or row.verdict != "green"), ""]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // heaptape convert --follow: converts a log while its program writes it, punches holes into what it has read,
 // and leaves at every moment a readable trace and what another process needs to go on
-// (docs/reference/following.md).
+// (docs/reference/convert.md).
 #ifndef HEAPTAPE_FOLLOW_H
 #define HEAPTAPE_FOLLOW_H
 

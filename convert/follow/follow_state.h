@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a follower must know to go on where another has stopped, or was killed: TRACE.state beside
-// TRACE.partial (docs/reference/following.md). It grows with the live blocks and with the threads, not with the log.
+// TRACE.partial (docs/reference/convert.md). It grows with the live blocks and with the threads, not with the log.
 // What lives as long as a merge input, a stream or the heap, and affects the result, belongs in it: test_follow.c ends followers
 // at random moments and compares.
 #ifndef HEAPTAPE_FOLLOW_STATE_H

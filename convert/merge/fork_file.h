@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the children of a process inherited, written by its log's follower, because the log itself will
-// be gone: beside malloc-footprint.PID.mraw lies malloc-footprint.PID.forks (docs/reference/following.md).
+// be gone: beside malloc-footprint.PID.mraw lies malloc-footprint.PID.forks (docs/reference/convert.md).
 #ifndef HEAPTAPE_FORK_FILE_H
 #define HEAPTAPE_FORK_FILE_H
 
