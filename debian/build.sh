@@ -4,6 +4,9 @@
 # Debian, as root. SUFFIX makes the versions of several releases of Debian differ, as in +deb12.
 # Usage: debian/build.sh FOLDER [SUFFIX]
 set -eu
+case ${1:-} in
+"" | -*) echo "usage: debian/build.sh FOLDER [SUFFIX]" >&2; exit 2 ;;
+esac
 cd "$(dirname "$0")/.."
 mkdir -p "$1"
 to=$(realpath "$1")

@@ -125,9 +125,10 @@ def test_what_ends_the_program_is_no_advice(heaptape_binary: Path, tmp_path: Pat
 @pytest.mark.thorough
 def test_recordings_of_several_runs(heaptape_binary: Path, tmp_path: Path) -> None:
     """Their sizes differ by a tenth and more, which widens the interval of memory."""
-    script = "import os; n = 200000 + os.getpid() % 7 * 20000; x = [bytes(i % 3000) for i in range(n // 8)]"
+    script = "import os; n = 200000 + os.getpid() % 7 * 20000; x = [bytes(i % 3000) for i in range(n // 8)]; print('the program')"
     done = _try(heaptape_binary, tmp_path, "-q", "--json", "--alloc", "glibc,bump", "--budget", "3s", "--recordings", "3", "-o", "out", "--", PYTHON, "-S", "-c", script)
     answer = json.loads(done.stdout)
+    assert done.stderr.count("the program\n") == 3  # what it prints is no part of the answer
     assert done.returncode == 0 and answer["recordings"] == 3 and any("over the program's own runs" in words for words in answer["unknown"])
     assert sorted(path.name for path in (tmp_path / "out").glob("trace*")) == ["trace-2.bin", "trace-3.bin", "trace.bin"]
 

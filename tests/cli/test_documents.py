@@ -13,6 +13,8 @@ from tool_runner import Tools
 
 SOURCE = re.compile(r"(\.(awk|c|cmake|cpp|css|gdb|go|h|j2|java|js|lua|pgbench|php|pl|py|rb|rs|sh|sql|vim|xsl)|(^|/)CMakeLists\.txt|^Containerfile|^\.ci/run|^debian/rules)$")
 INPUTS = re.compile(r"^tests/golden/(?!.*\.py$)")
+WORDS_MAX = {"README.md": 800, "NEWS.md": 700, "CONTRIBUTING.md": 1500, "docs/skill.md": 600, "docs/method/method.md": 6000, "docs/": 38_000}
+WRITTEN_BY_SCRIPTS = re.compile(r"docs/reference/(commands|compatibility|allocators(/.*)?)\.md|docs/method/validity(/public-cases)?\.md")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -99,6 +101,31 @@ def test_commands_have_verbs_options_and_files_that_exist(repository: Path, opti
                       if "NAME" not in name and not (repository / name).exists()]
     assert not wrong, "\n".join(wrong)
     assert seen > 150
+
+
+def words(path: Path) -> int:
+    return len(path.read_text().split())
+
+
+@pytest.mark.parametrize("name", WORDS_MAX)
+def test_a_reader_has_the_time(repository: Path, name: str) -> None:
+    pages = [page for page in files(repository, f"{name}*.md" if name.endswith("/") else name)
+             if not WRITTEN_BY_SCRIPTS.fullmatch(str(page.relative_to(repository)))]
+    assert pages and sum(map(words, pages)) <= WORDS_MAX[name]
+
+
+def test_figures_of_the_readme_are_those_of_the_evidence(repository: Path) -> None:
+    """Those of tables are taken from there; each of the others stands in the paper too."""
+    method = repository / "docs" / "method"
+    readme, validity, cases = (path.read_text() for path in (repository / "README.md", method / "validity.md", method / "validity" / "public-cases.md"))
+    peak = {which: re.search(rf"^\| peak RSS: {which} error[^|]*\| ([\d.]+ %) \|", validity, re.MULTILINE) for which in ("median", "worst")}
+    asked = re.search(r"^(\d+) questions: (\d+) right, (\d+) wrong, (\d+) unknown", cases, re.MULTILINE)
+    assert peak["median"] and peak["worst"] and asked
+    assert f"{peak['median'][1]} off in the median, {peak['worst'][1]} at worst" in readme
+    assert f"{asked[1]} questions of public reports: {asked[2]} right, {asked[4]} answered \"unknown\", {asked[3]} wrong" in readme
+    figures = set(re.findall(r"\d[\d.]* %|\d+ to \d+ ns|\d+ of \d+", readme.partition("## How it works")[2]))
+    paper = (method / "method.md").read_text()
+    assert len(figures) > 8 and not [figure for figure in sorted(figures) if figure not in paper and figure not in validity]
 
 
 def test_news_and_packages_have_the_version(repository: Path) -> None:

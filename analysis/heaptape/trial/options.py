@@ -51,6 +51,6 @@ def parser() -> VerbParser:
     trial.add_argument("--logs", metavar="DIR", help="Record nothing: take the raw logs in DIR, of heaptape record or of an earlier trial (default: record COMMAND)")
     trial.add_argument("-o", "--output", type=output_name, metavar="DIR",
                        help="Make the folder DIR for trace, results and report (default: heaptape-COMMAND, numbered if it exists)")
-    trial.add_argument("--json", action="store_true", help="Print the answer as JSON")
+    trial.add_argument("--json", action="store_true", help="Print the answer as JSON; what the program prints goes to standard error")
     trial.add_argument("-q", "--quiet", action="store_true", help="Print only the answer, and what went wrong")
     return trial

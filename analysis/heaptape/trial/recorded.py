@@ -7,6 +7,7 @@ import os
 import signal
 import stat
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -65,9 +66,9 @@ def input_comes_twice() -> bool:
     return not stat.S_ISFIFO(mode) and not stat.S_ISSOCK(mode)
 
 
-def run_recorded(heaptape: str, command: list[str], logs: Path, seconds: float | None, checked: bool) -> int:
+def run_recorded(heaptape: str, command: list[str], logs: Path, seconds: float | None, checked: bool, aside: bool) -> int:
     """The exit status of the program, which has our terminal. checked: runs it once more without the recorder. A Ctrl-C is the program's: it ends as it does alone, and what it
-    did is compared. After so many seconds it is asked to end by SIGTERM."""
+    did is compared. After so many seconds it is asked to end by SIGTERM. aside: what it prints goes to standard error."""
     def attend(process: subprocess.Popen[bytes]) -> int:
         try:
             return process.wait(timeout=seconds)
@@ -80,7 +81,8 @@ def run_recorded(heaptape: str, command: list[str], logs: Path, seconds: float |
     try:
         # Killed, `record` would leave the program alone.
         check = [f"--check={CHECKED_WITHIN}"] if checked else []
-        return run_attended([heaptape, "record", "-q", *check, "-o", str(logs), "--", *command], attend, patience_s=None)
+        return run_attended([heaptape, "record", "-q", *check, "-o", str(logs), "--", *command], attend, patience_s=None,
+                            stdout=sys.stderr if aside else None)
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -93,11 +95,12 @@ class Logs:
     exit_status: int
 
 
-def record_logs(heaptape: str, command: list[str], folder: Path, seconds: float | None, checked: bool = False, number: int = 1) -> Logs:
-    """number: of this recording, from 1, in the names of its files. Raises HeaptapeError where nothing was recorded."""
+def record_logs(heaptape: str, command: list[str], folder: Path, seconds: float | None, checked: bool = False, number: int = 1,
+                aside: bool = False) -> Logs:
+    """number: of this recording, from 1, in the names of its files. aside: what the program prints goes to standard error. Raises HeaptapeError where nothing was recorded."""
     logs = folder / (f"logs-{number}" if number > 1 else "logs")
     begun = time.monotonic()
-    status = run_recorded(heaptape, command, logs, seconds, checked)
+    status = run_recorded(heaptape, command, logs, seconds, checked, aside)
     if not logs.is_dir() or not any(logs.glob("*.mraw")):
         why = "heaptape record failed" if status >= RECORD_FAILED else f"the program ended with status {status} after {time.monotonic() - begun:.1f} s"
         raise HeaptapeError(f"nothing was recorded of {command[0]}: {why}")

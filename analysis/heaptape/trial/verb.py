@@ -129,7 +129,7 @@ def _record(heaptape: str, options: argparse.Namespace, folder: Path, number: in
     of = f" ({number} of {options.recordings})" if options.recordings > 1 else ""
     again = f", and once more without the recorder if it ends within {CHECKED_WITHIN} (--no-check leaves that out)" if checked else ""
     _say(options, f"recording {short(options.command)}{of}{again}")
-    found = record_logs(heaptape, options.command, folder, options.seconds, checked, number)
+    found = record_logs(heaptape, options.command, folder, options.seconds, checked, number, aside=options.json)
     if found.exit_status:
         _say(options, f"the program ended with status {found.exit_status}")
     return found
