@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a measured child writes into the file of snapshots, one snapshot after another: a head, a row for each live
-// block, a row for each run of resident pages. The launcher adds the index (docs/reference/snapshots.md), with the
+// block, a row for each run of resident pages. The launcher adds the index (docs/reference/walk.md), with the
 // accounts along the trace, which the child leaves in the exchange.
 #ifndef HEAPTAPE_SNAPSHOT_ROWS_H
 #define HEAPTAPE_SNAPSHOT_ROWS_H

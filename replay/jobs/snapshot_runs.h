@@ -25,7 +25,7 @@ uint32_t ht_snapshot_choose(const struct ht_snapshot_times *times, const struct 
 // how many, which is fewer where so many slots are to be gone through each time that it would take long.
 uint32_t ht_stretches_choose(const struct ht_built_form *built, uint32_t sample[HT_STRETCHES_MAX]);
 
-// What the launcher writes behind a child's snapshots (docs/reference/snapshots.md).
+// What the launcher writes behind a child's snapshots (docs/reference/walk.md).
 struct ht_snapshot_index {
     const struct ht_choice *choice;
     struct ht_snapshot_moment moment[HT_SNAPSHOTS_MAX];
@@ -44,7 +44,7 @@ struct ht_snapshot_index {
 bool ht_snapshot_index_write(const struct ht_runner *runner, const struct ht_snapshot_index *index, int fd,
                              char *problem, size_t room);
 
-// Writes FOLDER/NAME.snapshots for each allocator (docs/reference/snapshots.md), and says on stderr what went wrong.
+// Writes FOLDER/NAME.snapshots for each allocator (docs/reference/walk.md), and says on stderr what went wrong.
 // Returns how many runs failed.
 size_t ht_snapshot_all(struct ht_runner *runner);
 

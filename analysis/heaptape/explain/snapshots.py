@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of snapshots, as `heaptape replay --snapshots` writes them (docs/reference/snapshots.md)."""
+"""Files of snapshots, as `heaptape replay --snapshots` writes them (docs/reference/walk.md)."""
 
 from __future__ import annotations
 
