@@ -49,7 +49,7 @@ struct ht_cost_kind {
 };
 // Of the latency of a line of code: no kernel of ours has enough code to show it.
 #define HT_CODE_MISS_SHARE 0.4
-// The 90th percentile of how far the model is off in the time of a trace's calls (docs/method/cost-model.md).
+// The 90th percentile of how far the model is off in the time of a trace's calls (docs/method/method.md).
 #define HT_MODEL_RESIDUAL 0.20
 // Of Student's distribution, 90 %, as many groups of bursts as there are of a sampled recording.
 #define HT_SAMPLING_QUANTILE 1.75

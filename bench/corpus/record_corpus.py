@@ -49,7 +49,7 @@ FAULTS = ("anomalies", "foreign_frees", "lost_calls", "truncated")
 """What a sound recording has none of."""
 
 PLAN_HEAD = """\
-# The plan over the corpus in this folder (docs/method/corpus.md): heaptape fleet corpus.toml
+# The plan over the corpus in this folder (traces/README.md): heaptape fleet corpus.toml
 allocators = ["all"]
 baseline = "glibc"
 rounds = 10

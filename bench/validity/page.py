@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +28,10 @@ NORMAL_95 = 1.96
 
 HEAD = """# Predicted and real
 
-`bench/validity/validate.py` ran `heaptape validate` ([validate.md](../reference/validate.md)) for {programs} real programs ([programs.toml](../../bench/validity/programs.toml)). Each was recorded once, under its own allocator,
-replayed under each allocator, then run for real under each, in {rounds} rounds of random order. Then, of {counted} of them with smaller inputs, instructions were counted exactly (`heaptape validate --instructions`). heaptape was built with these programs, and is further off for others ([threats.md](threats.md), [public-cases.md](validity/public-cases.md)). These commands write this page:
+`bench/validity/validate.py` ran [`heaptape validate`](../reference/validate.md) for the {programs} real programs of
+[programs.toml](../../bench/validity/programs.toml). It recorded each once, replayed it under each allocator, and ran it for real under each, in
+{rounds} rounds of random order. Of {counted} of them, with smaller inputs, it counted instructions exactly (`heaptape validate --instructions`).
+heaptape was built with these programs; for others it is [further off](method.md#validity). The page is written by
 
 ```sh
 bench/validity/validate.py times --again                    # most of an hour, on a quiet machine
@@ -40,20 +43,28 @@ bench/validity/validate.py accesses --again                 # 20 minutes
 """
 
 MEMORY = """## Largest errors in memory
-Peak and mean RSS: the worst error (predicted/real − 1, median over the rounds) among the allocators, in percent, if above {peak} and {mean}; bold above the goal for the worst. Programs without such an error are left out."""
+The worst error among the allocators (predicted/real − 1, median over the rounds), in percent, where it is above {peak} (peak) or {mean} (mean); bold
+above the goal for the worst."""
 
 TIME = """## Time and instructions
-Differences to glibc, predicted/real. *CPU*: ms, if the 95 % interval of the real one excludes 0 (few do if single runs vary much). *Instructions*: millions, exact, without start-up and loading; bold if the error of the prediction is more than {high} of the real difference.
-Predicted are those of the replay's calls of malloc, real those of the whole program: the prediction does not include changes outside the allocator, by other addresses or other calls. [clock.md](clock.md) has where the errors of CPU time come from."""
+Differences to glibc, predicted/real. *CPU*: ms, where the 95 % interval of the real one excludes 0. *Instructions*: millions, exact, without start-up
+and loading; bold where the prediction is more than {high} off. Predicted are those of the replay's calls of malloc, real those of the whole program.
+[Why CPU time differs](method.md#validity)."""
 
 ACCESSES = """## The program's time
-`heaptape validate --count --accesses` counts {programs} other programs of about 0.1 s, and replays their calls with and without their accesses ([count.md](../reference/count.md)). Differences to glibc
-of the modelled time, in percent of the program's, *real / with accesses / calls alone*; bold if the sign is wrong above {large}. Calls alone do not include the program's own misses, which placement changes by several percent of its time."""
+`heaptape validate --count --accesses` counts {programs} other programs of about 0.1 s, and replays their calls with and without their accesses
+([count](../reference/count.md)). Differences to glibc of the modelled time, in percent of the program's, *real / with accesses / calls alone*; bold
+where the sign is wrong above {large}."""
+
+OUTSIDE = """## Instructions outside malloc
+Of the differences that are more than {high} off: how many million instructions more than under glibc the program executes outside malloc, which calls
+do not tell, and how far the replay is off within."""
 
 TABLES = """## All figures
-{links}. `peak_own_percent` is the program's own mappings as a share of the predicted peak, the same under every allocator. `ends_agree`: the allocators with the least and the most memory
-are those predicted; allocators within the interval or 1 % of each other are equal. `curve_percent` is the time-weighted mean difference between the recorded RSS and the replay of the same allocator. Request
-latencies are those that the load generator reports in the real runs; `malloc_p99_us` and `free_p99_us` are those of single calls in the replay. instructions.csv: differences of the replay, of the real program, in its calls of malloc and outside."""
+{links}. `peak_own_percent`: the program's own mappings, of the predicted peak. `ends_agree`: the allocators with the least and the most memory are
+those predicted; allocators within the interval or 1 % of each other are equal. `curve_percent`: time-weighted mean difference of the recorded RSS and
+the recorded allocator's replay. Request latencies are the load generator's; `malloc_p99_us` and `free_p99_us` are of single calls in the replay.
+instructions.csv: differences of the replay, of the real program, in its calls of malloc and outside."""
 
 
 def table(heads: list[str], rows: list[list[str]], right_from: int = 1) -> str:
@@ -273,23 +284,47 @@ def accesses_section(tables: Tables) -> str:
                         table(["all pairs", "found", "goal"], accesses_totals(pairs))])
 
 
+SIMULATED_CALLS = re.compile(r"under simulation the program made ([\d,]+) calls under (\w+), but ([\d,]+) when recorded")
+
+
+def _remarks(row: Row) -> list[str]:
+    """Those of other numbers of calls in one."""
+    remarks = [remark for remark in row["remarks"].split("; ") if remark]
+    found = [match for remark in remarks if (match := SIMULATED_CALLS.fullmatch(remark))]
+    if len(found) < 2:
+        return remarks
+    made = ", ".join(f"{match[1]} ({match[2]})" for match in found)
+    return [*(remark for remark in remarks if not SIMULATED_CALLS.fullmatch(remark)), f"under simulation it made {made} calls, but {found[0][3]} when recorded"]
+
+
 def _notes(tables: Tables, programs: dict[str, dict[str, Any]]) -> list[str]:
-    lines = [f"- **{name}**: {' '.join(program['note'].split())}" for name, program in programs.items() if "note" in program]
-    lines += [f"- **{row['program']}**: {remark}." for row in tables["programs.csv"] for remark in row["remarks"].split("; ") if remark]
-    far = [pair for pair in _counted(tables) if pair.error > COUNT_GOALS[1]]
-    explained = {pair.program for pair in far}
+    """A line for each program, and one for its instructions."""
+    said: dict[str, list[str]] = {name: [" ".join(program["note"].split()).rstrip(".")] for name, program in programs.items() if "note" in program}
+    for row in tables["programs.csv"]:
+        said.setdefault(row["program"], []).extend(_remarks(row))
+    far, counted = {pair.program for pair in _far(tables)}, dict[str, list[str]]()
     for row in tables["instructions.csv"]:
         name = row["program"]
-        if name in explained and "count_note" in programs[name]:
-            lines.append(f"- **{name}**, instructions: {' '.join(programs[name]['count_note'].split())}")
-        explained.discard(name)
-        lines += [f"- **{name}**, instructions: {remark}." for remark in row["remarks"].split("; ") if remark]
-    lines += [f"- **{pair.program}**, instructions under {pair.allocator}: outside malloc the program executes {_millions(pair.outside)} million more than "
-              f"under glibc, not predictable from calls; within malloc the replay is {percent(pair.malloc_error)} off."
-              for pair in far if pair.malloc_error is not None]
-    there = {row["program"] for row in tables["instructions.csv"]}
-    missing = [row["program"] for row in tables["programs.csv"] if row["program"] not in there]
-    return [*lines, *([f"- Instructions not counted yet: {', '.join(missing)}."] if missing else [])]
+        if name in far and name not in counted and "count_note" in programs[name]:
+            counted[name] = [" ".join(programs[name]["count_note"].split()).rstrip(".")]
+        counted.setdefault(name, []).extend(_remarks(row))
+    missing = [row["program"] for row in tables["programs.csv"] if row["program"] not in counted]
+    return [*(f"- **{name}**: {'; '.join(remarks)}." for name, remarks in said.items() if remarks),
+            *(f"- **{name}**, instructions: {'; '.join(remarks)}." for name, remarks in counted.items() if remarks),
+            *([f"- Instructions not counted yet: {', '.join(missing)}."] if missing else [])]
+
+
+def _far(tables: Tables) -> list[Counted]:
+    """The differences that are predicted badly."""
+    return [pair for pair in _counted(tables) if pair.error > COUNT_GOALS[1] and pair.malloc_error is not None]
+
+
+def outside_table(tables: Tables) -> str:
+    far = _far(tables)
+    allocators = list(dict.fromkeys(row["allocator"] for row in tables["instructions.csv"] if row["allocator"] in {pair.allocator for pair in far}))
+    cells = {(pair.program, pair.allocator): f"{_millions(pair.outside)}, {percent(pair.malloc_error)}" for pair in far}
+    names = dict.fromkeys(pair.program for pair in far)
+    return table(["program", *allocators], [[name, *(cells.get((name, allocator), "") for allocator in allocators)] for name in names])
 
 
 def page(tables: Tables, programs: dict[str, dict[str, Any]], beside: Path, folder: Path) -> str:
@@ -303,6 +338,8 @@ def page(tables: Tables, programs: dict[str, dict[str, Any]], beside: Path, fold
     if tables["accesses.csv"]:
         parts += [accesses_section(tables)]
     if notes := _notes(tables, programs):
-        parts += ["## Explanations of the errors", "\n".join(notes)]
+        parts += ["## Explanations of the errors\n" + "\n".join(notes)]
+    if _far(tables):
+        parts += [OUTSIDE.format(high=percent(COUNT_GOALS[1])), outside_table(tables)]
     parts += [TABLES.format(links=", ".join(f"[{file}]({where}/{file})" for file, lines in tables.items() if lines))]
     return "\n\n".join(parts) + "\n"

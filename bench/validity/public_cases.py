@@ -55,14 +55,19 @@ PYTHON = "/usr/bin/python3"
 
 HEAD = """# Public reports, rebuilt
 
-`bench/validity/public_cases.py` rebuilds {count} public reports about the memory of programs as small programs ([public_cases.toml](../../../bench/validity/public_cases.toml), programs in `bench/programs/public/`),
-puts their authors' question to heaptape, and holds the answer against the program itself. Each is recorded once, with its own allocator and settings, and replayed ({rounds} rounds); it runs {runs} times under each allocator. Sizes and times are not those of the reports: what is rebuilt is the pattern of calls.
+`bench/validity/public_cases.py` rebuilds {count} public reports about the memory of programs as small programs
+([public_cases.toml](../../../bench/validity/public_cases.toml), `bench/programs/public/`), puts their authors' question to heaptape, and holds the answer
+against the program itself. It records each once, with its own allocator and settings, replays it ({rounds} rounds), and runs it {runs} times under each
+allocator. It rebuilds the pattern of calls, not sizes and times.
 
 ```sh
 bench/validity/public_cases.py --again --page docs/method/validity/public-cases.md
 ```
 
-Right: the verdict is as in reality, and RSS (peak or end, of the whole process) is within {off} or {off_mb:.0f} MB under both allocators, its own and the proposed one; of *best*, the named allocator really has the least or is within {same} of it, and its RSS is so, too. Unknown: heaptape itself says that the verdict is not recommended, not resolved, or about a small part of the memory. Wrong: anything else, without a word.
+- *Right*: the verdict is as in reality, and RSS (peak or end, of the whole process) is within {off} or {off_mb:.0f} MB under both allocators, its own and the
+  proposed one. Of *best*: the named allocator really has the least or is within {same} of it, and its RSS is so, too.
+- *Unknown*: heaptape itself says that the verdict is not recommended, not resolved, or about a small part of the memory.
+- *Wrong*: anything else, without a word.
 
 """
 
@@ -249,6 +254,19 @@ def sums(cases: dict[str, dict[str, Any]], results: dict[str, dict[str, Any]]) -
             f"({sum(not item.missed for item in unknown)} of these as in reality)")
 
 
+def distance(results: dict[str, dict[str, Any]]) -> str:
+    """How far figures of all allocators are off, asked about or not."""
+    found = []
+    for figure in ("peak", "end"):
+        pairs = [(item[figure], statistics.median(result["real"][who][figure]), result["said"]) for result in results.values()
+                 for who, item in result["answered"].items() if not item["problem"] and who in result["real"]]
+        middle = statistics.median(abs(answered / real - 1) for answered, real, _ in pairs)
+        far = [said for answered, real, said in pairs if is_off(answered, real)]
+        found.append(f"{figure}: {len(pairs)} pairs of case and allocator, {percent(middle)} off in the median, {len(far)} by more than {percent(OFF)} "
+                     f"and {OFF_BYTES / 1e6:.0f} MB, {sum(not said for said in far)} of these without a caution")
+    return "; ".join(found)
+
+
 def others(cases: dict[str, dict[str, Any]], results: dict[str, dict[str, Any]]) -> list[str]:
     """Figures of any allocator, asked about or not, that are beyond the bound without a caution."""
     found = []
@@ -266,12 +284,12 @@ def page(cases: dict[str, dict[str, Any]], results: dict[str, dict[str, Any]]) -
     first = next(iter(results.values()))
     far = others(cases, results)
     parts = [HEAD.format(count=len({case["reference"][1] for name, case in cases.items() if name in results}), rounds=first["rounds"], runs=first["runs"],
-                         off=percent(OFF), off_mb=OFF_BYTES / 1e6, same=percent(SAME)) + f"{sums(cases, results)}.", table(HEADS, rows(cases, results), len(HEADS))]
+                         off=percent(OFF), off_mb=OFF_BYTES / 1e6, same=percent(SAME)) + f"{sums(cases, results)}. RSS at the {distance(results)}.", table(HEADS, rows(cases, results), len(HEADS))]
     missed = [f"- **{name}**: {cases[name]['note']}" for name, result in results.items() if "note" in cases[name] and judge(cases[name], result).outcome != "right"]
     if missed:
-        parts.append("## Explanations\n\n" + "\n".join(missed))
+        parts.append("## Explanations\n" + "\n".join(missed))
     if far:
-        parts.append("## All figures as far off\nUnder every allocator that was replayed, asked about or not, where heaptape gave no caution.\n\n" + "\n".join(far))
+        parts.append("## Far off without a caution\nUnder every allocator that was replayed, asked about or not.\n\n" + "\n".join(far))
     parts.append("[All figures](public-cases.jsonl): bytes of each run and of the replays.")
     return "\n\n".join(parts) + "\n"
 

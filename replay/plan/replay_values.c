@@ -78,7 +78,7 @@ bool ht_snapshot_times_parse(const char *text, struct ht_snapshot_times *times) 
 static const uint64_t bytes_max = UINT64_C(1) << 40, pages_max = UINT64_C(1) << 24;
 
 // In the time of a program between its calls: a line of data that the first-level cache lacked, a line of code, and a page
-// that the first TLB lacked. Medians of programs (docs/method/cost-model.md).
+// that the first TLB lacked. Medians of programs (docs/method/method.md).
 static const double data_line_ns = 50, code_line_ns = 130, page_ns = 300;
 
 static uint64_t entries(const struct ht_geometry *geometry, enum ht_level level) {

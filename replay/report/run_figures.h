@@ -138,7 +138,7 @@ bool ht_accounting_figures(const struct ht_built_form *built, const struct ht_ch
 const struct ht_report_row *ht_report_at_peak(const struct ht_accounting_figures *figures);
 void ht_accounting_figures_free(struct ht_accounting_figures *figures);
 
-// What the resident memory of a run is made of (docs/method/figures.md), the same for every allocator.
+// What the resident memory of a run is made of (docs/method/method.md), the same for every allocator.
 
 // Bytes, NaN where not known. rss = requested + internal - untouched + other, without internal where that is
 // not known. Any difference can be less than 0, and is reported so.

@@ -136,8 +136,8 @@ def test_the_page_has_misses_and_resolved_differences(made: Made) -> None:
     assert "| cc1 | **−12.0** |  |\n" in made.page and "| lua |  | **−16.0** |\n" in made.page and "| jq | +3.0 |  |\n" in made.page
     assert "| cc1 | jemalloc −30.0/−40.0 | −30.3/−30.0 | −0.0001/−0.0001 |" in made.page
     assert "| lua | jemalloc +5.0/−10.0 | **−0.50/+1.00** |  |" in made.page
-    assert "- **jq**: it is odd." in made.page and "- **lua**, instructions: the program does not repeat." in made.page
-    assert "outside malloc the program executes +0.10 million more than under glibc, not predictable from calls; within malloc the replay is 156 % off" in made.page
+    assert "- **jq**: it is odd." in made.page and re.search(r"- \*\*lua\*\*, instructions: .*the program does not repeat\.\n", made.page)
+    assert "| lua | +0.10, 156 % |" in made.page
     assert "Instructions not counted yet: jq." in made.page
 
 

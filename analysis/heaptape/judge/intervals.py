@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Estimates with honest intervals: the median of paired ratios, its interval, and what that says (docs/method/experiment.md).
+"""Estimates with honest intervals: the median of paired ratios, its interval, and what that says (docs/method/method.md).
 
 Ratios are sorted before they are drawn anew, and the seed is fixed: which of them a sample has in its middle hangs on their
 number alone, and is drawn once for each number. numpy is loaded where something is drawn."""

@@ -303,7 +303,7 @@ class Measurements:
 
 
 HIDDEN_SHARE = 0.1
-"""If a greater share of the rounds is hidden, the median is off by more than 1 % (docs/method/experiment.md)."""
+"""If a greater share of the rounds is hidden, the median is off by more than 1 % (docs/method/method.md)."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ FAILING_ROUNDS_MAX = 2
 
 RUN_CPU_NS = 100_000
 """A hundred times what reading the clock costs. Not more: repeats find the heap warm, which is not what the program paid, and of
-two runs of 5 ms one learns more than of one of 100 ms (docs/method/experiment.md)."""
+two runs of 5 ms one learns more than of one of 100 ms (docs/method/method.md)."""
 
 
 SAFETY = 0.2

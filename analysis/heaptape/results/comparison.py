@@ -4,7 +4,7 @@
 In every round each allocator runs once, so what disturbs a round disturbs all of it. Ratios are therefore taken within
 rounds, and only then summarised: median ratio with a 95 % interval. The baseline runs twice, and what its second run, the
 control, shows to differ from its first widens the interval by which verdicts go. The sums are the judge's
-(judge/intervals.py), which docs/method/experiment.md defines.
+(judge/intervals.py), which docs/method/method.md defines.
 """
 
 from __future__ import annotations

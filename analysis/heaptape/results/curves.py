@@ -121,7 +121,7 @@ MOMENTS = ("peak", "end")
 def fragmentation(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per allocator of the memory pass, in file order; `frame` as `read_results` gives it.
 
-    allocator; f1 to f4, the ratios of Johnstone and Wilson (docs/method/figures.md), medians over the rounds; and in
+    allocator; f1 to f4, the ratios of Johnstone and Wilson (docs/method/method.md), medians over the rounds; and in
     bytes, of the run whose peak is the median one, so that they add up: peak_rss_bytes, peak_requested_bytes (asked for by
     what is live), peak_internal_bytes (usable beyond that), peak_untouched_bytes (of both: never written to, so not
     resident), peak_other_bytes (caches, gaps, tables: the rest), the same with end_, after_free_bytes and

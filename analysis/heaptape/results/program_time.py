@@ -3,7 +3,7 @@
 
 Counts are exact, or of sampled accesses. The interval is of some 90 %: by the intervals of the measured costs, by what the
 model is off in the time of an allocator's calls, and by the sample. `replay` does the same sums (replay/jobs/count_runs.c), and
-docs/method/cost-model.md defines them.
+docs/method/method.md defines them.
 """
 
 from __future__ import annotations

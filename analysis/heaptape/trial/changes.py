@@ -26,7 +26,7 @@ CPU, MEMORY = "CPU", "memory"
 MEASURED_BY = {CPU: "time", MEMORY: "rss_peak"}
 
 OWN_RUNS = 0.10
-"""By what share the peak of a program with threads may differ in another run (docs/method/threads.md)."""
+"""By what share the peak of a program with threads may differ in another run (docs/method/method.md, Threats)."""
 
 RECORDER_BYTES = 512 << 10
 """So much more or less with the recorder is its own memory."""

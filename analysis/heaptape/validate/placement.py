@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the recorded accesses of a program say of its time under each allocator: its accesses at the addresses that the allocator
-gives, simulated (docs/method/cost-model.md). That is what a replay of calls alone lacks."""
+gives, simulated (docs/method/method.md). That is what a replay of calls alone lacks."""
 
 from __future__ import annotations
 
