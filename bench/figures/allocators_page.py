@@ -18,8 +18,8 @@ HEAD = """# Allocators
 
 `bench/figures/allocators_page.py` writes this page and those of the allocators from `allocators/catalogue/`. `heaptape replay --list` prints which are built, with version and file; `--verbose` and `--json` print all facts of these pages and the current value of each knob.
 
-`--alloc NAME:KNOB=VALUE,KNOB=VALUE` sets knobs, by their names here or in the environment, as in `glibc:MALLOC_ARENA_MAX=2` ([replay.md](replay.md#knobs)). Statistics are in `allocator_stats` ([figures.md](../method/figures.md#what-the-allocator-reports)). After the last free, replay uses the purge call to return memory to the kernel. The clock decides when the allocator returns memory
-([time.md](../method/time.md)). A library given by path (`--alloc /path/libfoo.so`) is identified by a function that it exports. Any other release gets a name by `heaptape allocators add FILE`: [added allocators](added-allocators.md).
+`--alloc NAME:KNOB=VALUE,KNOB=VALUE` sets knobs, by their names here or in the environment, as in `glibc:MALLOC_ARENA_MAX=2` ([replay.md](replay.md#knobs)). Statistics are in `allocator_stats` ([method](../method/method.md#memory-in-the-heap)). After the last free, replay uses the purge call to return memory to the kernel. The clock decides when the allocator returns memory
+([time](../method/method.md#time)). A library given by path (`--alloc /path/libfoo.so`) is identified by a function that it exports. Any other release gets a name by `heaptape allocators add FILE`: [added allocators](added-allocators.md).
 
 | allocator | description | library from |
 | --- | --- | --- |
