@@ -2,7 +2,7 @@
 // The stretch of a trace in which its load is steady, so that it can be repeated: live bytes, calls per second and the mix
 // of sizes do not change, or live bytes grow evenly.
 //
-// docs/reference/extend.md states the tests.
+// docs/reference/extend.md lists the tests.
 #ifndef HEAPTAPE_STEADY_STRETCH_H
 #define HEAPTAPE_STEADY_STRETCH_H
 
