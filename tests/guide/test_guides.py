@@ -125,3 +125,14 @@ def test_what_is_wrong_is_found(tmp_path: Path, build: Path, old: str, new: str)
     page = read_page(SMALL.replace(old, new) if old else SMALL)
     wrong = complaints(page, *run_page(page, tmp_path, build))
     assert bool(wrong) == bool(old), wrong
+
+
+def test_the_modelled_column_is_no_difference() -> None:
+    quoted = ["allocator       time in malloc                             peak RSS",
+              "glibc 2.36             23.8 ms                              18.3 MB",
+              "jemalloc 5.3.0         17.7 ms  1.29× faster [1.19, 1.45]   17.9 MB  2 % less [2, 2]"]
+    printed = ["allocator       time in malloc                             modelled      peak RSS",
+               "glibc 2.36             29.2 ms                             16.0 ms        18.3 MB",
+               "jemalloc 5.3.0         18.3 ms  not resolved [−62, 9]      1.34× faster   17.9 MB  2 % less [2, 2]"]
+    assert has_shape(quoted, "\n".join(printed) + "\n")
+    assert not has_shape(quoted, "\n".join(printed[:2]) + "\n")
