@@ -1,0 +1,289 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Draws the pictures of docs/pictures/, each in light and in dark, and the example pages of the site, from what real runs left in pictures/.
+
+    bench/figures/pictures.py                     # draws what has changed; takes chromium and pngquant
+    bench/figures/pictures.py --all               # draws all of them anew
+    bench/figures/pictures.py --examples FOLDER   # writes the report and the page of `explain` there
+
+The runs: traces/cpython.bin (14 seconds of a program in Python) replayed six times under four allocators (results.jsonl.xz) and looked at in a pause,
+10 s from its begin (glibc.snapshots.xz); log_report.bin, a program in Perl recorded with --sites; try.txt, what `heaptape try` said of one in Lua.
+What a picture is drawn from is a text, an SVG or the part of a page that is photographed: drawn.json has its checksum and that of the picture, and
+tests/guide/test_pictures.py makes the text anew. To measure anew, --examples says which commands.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import lzma
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from html import escape
+from pathlib import Path
+
+TREE = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TREE / "analysis"))
+
+from heaptape import read_results, read_snapshots, read_trace  # noqa: E402
+from heaptape.explain.answering import answer_of  # noqa: E402
+from heaptape.explain.heap_map import cells_each  # noqa: E402
+from heaptape.report.figures import Figure, stylesheet  # noqa: E402
+from heaptape.report.flame_graph import flame_figure  # noqa: E402
+from heaptape.report.heap_maps import heap_page  # noqa: E402
+from heaptape.report.html import Chapter, build_chapter, render  # noqa: E402
+from heaptape.report.svg import text_width  # noqa: E402
+from heaptape.results.comparison import SEED, experiments  # noqa: E402
+from heaptape.results.found_trace import find_trace  # noqa: E402
+from heaptape.sites.figures import site_figures  # noqa: E402
+from heaptape.sites.frames import Stacks  # noqa: E402
+from heaptape.sites.table import by_place, call_tree  # noqa: E402
+
+RUNS, PICTURES = TREE / "bench/figures/pictures", TREE / "docs/pictures"
+TRACE = TREE / "traces/cpython.bin"
+DRAWN = RUNS / "drawn.json"
+AT = "10s"
+SCHEMES = ("light", "dark")
+SVG = "http://www.w3.org/2000/svg"
+WIDE_PX = 820
+DARK = re.compile(r"@media \(prefers-color-scheme: dark\) \{\n(.*?)\n\}\n", re.DOTALL)
+RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
+MOST_BYTES = 150_000
+
+
+def unpacked(name: str, folder: str) -> Path:
+    """A file of the runs, in this folder."""
+    path = Path(folder) / name
+    path.write_bytes(lzma.decompress((RUNS / f"{name}.xz").read_bytes()))
+    return path
+
+
+@cache
+def chapter() -> Chapter:
+    """What the report says of the replay."""
+    with tempfile.TemporaryDirectory() as folder:
+        (experiment,) = experiments(read_results(unpacked("results.jsonl", folder)))
+        found = find_trace(experiment, [TRACE])
+        try:
+            return build_chapter(experiment, found, None, SEED)
+        finally:
+            if found.trace:
+                found.trace.close()
+
+
+@cache
+def report_page() -> str:
+    """The report on it."""
+    return render([chapter()])
+
+
+@cache
+def explain_page() -> str:
+    """What `heaptape explain --at 10s --budget 0 --html` writes."""
+    with tempfile.TemporaryDirectory() as folder, read_trace(TRACE) as trace:
+        answer = answer_of(read_snapshots(unpacked("glibc.snapshots", folder)), AT, trace, cells_each(1))
+        return heap_page([replace(answer, trace=TRACE.name)])
+
+
+EXAMPLES: dict[str, Callable[[], str]] = {"report.html": report_page, "explain.html": explain_page}
+
+
+def in_scheme(style: str, scheme: str) -> str:
+    """The style sheet where that is the only one."""
+    return DARK.sub(lambda found: found[1] + "\n" if scheme == "dark" else "", style)
+
+
+def part_of(page: str, scheme: str, begin: str, end: str) -> str:
+    """A page of a part of that page, without its script; its title is its height."""
+    style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)
+    part = page[page.index(begin):]
+    return (f'<!doctype html><meta charset="utf-8"><style>{in_scheme(style[1] if style else "", scheme)}article > *:last-child {{ margin-bottom: 0 }} '
+            f'article {{ padding-bottom: 1.4rem }}</style><body><article>{part[:part.index(end)]}</article>'
+            "<script>document.body.dataset.height = Math.ceil(document.body.getBoundingClientRect().height)</script>")
+
+
+def svg(scheme: str, height: float, parts: str, style: str = "") -> str:
+    """A picture of its own, on the report's paper."""
+    rules = RULE.findall(re.sub(r"/\*.*?\*/|@media[^{]*\{(?:[^{}]*\{[^{}]*\})*\s*\}", "", in_scheme(stylesheet(), scheme) + style, flags=re.DOTALL))
+    kept = [f"{names.strip()} {{{said}}}" for names, said in rules if re.match(r"(:root|svg|text|\.c\d|\.live|\.recorded)", names.strip())]
+    return (f'<svg xmlns="{SVG}" viewBox="0 0 {WIDE_PX} {height:g}" width="{WIDE_PX}" height="{height:g}"><style>{escape(chr(10).join(kept), quote=False)}</style>'
+            f'<rect width="100%" height="100%" rx="6" style="fill:var(--paper)"/>{parts}</svg>\n')
+
+
+def markup_of(figure: Figure) -> ET.Element:
+    ET.register_namespace("", SVG)
+    return ET.fromstring(figure.body.replace(" open>", ">"))
+
+
+def placed(drawing: ET.Element, x: float, y: float, width: float) -> str:
+    for name, value in (("x", x), ("y", y), ("width", width)):
+        drawing.set(name, f"{value:g}")
+    for name in ("role", "aria-label", "aria-hidden"):
+        drawing.attrib.pop(name, None)
+    return ET.tostring(drawing, encoding="unicode")
+
+
+def curve(scheme: str) -> str:
+    """RSS over time, of each allocator."""
+    figure = chapter().memory_figure
+    assert figure
+    up, area, across = markup_of(figure)
+    parts, x = [], 16.0
+    for name, css in figure.key:
+        mark = '<rect class="curve live" y="-9" width="16" height="9"/>' if css == "live" else '<path class="curve" d="M0 -4h16"/>'
+        parts.append(f'<g class="{css}" transform="translate({x:g} 26)">{mark}<text x="22" style="fill:var(--ink)">{escape(name)}</text></g>')
+        x += 22 + text_width([name], 12) + 22
+    left, high = 64, float(area.get("height", "0"))
+    parts += [placed(up, 0, 50, left - 8), placed(area, left, 50, WIDE_PX - left - 20), placed(across, left, 50 + high, WIDE_PX - left - 20)]
+    return svg(scheme, high + 86, "".join(parts), "svg .whole .curve { stroke-dasharray: 5 4 }")
+
+
+NARROWEST_PX, LABELLED_PX, LETTER_PX, ROWS = 1.5, 50, 7.2, 28
+
+
+def flame(scheme: str) -> str:
+    """Who holds the memory at the peak. Without tool tips, which a picture does not have, and what is too narrow to see."""
+    with read_trace(RUNS / "log_report.bin") as trace:
+        sites, stacks = site_figures(trace).sites, Stacks(trace.sites)
+        figure = flame_figure(call_tree(sites, stacks), by_place(sites, stacks))
+    graphs = {graph.findtext("summary") or "": graph.find(f".//{{{SVG}}}svg") for graph in markup_of(figure)}
+    heading, drawing = next((heading, drawing) for heading, drawing in graphs.items() if "peak" in heading and drawing is not None)
+    inner, deepest = WIDE_PX - 24, 0.0
+    for cell in drawing.findall(f"{{{SVG}}}svg"):
+        width = float(cell.get("width", "0").rstrip("%")) / 100 * inner
+        if width < NARROWEST_PX or float(cell.get("y", "0")) >= ROWS * 18:
+            drawing.remove(cell)
+            continue
+        deepest = max(deepest, float(cell.get("y", "0")))
+        for box in cell.findall(f"{{{SVG}}}rect"):
+            box[:] = []
+        for text in cell.findall(f"{{{SVG}}}text"):
+            room, words = int((width - 5) / LETTER_PX), text.text or ""
+            text.text = words if len(words) <= room else words[:max(room - 1, 0)] + "…"
+            if width < LABELLED_PX:
+                cell.remove(text)
+    high = deepest + 18
+    drawing.set("height", f"{high:g}")
+    return svg(scheme, high + 50, f'<text class="label" x="12" y="25">{escape(heading)}</text>{placed(drawing, 12, 40, inner)}')
+
+
+TERMINAL = """text.said { font: 13px/1 ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: var(--ink); white-space: pre }
+text.asked { font-weight: 700 } text.answer { fill: var(--good); font-weight: 700 }
+"""
+
+
+def terminal(scheme: str) -> str:
+    """A terminal with what `try` says. Each line has the width of its letters, whichever font there is."""
+    made = [f'<circle cx="{18 + 18 * number}" cy="18" r="5.5" style="fill:var(--rule)"/>' for number in range(3)]
+    said = (RUNS / "try.txt").read_text().splitlines()
+    columns = max(len(line) for line in said if "  " in line)
+    lines, letter, y = [part for line in said for part in textwrap.wrap(line, columns) or [line]], (WIDE_PX - 28) / columns, 34.0
+    for number, line in enumerate(lines):
+        y += 18.5
+        if line:
+            css = "said asked" if number == 0 else "said answer" if number == 2 else "said"
+            made.append(f'<text class="{css}" x="14" y="{y:g}" xml:space="preserve" style="font-size:{letter / 0.6:.2f}px" textLength="{letter * len(line):.1f}" '
+                        f'lengthAdjust="spacingAndGlyphs">{escape(line)}</text>')
+    return svg(scheme, y + 16, "".join(made), TERMINAL)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """name: of the files, with the scheme between name and suffix. source: the text that it is drawn from: itself, or a page to photograph."""
+
+    name: str
+    source: Callable[[str], str]
+    page_px: int = 0
+
+    def path(self, scheme: str) -> Path:
+        return PICTURES / f"{self.name}-{scheme}.{'png' if self.page_px else 'svg'}"
+
+
+ALL = [
+    Picture("report", lambda scheme: part_of(report_page(), scheme, "<header>", "<nav"), 1040),
+    Picture("explain", lambda scheme: part_of(explain_page(), scheme, "<header>", '<h3 class="later">'), 960),
+    Picture("map", lambda scheme: part_of(explain_page(), scheme, '<section id="maps">', '<section id="holders">'), 840),
+    Picture("curve", curve),
+    Picture("flame", flame),
+    Picture("terminal", terminal),
+]
+
+
+def checksum(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def photograph(page: str, width: int, output: Path) -> None:
+    """By a browser, as high as the page is."""
+    browser = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
+    if browser is None or shutil.which("pngquant") is None:
+        sys.exit("pictures.py: chromium or pngquant is missing: apt-get install --no-install-recommends chromium pngquant fonts-dejavu-core")
+    with tempfile.TemporaryDirectory() as folder:
+        (source := Path(folder) / "page.html").write_text(page, encoding="utf-8")
+        command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={folder}/profile"]
+        asked = subprocess.run([*command, f"--window-size={width},400", "--dump-dom", source.as_uri()], capture_output=True, text=True, check=True, timeout=120)
+        height = re.search(r'data-height="(\d+)"', asked.stdout)
+        assert height, asked.stdout[:200]
+        subprocess.run([*command, f"--window-size={width},{height[1]}", "--force-device-scale-factor=1.6", f"--screenshot={folder}/page.png", source.as_uri()],
+                       capture_output=True, check=True, timeout=120)
+        subprocess.run(["pngquant", "--force", "--strip", "--speed", "1", "--nofs", "--output", output, "128", f"{folder}/page.png"], check=True, timeout=120)
+
+
+def outdated() -> list[tuple[Picture, str]]:
+    """Pictures and schemes that would look otherwise, or are not those that were drawn."""
+    drawn = json.loads(DRAWN.read_text()) if DRAWN.exists() else {}
+    found = []
+    for picture in ALL:
+        for scheme in SCHEMES:
+            path = picture.path(scheme)
+            now = [checksum(picture.source(scheme).encode()), checksum(path.read_bytes()) if path.exists() else ""]
+            if drawn.get(path.name) != now:
+                found.append((picture, scheme))
+    return found
+
+
+def draw(wanted: list[tuple[Picture, str]]) -> None:
+    PICTURES.mkdir(exist_ok=True)
+    drawn = json.loads(DRAWN.read_text()) if DRAWN.exists() else {}
+    for picture, scheme in wanted:
+        path, source = picture.path(scheme), picture.source(scheme)
+        if picture.page_px:
+            photograph(source, picture.page_px, path)
+        else:
+            path.write_text(source, encoding="utf-8")
+        drawn[path.name] = [checksum(source.encode()), checksum(path.read_bytes())]
+        size = path.stat().st_size
+        print(f"{path.relative_to(TREE)}: {size:,} bytes")
+        if size > MOST_BYTES:
+            sys.exit(f"pictures.py: {path.name}: more than {MOST_BYTES:,} bytes")
+    DRAWN.write_text(json.dumps(dict(sorted(drawn.items())), indent=1) + "\n")
+
+
+def write_examples(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, page in EXAMPLES.items():
+        (folder / name).write_text(page(), encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Draws the pictures of docs/pictures/ whose look has changed.")
+    parser.add_argument("--all", action="store_true", help="draw all of them anew")
+    parser.add_argument("--examples", type=Path, metavar="FOLDER", help="write the example pages there, and draw nothing")
+    options = parser.parse_args()
+    if options.examples:
+        write_examples(options.examples)
+    else:
+        draw([(picture, scheme) for picture in ALL for scheme in SCHEMES] if options.all else outdated())
+
+
+if __name__ == "__main__":
+    main()
