@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-PICTURE = re.compile(r'<picture><source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)-dark\.(svg|png)"><img alt="([^"]+)" src="([^"]+)-light\.(svg|png)"></picture>')
+PICTURE = re.compile(r'<picture><source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)-dark\.(svg|png)"><img alt="([^"]+)" src="([^"]+)-light\.(svg|png)"(?: width="\d+")?></picture>')
 LENGTH = range(40, 500)
 
 
