@@ -3,13 +3,13 @@
 """Draws the pictures of docs/pictures/, each in light and in dark, and the example pages of the site, from what real runs left in pictures/.
 
     bench/figures/pictures.py                     # draws what has changed; takes chromium and pngquant
-    bench/figures/pictures.py --all               # draws all of them anew
-    bench/figures/pictures.py --examples FOLDER   # writes the report and the page of `explain` there
+    bench/figures/pictures.py --measure BUILD     # runs everything anew first, in three minutes; takes lua5.4, perl and idle processors
+    bench/figures/pictures.py --examples FOLDER   # writes the report and the page of `explain` there, and draws nothing
 
-The runs: traces/cpython.bin (14 seconds of a program in Python) replayed six times under four allocators (results.jsonl.xz) and looked at in a pause,
-10 s from its begin (glibc.snapshots.xz); log_report.bin, a program in Perl recorded with --sites; try.txt, what `heaptape try` said of one in Lua.
-What a picture is drawn from is a text, an SVG or the part of a page that is photographed: drawn.json has its checksum and that of the picture, and
-tests/guide/test_pictures.py makes the text anew. To measure anew, --examples says which commands.
+The runs: traces/cpython.bin (16 seconds of a program in Python) replayed six times under four allocators (results.jsonl.xz) and looked at in a pause,
+10 s from its begin, and at the end (glibc.snapshots.xz); a program in Perl recorded with --sites (log_report.bin); what `heaptape try` said of one in
+Lua (try.txt). What a picture is drawn from is a text, an SVG or the part of a page that is photographed: drawn.json has its checksum and that of the
+picture, and tests/guide/test_pictures.py makes the text anew.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import argparse
 import hashlib
 import json
 import lzma
+import os
 import re
 import shutil
 import subprocess
@@ -49,7 +50,7 @@ from heaptape.sites.frames import Stacks  # noqa: E402
 from heaptape.sites.table import by_place, call_tree  # noqa: E402
 
 RUNS, PICTURES = TREE / "bench/figures/pictures", TREE / "docs/pictures"
-TRACE = TREE / "traces/cpython.bin"
+TRACE, WORK = TREE / "traces/cpython.bin", Path("/tmp/heaptape-pictures")
 DRAWN = RUNS / "drawn.json"
 AT = "10s"
 SCHEMES = ("light", "dark")
@@ -268,6 +269,35 @@ def draw(wanted: list[tuple[Picture, str]]) -> None:
     DRAWN.write_text(json.dumps(dict(sorted(drawn.items())), indent=1) + "\n")
 
 
+def measure(build: Path) -> None:
+    """In a folder that tells nothing of whose machine this is, because paths get into traces and results."""
+    WORK.mkdir()
+    try:
+        for file in [*build.glob("replay*"), *build.glob("lib*.so"), build / "heaptape"]:
+            shutil.copy(file, WORK)
+        for file in (TRACE, TREE / "traces/recipes/log_report.pl", TREE / "bench/programs/words.lua"):
+            shutil.copy(file, WORK)
+        environment = os.environ | {"PATH": f"{WORK}:{os.environ['PATH']}", "PERL_HASH_SEED": "0", "COLUMNS": "96", "PYTHONPATH": str(TREE / "analysis"),
+                                    "HEAPTAPE_PYTHON": sys.executable}
+
+        def run(command: str) -> str:
+            print(f"$ {command}", flush=True)
+            return subprocess.run(command, shell=True, cwd=WORK, env=environment, check=True, stdout=subprocess.PIPE, text=True, timeout=900).stdout
+
+        run(f"heaptape replay -q --alloc glibc,jemalloc,tcmalloc,mimalloc --rounds 6 -o results.jsonl {TRACE.name}")
+        run(f"heaptape replay -q --alloc glibc --snapshots . --at {AT},end {TRACE.name}")
+        run(f"perl {TREE}/traces/recipes/make_access_log.pl 800 >access.log")
+        run("heaptape record -q --any-folder --sites -o logs -- perl log_report.pl access.log")
+        run("heaptape convert -q --level max logs/*.mraw -o log_report.bin")
+        asked = "heaptape try -- lua5.4 words.lua 4"
+        (RUNS / "try.txt").write_text(f"$ {asked}\n{run(asked)}")
+        shutil.copy(WORK / "log_report.bin", RUNS)
+        for name in ("results.jsonl", "glibc.snapshots"):
+            (RUNS / f"{name}.xz").write_bytes(lzma.compress((WORK / name).read_bytes(), preset=9 | lzma.PRESET_EXTREME))
+    finally:
+        shutil.rmtree(WORK)
+
+
 def write_examples(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, page in EXAMPLES.items():
@@ -276,13 +306,16 @@ def write_examples(folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Draws the pictures of docs/pictures/ whose look has changed.")
-    parser.add_argument("--all", action="store_true", help="draw all of them anew")
+    parser.add_argument("--measure", type=Path, metavar="BUILD", help="run everything anew first, with the heaptape of this folder")
     parser.add_argument("--examples", type=Path, metavar="FOLDER", help="write the example pages there, and draw nothing")
     options = parser.parse_args()
     if options.examples:
         write_examples(options.examples)
     else:
-        draw([(picture, scheme) for picture in ALL for scheme in SCHEMES] if options.all else outdated())
+        if options.measure:
+            measure(options.measure.resolve())
+            print("The words beside the pictures in docs/ and README.md have figures of these runs.")
+        draw(outdated())
 
 
 if __name__ == "__main__":
