@@ -25,7 +25,7 @@ static int most_first(const void *a, const void *b) {
 static struct counted *sorted_counts(const struct map64 *map, size_t *count) {
     struct counted *list = malloc((map->count + 1) * sizeof *list);
     *count = 0;
-    for (size_t i = 0; list && i < (size_t)1 << map->bits; i++)
+    for (size_t i = 0; list && i < map->room; i++)
         if (map64_has(map, i))
             list[(*count)++] = (struct counted){map->entry[i].key - 1, map->entry[i].value};
     if (list) qsort(list, *count, sizeof *list, most_first);

@@ -73,7 +73,7 @@ size_t stats_hot_sizes(const struct trace_stats *stats, bool by_bytes, struct st
     if (!all) return 0;
     for (uint64_t size = 0; size <= STATS_EXACT_SIZES; size++)
         if (stats->exact_size[size]) all[count++] = (struct stats_hot_size){size, stats->exact_size[size]};
-    for (size_t i = 0; i < (size_t)1 << stats->large_sizes.bits; i++)
+    for (size_t i = 0; i < stats->large_sizes.room; i++)
         if (map64_has(&stats->large_sizes, i))
             all[count++] =
                 (struct stats_hot_size){stats->large_sizes.entry[i].key, stats->large_sizes.entry[i].value};
@@ -454,7 +454,7 @@ static void finish(struct trace_stats *stats) {
     for (unsigned i = 0; i < STATS_COLUMNS; i++)
         stats->others = stats->others || stats->pair[0][i].frees || stats->pair[i][0].frees;
     const struct block *blocks = stats->blocks.items;
-    for (size_t i = 0; i < (size_t)1 << stats->chains.bits; i++)
+    for (size_t i = 0; i < stats->chains.room; i++)
         if (map64_has(&stats->chains, i))
             end_chain(stats, stats->chains.entry[i].key, stats->chains.entry[i].value,
                       blocks[stats->chains.entry[i].key].bytes);

@@ -151,13 +151,13 @@ static struct live_slot live_slot(const struct heap_model *heap, uint64_t addres
 
 static void put_named(struct output *output, const struct heap_model *heap) {
     const struct map64 *map = &heap->addresses;
-    for (size_t i = 0; i < (size_t)1 << map->bits; i++) {
+    for (size_t i = 0; i < map->room; i++) {
         if (!map64_has(map, i)) continue;
         struct live_slot entry = live_slot(heap, map->entry[i].key, (uint32_t)map->entry[i].value);
         put(output, &entry, sizeof entry);
     }
     map = &heap->births;
-    for (size_t i = 0; i < (size_t)1 << map->bits; i++) {
+    for (size_t i = 0; i < map->room; i++) {
         if (!map64_has(map, i)) continue;
         size_t seen = map64_find(&heap->seen, map->entry[i].key);
         size_t left = map64_find(&heap->left, map->entry[i].key);
@@ -168,7 +168,7 @@ static void put_named(struct output *output, const struct heap_model *heap) {
 }
 
 static void put_held(struct output *output, const struct map64 *held) {
-    for (size_t i = 0; i < (size_t)1 << held->bits; i++)
+    for (size_t i = 0; i < held->room; i++)
         if (map64_has(held, i)) put(output, &held->entry[i].key, sizeof held->entry[i].key);
 }
 
@@ -464,7 +464,7 @@ static bool get_heap(struct follow_state *state, struct heap_model *heap) {
     }
     for (uint64_t i = 0, key; i < head->held; i++)
         if (!get(state, &key, sizeof key) || !key || !map64_put(&heap->held, key, 0)) return false;
-    for (size_t i = 0; i < (size_t)1 << heap->addresses.bits; i++) {
+    for (size_t i = 0; i < heap->addresses.room; i++) {
         if (!map64_has(&heap->addresses, i)) continue;
         uint64_t slot = heap->addresses.entry[i].value;
         if (map64_has(&heap->births, map64_find(&heap->births, slot)) &&

@@ -92,7 +92,7 @@ bool heap_ranges_find(struct heap_ranges *ranges, const struct heap_model *heap,
     const struct finding finding = {ranges, member, page_bytes};
     const struct map64 *addresses = &heap->addresses;
     *ranges = (struct heap_ranges){0};
-    for (size_t i = 0; i < (size_t)1 << addresses->bits; i++) {
+    for (size_t i = 0; i < addresses->room; i++) {
         if (!map64_has(addresses, i)) continue;
         uint64_t bytes = heap->slots.state[(uint32_t)addresses->entry[i].value].size;
         if (!add_block(&finding, addresses->entry[i].key, bytes)) return false;

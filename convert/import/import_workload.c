@@ -235,7 +235,7 @@ static enum turn run_turn(struct import *import, struct workload *w, uint32_t nu
 static int fail_waiting(const struct workload *w, struct ht_error *error) {
     char expected[96];
     uint64_t first = UINT64_MAX, sync = 0;
-    for (size_t i = 0; i < (size_t)1 << w->waiters.bits; i++) {
+    for (size_t i = 0; i < w->waiters.room; i++) {
         if (!map64_has(&w->waiters, i)) continue;
         uint64_t at = w->thread[w->waiters.entry[i].value - 1].at;
         if (at >= first) continue;

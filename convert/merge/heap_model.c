@@ -150,7 +150,7 @@ static unsigned held_size_at(const struct heap_model *heap, uint64_t address) {
 static uint64_t sum_held(const struct heap_model *heap, uint64_t start, uint64_t end) {
     const struct map64 *held = &heap->held;
     uint64_t bytes = 0;
-    for (size_t i = 0; i < (size_t)1 << held->bits; i++) {
+    for (size_t i = 0; i < held->room; i++) {
         if (!map64_has(held, i)) continue;
         unsigned shift = held_shift[held->entry[i].key % 4];
         uint64_t from = (held->entry[i].key & ~(UINT64_C(1) << 63)) >> 2 << shift,
@@ -164,7 +164,7 @@ static uint64_t sum_held(const struct heap_model *heap, uint64_t start, uint64_t
 
 uint64_t heap_model_held_bytes(const struct heap_model *heap, uint64_t start, uint64_t end) {
     uint64_t bytes = 0, held_end = 0;
-    if ((end - start) >> HEAP_HELD_SHIFT > HELD_UNITS_MIN + (UINT64_C(1) << heap->held.bits))
+    if ((end - start) >> HEAP_HELD_SHIFT > HELD_UNITS_MIN + heap->held.room)
         return sum_held(heap, start, end);
     for (uint64_t at = start & -held_unit; at < end;) {
         unsigned size = held_size_at(heap, at);

@@ -32,7 +32,7 @@ bool live_blocks_take(struct live_blocks *blocks, const struct heap_model *heap)
                                    .site = malloc((addresses->count + 1) * sizeof *blocks->site),
                                    .settings = heap->settings};
     bool made = born && blocks->block && blocks->site && !heap->no_memory;
-    for (size_t i = 0; made && i < (size_t)1 << addresses->bits; i++) {
+    for (size_t i = 0; made && i < addresses->room; i++) {
         if (!map64_has(addresses, i)) continue;
         uint32_t slot = (uint32_t)addresses->entry[i].value;
         born[count++] = (struct born){heap->last_event[slot],

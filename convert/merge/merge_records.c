@@ -379,7 +379,7 @@ static enum merge_applied apply_advise(struct merge *m, struct input *input,
     uint64_t from = record->word[0], until = from + record->word[1];
     if (until < from || !places->count) return APPLIED;
     if (!merge_know_thread(m, input, record->stamp)) return NO_MEMORY;
-    for (size_t i = 0; i < (size_t)1 << places->bits; i++) {
+    for (size_t i = 0; i < places->room; i++) {
         if (!map64_has(places, i)) continue;
         uint32_t slot = (uint32_t)places->entry[i].key;
         uint64_t address = places->entry[i].value & ~UINT64_C(1),

@@ -33,7 +33,7 @@ struct slot_state {
         } link;  // while free
     };
     uint32_t owner;  // the thread that allocated it last
-};
+} __attribute__((packed, aligned(4)));
 
 struct slots {
     struct slot_state *state;
