@@ -197,7 +197,8 @@ static const struct argp parser = {
         "Convert each raw log RAW, or another recorder's trace (compressed or in a zip too), to a trace. - is "
         "standard input."
         "\vThe trace of a forked process begins with the blocks that it inherited, if its parent's log is there.\n"
-        "Of a raw log that is damaged, the trace has what can be read, and a warning says how many calls are lost."};
+        "Of a damaged raw log the trace has what can be read, and a warning says how many calls are lost; a log cut short is "
+        "refused."};
 
 const struct ht_page ht_page_convert = {
     .name = "convert",

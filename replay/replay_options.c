@@ -139,7 +139,7 @@ static const struct argp_option table[] = {
      "Write what was counted and the memory of each round to FILE, for --baseline-file (default: none)", 1},
     {"instructions", KEY_INSTRUCTIONS, NULL, 0,
      "Also count the allocator's instructions exactly, in one more run of each under simulation; with --pass count: count "
-     "only these, eight times faster", 3},
+     "only these, up to ten times faster", 3},
     {"profile", KEY_PROFILE, NULL, 0,
      "With the instructions (--instructions, which this implies) also count where in the allocator they are: functions, and a "
      "flame graph in the report. Exact samples of the stack, one in about 1000 instructions", 3},

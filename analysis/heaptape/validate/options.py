@@ -30,7 +30,7 @@ def parser() -> VerbParser:
     validate.add_argument("--count", action="store_true",
                           help="Count instructions, cache misses and page faults exactly, by simulation (valgrind, 100 times slower), of "
                                "program and replays; without --rounds nothing is timed")
-    validate.add_argument("-i", "--instructions", action="store_true", help="As --count, but only instructions: eight times faster")
+    validate.add_argument("-i", "--instructions", action="store_true", help="As --count, but only instructions: up to ten times faster")
     validate.add_argument("--accesses", action="store_true",
                           help="Predict CPU time also with the effect of placement: record the program's accesses, by simulation (valgrind, 20 "
                                "to 60 times slower), and simulate them under each allocator")
