@@ -17,6 +17,38 @@ from .reader import Arrays, Trace
 _COLUMNS = ("event", "op", "time_ns", "slot", "size", "extra")
 
 
+@dataclass(frozen=True)
+class BySlot:
+    """The events of a chunk that change what a slot holds, sorted by slot, those of a slot in their order: so each stands right
+    after the one that touched the same slot before it. rows: where they are in the chunk. size: bytes asked for. first, last:
+    whether it is the first, the last event of its slot."""
+
+    rows: NDArray[np.int64]
+    op: NDArray[np.uint8]
+    slot: NDArray[np.int64]
+    size: NDArray[np.int64]
+    first: NDArray[np.bool_]
+    last: NDArray[np.bool_]
+
+
+def by_slot(chunk: Arrays) -> BySlot:
+    rows = np.flatnonzero(ops.OP_CHANGES[chunk["op"]])
+    rows = rows[_order(chunk["slot"][rows])]
+    slot = chunk["slot"][rows].astype(np.int64)
+    changes = slot[1:] != slot[:-1]
+    first, last = np.append(True, changes)[: slot.size], np.append(changes, True)[: slot.size]
+    return BySlot(rows, chunk["op"][rows], slot, asked_bytes(chunk, rows), first, last)
+
+
+def _order(slot: NDArray[Any]) -> NDArray[np.int64]:
+    """As np.argsort, stable, by halves: numpy sorts 16 bits by radix, six times as fast as 32."""
+    order = np.argsort(slot.astype(np.uint16), kind="stable")
+    if int(slot.max(initial=0)) <= np.iinfo(np.uint16).max:
+        return order
+    upper = (slot >> 16).astype(np.uint16)
+    return order[np.argsort(upper[order], kind="stable")]
+
+
 class LiveTable:
     """What each slot holds, carried from chunk to chunk. Slots are small numbers, so arrays indexed by them suffice."""
 
@@ -32,30 +64,23 @@ class LiveTable:
             self._size = np.concatenate([self._size, np.zeros(extra, dtype=np.int64)])
             self._held = np.concatenate([self._held, np.zeros(extra, dtype=np.int64)])
 
-    def advance(self, chunk: Arrays) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Live bytes and live objects after each event of the chunk; two arrays of shape (rows,).
+    def advance(self, chunk: Arrays, found: BySlot | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Live bytes and live objects after each event of the chunk; two arrays of shape (rows,). found: by_slot(chunk), where
+        the caller has it.
 
-        An event changes live bytes by what its slot holds afterwards less what it held before. Sorting the chunk by slot,
-        order kept, puts every event right after the one that touched the same slot before it; the first event of each
-        slot finds its predecessor in the table instead.
+        An event changes live bytes by what its slot holds afterwards less what it held before; the first event of each slot
+        finds its predecessor in the table.
         """
-        op = chunk["op"]
-        rows = np.flatnonzero(ops.OP_CHANGES[op])
-        slot = chunk["slot"][rows].astype(np.int64)
+        found = found or by_slot(chunk)
+        slot, first, last = found.slot, found.first, found.last
         self._grow(int(slot.max(initial=0)) + 1)
-        held = ops.OP_LEAVES_OBJECT[op[rows]].astype(np.int64)
-        size = asked_bytes(chunk, rows) * held
-
-        order = np.argsort(slot, kind="stable")
-        slot, size, held, rows = slot[order], size[order], held[order], rows[order]
-        first = np.ones(slot.size, dtype=np.bool_)
-        first[1:] = slot[1:] != slot[:-1]
-        last = np.roll(first, -1)
+        held = ops.OP_LEAVES_OBJECT[found.op].astype(np.int64)
+        size = found.size * held
         byte_step = size - np.where(first, self._size[slot], np.roll(size, 1))
         object_step = held - np.where(first, self._held[slot], np.roll(held, 1))
         self._size[slot[last]] = size[last]
         self._held[slot[last]] = held[last]
-        return self._running(op.size, rows, byte_step, object_step)
+        return self._running(chunk["op"].size, found.rows, byte_step, object_step)
 
     def _running(
         self, events: int, rows: NDArray[Any], byte_step: NDArray[np.int64], object_step: NDArray[np.int64]
@@ -150,8 +175,9 @@ def profile_trace(trace: Trace, points: int) -> TraceProfile:
         rows = np.flatnonzero(ops.OP_LEAVES_OBJECT[chunk["op"]] & ops.OP_IS_CALL[chunk["op"]])
         asked = asked_bytes(chunk, rows)
         _count(sizes, asked, asked)
-        _count(lifetimes, *births.advance(chunk))
-        held, objects = live.advance(chunk)
+        found = by_slot(chunk)
+        _count(lifetimes, *births.advance(chunk, found))
+        held, objects = live.advance(chunk, found)
         table = pd.DataFrame({"event": chunk["event"], "time_ns": chunk["time_ns"], "live_bytes": held,
                               "live_objects": objects}, copy=False)
         curves.append(thinned(table, stride))
@@ -172,23 +198,16 @@ class _Births:
             extra = np.zeros(max(slots, 2 * self._born.size) - self._born.size, dtype=np.int64)
             self._born, self._bytes = np.concatenate([self._born, extra]), np.concatenate([self._bytes, extra])
 
-    def advance(self, chunk: Arrays) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def advance(self, chunk: Arrays, found: BySlot) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Lifetimes in events and last sizes of the blocks that end in the chunk; both of shape (blocks that end,).
 
-        Sorted by slot, order kept, the last event before a row that is of its slot and makes an object has its birth; the
-        last that leaves one has its size. Where the chunk has none, the table does."""
-        op = chunk["op"]
-        rows = np.flatnonzero(ops.OP_CHANGES[op])
-        slot = chunk["slot"][rows].astype(np.int64)
+        The last event before a row that is of its slot and makes an object has its birth; the last that leaves one has its
+        size. Where the chunk has none, the table does."""
+        op, slot, first, last = found.op, found.slot, found.first, found.last
         self._grow(int(slot.max(initial=0)) + 1)
-        order = np.argsort(slot, kind="stable")
-        rows, slot = rows[order], slot[order]
-        op, event = op[rows], chunk["event"][rows]
-        size = asked_bytes(chunk, rows)
-        first = np.append(True, slot[1:] != slot[:-1])[: slot.size]
+        event = chunk["event"][found.rows]
         born = _latest(ops.OP_MAKES[op], first, event, self._born[slot])
-        held = _latest(ops.OP_LEAVES_OBJECT[op], first, size, self._bytes[slot])
-        last = np.append(first[1:], True)[: slot.size]
+        held = _latest(ops.OP_LEAVES_OBJECT[op], first, found.size, self._bytes[slot])
         self._born[slot[last]], self._bytes[slot[last]] = born[last], held[last]
         ends = ops.OP_ENDS[op] & ops.OP_IS_CALL[op]
         return event[ends] - born[ends], held[ends]
