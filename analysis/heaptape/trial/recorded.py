@@ -7,7 +7,6 @@ import os
 import signal
 import stat
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ CHECKED_WITHIN = "10s"
 """A program that ends within this time is run once more without the recorder."""
 RECORD_FAILED = 125
 """`heaptape record` ends with it where it fails itself; 126 and 127 where there is no such program."""
+STANDARD_ERROR = 2
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def run_recorded(heaptape: str, command: list[str], logs: Path, seconds: float |
         # Killed, `record` would leave the program alone.
         check = [f"--check={CHECKED_WITHIN}"] if checked else []
         return run_attended([heaptape, "record", "-q", *check, "-o", str(logs), "--", *command], attend, patience_s=None,
-                            stdout=sys.stderr if aside else None)
+                            stdout=STANDARD_ERROR if aside else None)
     finally:
         signal.signal(signal.SIGINT, before)
 
