@@ -64,7 +64,7 @@ def parser() -> VerbParser:
     explain.add_argument("--html", type=output_name, metavar="FILE", help="Write a page with maps of the heap to FILE, too (default: none)")
     explain.add_argument("--pid", type=_process, metavar="N", help="Explain the process of this number, which goes on meanwhile")
     explain.add_argument("--core", metavar="FILE", help="Explain the process whose core FILE is; what of it was in RAM is not known")
-    explain.add_argument("--stop", action="store_true", help="With --pid: stop the process meanwhile, for some 0.5 s a GB; its calls of epoll_wait and "
+    explain.add_argument("--stop", action="store_true", help="With --pid: stop the process meanwhile, for about 1 s a GB; its calls of epoll_wait and "
                          "some others then end with EINTR")
     explain.add_argument("--every", type=duration, metavar="TIME", help="With --pid: look again each TIME, such as 60s (default: look once)")
     explain.add_argument("--for", dest="for_", type=duration, metavar="TIME", help="With --every: for this time, such as 10m (required)")
