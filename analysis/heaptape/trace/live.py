@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from . import ops
-from .reader import Arrays, Trace
+from .reader import Arrays, Trace, done_ahead
 
 _COLUMNS = ("event", "op", "time_ns", "slot", "size", "extra")
 
@@ -171,11 +171,8 @@ def profile_trace(trace: Trace, points: int) -> TraceProfile:
     sizes, lifetimes = (np.zeros((2, _CLASSES), dtype=np.float64) for _ in range(2))
     stride = max(1, -(-2 * trace.records // points))
     curves = []
-    for chunk in trace.event_arrays(_COLUMNS, slots_due=True):
-        rows = np.flatnonzero(ops.OP_LEAVES_OBJECT[chunk["op"]] & ops.OP_IS_CALL[chunk["op"]])
-        asked = asked_bytes(chunk, rows)
+    for chunk, found, asked in done_ahead(_of_chunk, trace.event_arrays(_COLUMNS, slots_due=True)):
         _count(sizes, asked, asked)
-        found = by_slot(chunk)
         _count(lifetimes, *births.advance(chunk, found))
         held, objects = live.advance(chunk, found)
         table = pd.DataFrame({"event": chunk["event"], "time_ns": chunk["time_ns"], "live_bytes": held,
@@ -184,6 +181,12 @@ def profile_trace(trace: Trace, points: int) -> TraceProfile:
     names = ("event", "time_ns", "live_bytes", "live_objects")
     curve = pd.concat(curves, ignore_index=True) if curves else pd.DataFrame({name: [] for name in names})
     return TraceProfile(_table(sizes, "to_bytes", "requests"), _table(lifetimes, "to_events", "blocks"), live.objects, curve)
+
+
+def _of_chunk(chunk: Arrays) -> tuple[Arrays, BySlot, NDArray[np.int64]]:
+    """The chunk, and what it tells alone: its order by slot, and the bytes that its requests asked for."""
+    rows = np.flatnonzero(ops.OP_LEAVES_OBJECT[chunk["op"]] & ops.OP_IS_CALL[chunk["op"]])
+    return chunk, by_slot(chunk), asked_bytes(chunk, rows)
 
 
 class _Births:
@@ -203,24 +206,25 @@ class _Births:
 
         The last event before a row that is of its slot and makes an object has its birth; the last that leaves one has its
         size. Where the chunk has none, the table does."""
-        op, slot, first, last = found.op, found.slot, found.first, found.last
+        op, slot = found.op, found.slot
         self._grow(int(slot.max(initial=0)) + 1)
-        event = chunk["event"][found.rows]
-        born = _latest(ops.OP_MAKES[op], first, event, self._born[slot])
-        held = _latest(ops.OP_LEAVES_OBJECT[op], first, found.size, self._bytes[slot])
-        self._born[slot[last]], self._bytes[slot[last]] = born[last], held[last]
         ends = ops.OP_ENDS[op] & ops.OP_IS_CALL[op]
-        return event[ends] - born[ends], held[ends]
+        told = np.flatnonzero(ends | found.last)
+        at = slot[told]
+        number = np.arange(op.size)
+        begins = _latest(found.first, number)[told]
+        event = chunk["event"][found.rows]
+        made, kept = (_latest(tells[op], number)[told] for tells in (ops.OP_MAKES, ops.OP_LEAVES_OBJECT))
+        born = np.where(made >= begins, event[made], self._born[at])
+        held = np.where(kept >= begins, found.size[kept], self._bytes[at])
+        last, ends = found.last[told], ends[told]
+        self._born[at[last]], self._bytes[at[last]] = born[last], held[last]
+        return event[told[ends]] - born[ends], held[ends]
 
 
-def _latest(
-    tells: NDArray[np.bool_], first: NDArray[np.bool_], value: NDArray[np.int64], before: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """For each row the value of the latest row of its slot, itself included, that has one; else what was before."""
-    number = np.arange(tells.size)
-    latest = np.maximum.accumulate(np.where(tells, number, -1)) if tells.size else number
-    start = np.maximum.accumulate(np.where(first, number, 0)) if first.size else number
-    return np.where(latest >= start, value[latest], before)
+def _latest(tells: NDArray[np.bool_], number: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each row the number of the latest row, itself included, that tells; -1: none."""
+    return np.maximum.accumulate(np.where(tells, number, -1)) if number.size else number
 
 
 def _count(classes: NDArray[np.float64], value: NDArray[np.int64], weight: NDArray[np.int64]) -> None:

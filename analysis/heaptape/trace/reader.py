@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
@@ -55,10 +55,10 @@ WORKERS_MAX = 4
 """Between NumPy's calls only one thread runs, so more of them than this wait for one another."""
 
 
-def done_ahead(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+def done_ahead(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     """work(item) of every item, in order; as many at once as there are processors, so that no more results than that wait
     to be fetched. Threads suffice, as NumPy and zstd let others run while they compute."""
-    workers = min(len(os.sched_getaffinity(0)), WORKERS_MAX, len(items))
+    workers = min(len(os.sched_getaffinity(0)), WORKERS_MAX)
     if workers < 2:
         yield from map(work, items)
         return
