@@ -33,14 +33,14 @@ class BySlot:
 
 def by_slot(chunk: Arrays) -> BySlot:
     rows = np.flatnonzero(ops.OP_CHANGES[chunk["op"]])
-    rows = rows[_order(chunk["slot"][rows])]
+    rows = rows[slot_order(chunk["slot"][rows])]
     slot = chunk["slot"][rows].astype(np.int64)
     changes = slot[1:] != slot[:-1]
     first, last = np.append(True, changes)[: slot.size], np.append(changes, True)[: slot.size]
     return BySlot(rows, chunk["op"][rows], slot, asked_bytes(chunk, rows), first, last)
 
 
-def _order(slot: NDArray[Any]) -> NDArray[np.int64]:
+def slot_order(slot: NDArray[Any]) -> NDArray[np.int64]:
     """As np.argsort, stable, by halves: numpy sorts 16 bits by radix, six times as fast as 32."""
     order = np.argsort(slot.astype(np.uint16), kind="stable")
     if int(slot.max(initial=0)) <= np.iinfo(np.uint16).max:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ..base.errors import HeaptapeError, UsageError
 from ..base.files import final_path, refuse_inputs
 from . import ops
-from .live import LiveTable
+from .live import LiveTable, slot_order
 from .reader import EVENT_COLUMNS, Arrays, Trace
 from .site_table import SiteTable
 
@@ -120,7 +120,7 @@ class _BirthTable:
             return births
         slot = chunk["slot"][rows].astype(np.int64)
         self._grow(int(slot.max()) + 1)
-        order = np.argsort(slot, kind="stable")
+        order = slot_order(slot)
         slot, rows = slot[order], rows[order]
         event = np.where(ops.OP_LEAVES_OBJECT[op[rows]], chunk["event"][rows], -1)
         first = np.ones(slot.size, dtype=np.bool_)
