@@ -3,12 +3,16 @@
 #include "replay_engine.h"
 #include "server.h"
 
+#ifdef HT_ONE_LAYOUT
+static ht_lane_run *const layouts[HT_LAYOUTS] = {[0 ... HT_LAYOUTS - 1] = ht_engine_layout_0};
+#else
 ht_lane_run ht_engine_layout_1, ht_engine_layout_2, ht_engine_layout_3, ht_engine_layout_4,
     ht_engine_layout_5, ht_engine_layout_6, ht_engine_layout_7;
 static ht_lane_run *const layouts[HT_LAYOUTS] = {
     ht_engine_layout_0, ht_engine_layout_1, ht_engine_layout_2, ht_engine_layout_3,
     ht_engine_layout_4, ht_engine_layout_5, ht_engine_layout_6, ht_engine_layout_7,
 };
+#endif
 
 // Whole, under its name, in every build.
 #if __has_attribute(noipa)

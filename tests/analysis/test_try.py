@@ -59,7 +59,7 @@ def _recorded(binary: Path, command: list[str], folder: Path) -> Recorded:
 
 
 def test_from_a_command_to_the_answer(heaptape_binary: Path, tmp_path: Path) -> None:
-    done = _try(heaptape_binary, tmp_path, "--alloc", "glibc,bump", "--budget", "5s", "--", PYTHON, "-S", "-c", WORK)
+    done = _try(heaptape_binary, tmp_path, "--alloc", "glibc,bump", "--budget", "2s", "--", PYTHON, "-S", "-c", WORK)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "the program 20000" and re.match(r"Keep glibc: |Not decided: |bump: ", lines[1])

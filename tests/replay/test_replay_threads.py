@@ -63,7 +63,7 @@ def test_order_of_recorded_threads(tools: Tools, exchange: Path, tmp_path: Path,
     assert {one["replay_threads"] for one in runs} == {5 * copies}
 
 
-@pytest.mark.parametrize("seed,events,live,threads,step_ns", quick([1, 4], [
+@pytest.mark.parametrize("seed,events,live,threads,step_ns", quick([1], [
     (1, 5_000, 2, 2, 100),  # two threads, and nearly every op on a block that the other had last
     (2, 20_000, 3, 30, 1_000),
     (3, 20_000, 40, 30, 0),  # all at the same moment

@@ -112,6 +112,7 @@ def test_a_race_needs_threads(tools: Tools, threads_trace: Path, tmp_path: Path)
     assert not row["violation_kinds"].get("overlap")  # that it does not use memory again shows without threads, too
 
 
+@pytest.mark.thorough
 def test_without_fault_it_passes(tools: Tools, trace: Path, tmp_path: Path) -> None:
     done, row = verify(tools, trace, "none", tmp_path / "r.jsonl")
     assert done.returncode == 0
