@@ -77,7 +77,7 @@ def _recorded(heaptape: Path, folder: Path, kind: str) -> tuple[Path, dict[str, 
 
 
 @pytest.mark.parametrize("alloc", quick(["glibc"], ["glibc", "jemalloc"]))
-@pytest.mark.parametrize("kind", quick(["pins", "headers"], PLANTED))
+@pytest.mark.parametrize("kind", quick(["pins"], PLANTED))
 def test_planted_heaps(heaptape_binary: Path, tmp_path: Path, kind: str, alloc: str) -> None:
     if not heaptape_binary.with_name(f"replay-{alloc}").exists():
         pytest.skip(f"{alloc} is not built in")

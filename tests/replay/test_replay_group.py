@@ -122,7 +122,7 @@ def test_known_writes(tools: Tools, workers: Recorded) -> None:
     check_known(tools, workers, 0.015)
 
 
-@pytest.mark.parametrize("kind", quick(["generations", "forking-thread"], KINDS))
+@pytest.mark.parametrize("kind", quick(["forking-thread"], KINDS))
 def test_kinds(tools: Tools, tmp_path: Path, kind: str) -> None:
     """What is given is written at the end: where a process forked meanwhile, some that it wrote before would have been shared."""
     check_known(tools, record(tools, tmp_path, Program(kind)), 0.06 if kind == "generations" else 0.03)
