@@ -33,14 +33,14 @@ class BySlot:
 
 def by_slot(chunk: Arrays) -> BySlot:
     rows = np.flatnonzero(ops.OP_CHANGES[chunk["op"]])
-    rows = rows[slot_order(chunk["slot"][rows])]
+    rows = rows[_order(chunk["slot"][rows])]
     slot = chunk["slot"][rows].astype(np.int64)
     changes = slot[1:] != slot[:-1]
     first, last = np.append(True, changes)[: slot.size], np.append(changes, True)[: slot.size]
     return BySlot(rows, chunk["op"][rows], slot, asked_bytes(chunk, rows), first, last)
 
 
-def slot_order(slot: NDArray[Any]) -> NDArray[np.int64]:
+def _order(slot: NDArray[Any]) -> NDArray[np.int64]:
     """As np.argsort, stable, by halves: numpy sorts 16 bits by radix, six times as fast as 32."""
     order = np.argsort(slot.astype(np.uint16), kind="stable")
     if int(slot.max(initial=0)) <= np.iinfo(np.uint16).max:
@@ -64,14 +64,12 @@ class LiveTable:
             self._size = np.concatenate([self._size, np.zeros(extra, dtype=np.int64)])
             self._held = np.concatenate([self._held, np.zeros(extra, dtype=np.int64)])
 
-    def advance(self, chunk: Arrays, found: BySlot | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Live bytes and live objects after each event of the chunk; two arrays of shape (rows,). found: by_slot(chunk), where
-        the caller has it.
+    def advance(self, chunk: Arrays, found: BySlot) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Live bytes and live objects after each event of the chunk; two arrays of shape (rows,). found: by_slot(chunk).
 
         An event changes live bytes by what its slot holds afterwards less what it held before; the first event of each slot
         finds its predecessor in the table.
         """
-        found = found or by_slot(chunk)
         slot, first, last = found.slot, found.first, found.last
         self._grow(int(slot.max(initial=0)) + 1)
         held = ops.OP_LEAVES_OBJECT[found.op].astype(np.int64)
@@ -108,7 +106,7 @@ def live_chunks(trace: Trace) -> Iterator[pd.DataFrame]:
     """Chunks of event, time_ns, live_bytes, live_objects (all int64), one row per event, pseudo events included."""
     table = LiveTable()
     for chunk in trace.event_arrays(_COLUMNS, slots_due=True):
-        live_bytes, live_objects = table.advance(chunk)
+        live_bytes, live_objects = table.advance(chunk, by_slot(chunk))
         yield pd.DataFrame({
             "event": chunk["event"], "time_ns": chunk["time_ns"],
             "live_bytes": live_bytes, "live_objects": live_objects,

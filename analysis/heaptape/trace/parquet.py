@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ..base.errors import HeaptapeError, UsageError
 from ..base.files import final_path, refuse_inputs
 from . import ops
-from .live import LiveTable, slot_order
+from .live import BySlot, LiveTable, by_slot
 from .reader import EVENT_COLUMNS, Arrays, Trace
 from .site_table import SiteTable
 
@@ -107,28 +107,16 @@ class _BirthTable:
             larger[: self._event.size] = self._event
             self._event = larger
 
-    def advance(self, chunk: Arrays) -> NDArray[np.int64]:
-        """The birth that each event of the chunk resizes or ends, -1 where it does neither. Shape (rows,).
-
-        Sorting the chunk by slot, order kept, puts every event right after the one that touched its slot before it; the
-        first event of each slot finds that in the table.
-        """
-        op = chunk["op"]
+    def advance(self, chunk: Arrays, found: BySlot) -> NDArray[np.int64]:
+        """The birth that each event of the chunk resizes or ends, -1 where it does neither. Shape (rows,). The first event of
+        each slot finds it in the table."""
+        op, slot = chunk["op"], found.slot
         births = np.full(op.size, -1, dtype=np.int64)
-        rows = np.flatnonzero(ops.OP_CHANGES[op])
-        if not rows.size:
-            return births
-        slot = chunk["slot"][rows].astype(np.int64)
-        self._grow(int(slot.max()) + 1)
-        order = slot_order(slot)
-        slot, rows = slot[order], rows[order]
-        event = np.where(ops.OP_LEAVES_OBJECT[op[rows]], chunk["event"][rows], -1)
-        first = np.ones(slot.size, dtype=np.bool_)
-        first[1:] = slot[1:] != slot[:-1]
-        births[rows] = np.where(first, self._event[slot], np.roll(event, 1))
+        self._grow(int(slot.max(initial=0)) + 1)
+        event = np.where(ops.OP_LEAVES_OBJECT[found.op], chunk["event"][found.rows], -1)
+        births[found.rows] = np.where(found.first, self._event[slot], np.roll(event, 1))
         births[np.flatnonzero(ops.OP_MAKES[op])] = -1
-        last = np.roll(first, -1)
-        self._event[slot[last]] = event[last]
+        self._event[slot[found.last]] = event[found.last]
         return births
 
 
@@ -139,7 +127,8 @@ def _named(numbers: NDArray[np.uint8], names: pa.Array) -> pa.DictionaryArray:
 def _event_batches(trace: Trace) -> Iterator[pa.RecordBatch]:
     births, live = _BirthTable(), LiveTable()
     for chunk in trace.event_arrays((*EVENT_COLUMNS, "site"), slots_due=True):
-        op, birth = chunk["op"], births.advance(chunk)
+        op, found = chunk["op"], by_slot(chunk)
+        birth = births.advance(chunk, found)
         columns = [
             pa.array(chunk["event"]),
             pa.array(chunk["thread"]),
@@ -150,7 +139,7 @@ def _event_batches(trace: Trace) -> Iterator[pa.RecordBatch]:
             pa.array(birth, mask=birth < 0),
             pa.array(chunk["size"], mask=~ops.OP_HAS_SIZE[op]),
             pa.array(chunk["extra"], mask=~ops.OP_HAS_EXTRA[op]),
-            pa.array(live.advance(chunk)[0]),
+            pa.array(live.advance(chunk, found)[0]),
             pa.array(chunk["site"].astype(np.uint32), mask=chunk["site"] == 0),
         ]
         yield pa.RecordBatch.from_arrays(columns, schema=EVENTS)
