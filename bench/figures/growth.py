@@ -13,6 +13,7 @@ the row before, 1: as much. Cures are not tried. Starting counts: slopes mean so
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import subprocess
@@ -23,8 +24,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "analysis"))
+
+from heaptape.base.arguments import duration  # noqa: E402
+
 LIVE_BLOCKS = 10_000
-UNITS_S = {"s": 1, "m": 60, "h": 3600}
 
 
 def steps(heaptape: Path, program: Path, calls: int, blocks: int, folder: Path) -> dict[str, list[object]]:
@@ -51,6 +55,17 @@ def measured(measure_run: Path, command: Sequence[object]) -> tuple[float, float
     return used["cpu_us"] / 1e6, used["wall_ns"] / 1e9, used["max_rss_kib"] * 1024 / 1e6
 
 
+def rising(text: str) -> list[int]:
+    """Whole numbers above 0, each larger than the one before: 1e5,200000."""
+    try:
+        numbers = [int(float(one)) for one in text.split(",")]
+    except (ValueError, OverflowError):
+        numbers = []
+    if not numbers or numbers[0] < 1 or any(one >= other for one, other in itertools.pairwise(numbers)):
+        raise argparse.ArgumentTypeError(f"{text}: expected rising numbers such as 1e5,1e6")
+    return numbers
+
+
 def grow(build: Path, program: Path, axis: str, numbers: Sequence[int], ends_at: float) -> None:
     print(f"\n{axis}          step         CPU s    wall s   RSS MB  slope")
     before: dict[str, tuple[int, float]] = {}
@@ -73,17 +88,19 @@ def grow(build: Path, program: Path, axis: str, numbers: Sequence[int], ends_at:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", default="1e5,1e6,1e7,1e8", metavar="N,...")
-    parser.add_argument("--blocks", default="1e4,1e5,1e6,1e7", metavar="N,...")
-    parser.add_argument("--budget", default="15m", metavar="TIME", help="begin nothing after so long, such as 90s or 15m")
+    parser.add_argument("--calls", type=rising, default="1e5,1e6,1e7,1e8", metavar="N,...")
+    parser.add_argument("--blocks", type=rising, default="1e4,1e5,1e6,1e7", metavar="N,...")
+    parser.add_argument("--budget", type=duration, default="15m", metavar="TIME", help="begin nothing after so long, such as 90s or 15m")
     parser.add_argument("--build", type=Path, default=ROOT / "build", metavar="DIR")
     options = parser.parse_args()
-    ends_at = time.monotonic() + float(options.budget[:-1]) * UNITS_S[options.budget[-1]]
+    ends_at = time.monotonic() + options.budget
+    if not (options.build / "bench/measure_run").exists():
+        parser.error(f"--build {options.build}: expected a build with bench/measure_run in it")
     with tempfile.TemporaryDirectory(prefix="heaptape-growth.") as name:
         program = Path(name) / "many_calls"
         subprocess.run(["cc", "-O1", "-o", program, ROOT / "bench/programs/many_calls.c"], check=True)
-        for axis, given in (("calls", options.calls), ("blocks", options.blocks)):
-            grow(options.build.resolve(), program, axis, [int(float(one)) for one in given.split(",")], ends_at)
+        for axis, numbers in (("calls", options.calls), ("blocks", options.blocks)):
+            grow(options.build.resolve(), program, axis, numbers, ends_at)
 
 
 if __name__ == "__main__":
