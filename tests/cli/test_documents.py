@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 from tool_runner import Tools
+from tree_files import tree_files
 
 SOURCE = re.compile(r"(\.(awk|c|cmake|cpp|css|gdb|go|h|j2|java|js|lua|pgbench|php|pl|py|rb|rs|sh|sql|vim|xsl)|(^|/)CMakeLists\.txt|^Containerfile|^\.ci/run|^debian/rules)$")
 INPUTS = re.compile(r"^tests/golden/(?!.*\.py$)")
@@ -19,11 +19,7 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
 def files(repository: Path, pattern: str) -> list[Path]:
-    done = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "--", pattern], cwd=repository, text=True, capture_output=True,
-                          check=False, timeout=60)
-    if done.returncode:
-        pytest.skip("this is no checkout of git, which knows what belongs to the tree")
-    return [repository / name for name in done.stdout.splitlines() if (repository / name).exists()]
+    return [repository / name for name in tree_files(repository, pattern)]
 
 
 def documents(repository: Path) -> list[Path]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
+from tree_files import tree_files
 
 FILE_BYTES_MAX = 2 << 20  # the largest trace of the corpus has 1.4 MB
 
@@ -90,13 +91,6 @@ def _components(uses: Mapping[str, Iterable[str]]) -> list[set[str]]:
     return found
 
 
-def tracked(repository: Path) -> list[str]:
-    if not (repository / ".git").exists():
-        pytest.skip("this is no checkout of git, which knows what belongs to the tree")
-    done = subprocess.run(["git", "ls-files", "-z"], cwd=repository, capture_output=True, text=True, timeout=60, check=True)
-    return [path for path in done.stdout.split("\0") if path and (repository / path).exists()]
-
-
 @pytest.fixture(scope="module")
 def table(repository: Path) -> dict[str, set[str]]:
     return allowed((repository / "FOLDERS.md").read_text())
@@ -104,7 +98,7 @@ def table(repository: Path) -> dict[str, set[str]]:
 
 @pytest.fixture(scope="module")
 def sources(repository: Path) -> dict[str, str]:
-    return {path: (repository / path).read_text() for path in tracked(repository)
+    return {path: (repository / path).read_text() for path in tree_files(repository)
             if path.endswith((".c", ".h")) and not path.startswith(("tests/", "bench/"))}
 
 
@@ -129,20 +123,20 @@ def test_file_names_are_unique(sources: dict[str, str]) -> None:
 
 def test_no_file_aborts(repository: Path) -> None:
     """What cannot happen is an assertion, and what can is an error with a message. The tests' programs may assert both."""
-    paths = [path for path in tracked(repository) if path.endswith((".c", ".h", ".cpp")) and not path.startswith("tests/")]
+    paths = [path for path in tree_files(repository) if path.endswith((".c", ".h", ".cpp")) and not path.startswith("tests/")]
     assert len(paths) > 300
     assert [path for path in paths if re.search(r"\babort\s*\(", (repository / path).read_text())] == []
 
 
 @pytest.mark.thorough
 def test_no_recording_lies_in_the_tree(repository: Path) -> None:
-    paths = tracked(repository)
+    paths = tree_files(repository)
     assert [path for path in paths if (repository / path).stat().st_size > FILE_BYTES_MAX] == []
     assert [path for path in paths if path.endswith(".mraw") and not path.startswith("tests/")] == []
 
 
 def test_no_conflict_of_a_merge_is_left(repository: Path) -> None:
-    assert tracked(repository)
+    assert tree_files(repository)
     found = subprocess.run(["git", "grep", "-I", "--name-only", "-E", "^(<<<<<<<|>>>>>>>|[|]{7}) "], cwd=repository, capture_output=True, text=True,
                            timeout=60, check=False)
     assert (found.returncode, found.stdout) == (1, "")
@@ -151,7 +145,7 @@ def test_no_conflict_of_a_merge_is_left(repository: Path) -> None:
 def test_libraries_link_what_the_table_allows(repository: Path, table: dict[str, set[str]]) -> None:
     names = {"heaptape_" + folder.replace("/", "_"): folder for folder in table}
     seen = 0
-    for path in [path for path in tracked(repository) if path.endswith("CMakeLists.txt")]:
+    for path in [path for path in tree_files(repository) if path.endswith("CMakeLists.txt")]:
         text = (repository / path).read_text()
         for folder, words in re.findall(r"heaptape_library\(([\w/]+)([^)]*)\)", text):
             linked = {names[word] for word in words.split() if word in names}

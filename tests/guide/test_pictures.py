@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tree_files import tree_files
 
 PICTURE = re.compile(r'<picture><source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)-dark\.(svg|png)"><img alt="([^"]+)" src="([^"]+)-light\.(svg|png)"(?: width="\d+")?></picture>')
 LENGTH = range(40, 500)
@@ -25,12 +25,9 @@ def pictures(repository: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def test_pictures_in_pages(repository: Path) -> None:
     """Whole elements, of files of at most 150 kB, with words that say what is to be seen; and no file that no page shows."""
-    tracked = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "--", "*.md"], cwd=repository, text=True, capture_output=True, check=False, timeout=60)
-    if tracked.returncode:
-        pytest.skip("this is no checkout of git, which knows what belongs to the tree")
     wrong, shown = [], set()
-    for page in (repository / name for name in tracked.stdout.splitlines()):
-        text = page.read_text() if page.exists() else ""
+    for page in (repository / name for name in tree_files(repository, "*.md")):
+        text = page.read_text()
         found = PICTURE.findall(text)
         if len(found) != text.count("<img"):
             wrong.append(f"{page.name}: a picture that is not written as the others")
