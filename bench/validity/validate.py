@@ -1,23 +1,28 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs `heaptape validate` on many real programs (programs.toml), keeps the figures in tables, and writes docs/method/validity.md.
+"""Runs `heaptape validate` on many real programs, keeps the figures in tables, and writes docs/method/validity.md.
 
-    bench/validity/validate.py [times|instructions|accesses|page] [--only NAME,...] [--again] [--tables DIR] [--page FILE.md]
+    bench/validity/validate.py [times|instructions|accesses|page] [--only SET|NAME,...] [--again] [--tables DIR] [--page FILE.md]
 
-times: memory and CPU time, of the programs alone and as replays predict them. Wants a quiet machine. instructions: exact counts, with
-smaller inputs. accesses: modelled times with the programs' accesses, of the programs marked so. page: measures nothing.
+The sets are programs, others, services, large and accesses, each a file beside this one (programs.toml has the keys). times: memory and
+CPU time, of the programs alone and as replays predict them, of all sets but accesses; wants a quiet machine. instructions: exact counts of
+the set programs, with smaller inputs. accesses: modelled times of the set accesses. page: measures nothing.
 What a program gives goes into the tables (CSV files) as soon as it is there. A program that is there
 already is passed over, unless --again, so that what was interrupted goes on in an empty DIR. One that is not installed is named.
 A known explanation of an error goes into the program's table (`note`; for counts `count_note`).
 
-    bench/validity/validate.py times --again           # twelve rounds, most of an hour on an idle machine
+    bench/validity/validate.py times --again --only programs,others,services       # hours on an idle machine
+    bench/validity/validate.py times --again --only large --rounds 2
     bench/validity/validate.py instructions --again    # by simulation: half an hour, also on a busy machine
-    bench/validity/validate.py accesses --again        # programs to which nothing was fitted: 20 minutes
+    bench/validity/validate.py accesses --again        # 20 minutes
 
 All programs, on Debian 12:
 
     apt-get install --no-install-recommends perl ruby sqlite3 git lua5.4 jq gawk php-cli nodejs xsltproc gdb g++ clang xz-utils imagemagick ffmpeg \\
-        redis-server redis-tools nginx-light wrk curl postgresql cmake groff-base mandoc universal-ctags poppler-utils vim
+        redis-server redis-tools nginx-light wrk curl postgresql cmake groff-base mandoc universal-ctags poppler-utils vim \\
+        povray graphviz ghostscript gnuplot-nox r-base-core zstd pigz 7zip python3-pandas tesseract-ocr swi-prolog-nox tcl sox hunspell-en-us \\
+        hunspell doxygen cppcheck nasm iverilog glpk-utils z3 minimap2 samtools bison ocaml-nox python3-xapian pandoc octave \\
+        mariadb-server memcached libmemcached-tools varnish haproxy bind9 dnsperf bind9-dnsutils puma lld default-jdk-headless python3-pip
 """
 
 from __future__ import annotations
@@ -42,25 +47,33 @@ from bench.validity.run import chosen, made_brief, prepare, run_all, validated  
 from heaptape.base.files import write_whole  # noqa: E402
 
 PAGE = ROOT / "docs" / "method" / "validity.md"
-PROGRAMS = ROOT / "bench" / "validity" / "programs.toml"
+SETS = {"times": ("programs", "others", "services", "large"), "instructions": ("programs",), "accesses": ("accesses",)}
+"""The programs of each kind of figures."""
 KEYS = {"does", "needs", "setup", "command", "start", "ready", "load", "stop", "process", "unprivileged", "env", "note", "count",
-        "count_note", "accesses"}
+        "count_note"}
 FILES = ("programs.csv", "memory.csv", "cpu.csv", "requests.csv", "instructions.csv", "accesses.csv")
 FIRST = {"times": "programs.csv", "instructions": "instructions.csv", "accesses": "accesses.csv"}
 """The table that has every program that was measured so."""
 FIGURES = ("peak", "mean")
+CHANGES = [f"{word}{end}" for word in ("change", "real_change") for end in ("", "_low", "_high")]
 
 Document = dict[str, Any]
 """The document that heaptape validate --json prints."""
 
 
 def read_programs() -> dict[str, dict[str, Any]]:
-    programs: dict[str, dict[str, Any]] = tomllib.loads(PROGRAMS.read_text())
-    for name, program in programs.items():
-        if unknown := set(program) - KEYS:
-            sys.exit(f"{PROGRAMS}: {name}: unknown: {', '.join(sorted(unknown))}")
-        if ("command" in program) == ("start" in program):
-            sys.exit(f"{PROGRAMS}: {name}: either a command or a server's start expected")
+    """By name, in the order of the page, each with its set."""
+    programs: dict[str, dict[str, Any]] = {}
+    for name_of_set in dict.fromkeys(name for names in SETS.values() for name in names):
+        path = ROOT / "bench" / "validity" / f"{name_of_set}.toml"
+        for name, program in tomllib.loads(path.read_text()).items():
+            if unknown := set(program) - KEYS:
+                sys.exit(f"{path}: {name}: unknown: {', '.join(sorted(unknown))}")
+            if ("command" in program) == ("start" in program):
+                sys.exit(f"{path}: {name}: either a command or a server's start expected")
+            if name in programs:
+                sys.exit(f"{path}: {name}: another program has this name")
+            programs[name] = program | {"set": name_of_set}
     return programs
 
 
@@ -71,6 +84,10 @@ def _number(value: float | None, scale: float = 1) -> str:
 
 def _tenths(value: float | None, scale: float) -> str:
     return "" if value is None else f"{value * scale:.1f}"
+
+
+def _hundredths(value: float | None, scale: float) -> str:
+    return "" if value is None else f"{value * scale:.2f}"
 
 
 def _measured(document: Document) -> list[Document]:
@@ -99,7 +116,9 @@ def _ends_agree(document: Document, figure: str) -> str:
 
 
 def _memory(of: Document, figure: str) -> Row:
+    """Changes against the baseline, which has none, have the interval that the rounds give them."""
     cells = {"predicted_mb": _number(of["predicted_bytes"], 1e-6), "real_mb": _number(of["real_bytes"], 1e-6), "error_percent": _tenths(of["error"], 100)}
+    cells |= {f"{key}_percent": _hundredths(of.get(key), 100) for key in CHANGES}
     if figure == "peak":
         cells["own_percent"] = _number(of["own_bytes"] / of["predicted_bytes"], 100)
     return {f"{figure}_{key}": cell for key, cell in cells.items()}
@@ -120,7 +139,7 @@ def times_rows(name: str, program: dict[str, Any], document: Document) -> Tables
         for item in _measured(document)] if document["server"] else []
     cpu = [{
         "program": name, "baseline_cpu_s": _number(_baseline(document)["cpu"]["real_ns"], 1e-9), "allocator": allocator,
-        **{f"{key}_ms": _tenths(found[f"{key}_ns"], 1e-6) for key in ("predicted_difference", "real_difference", "real_low", "real_high")},
+        **{f"{key}_ms": _tenths(found[f"{key}_ns"], 1e-6) for key in ("predicted_difference", "predicted_low", "predicted_high", "real_difference", "real_low", "real_high")},
         "resolved": "yes" if found["resolved"] else "no",
         "predicted_over_real": f"{found['predicted_over_real']:.2f}" if found["resolved"] else ""} for allocator, found in _differences(document)]
     return {"programs.csv": programs, "memory.csv": memory, "cpu.csv": cpu, "requests.csv": requests}
@@ -198,11 +217,19 @@ def measure(options: argparse.Namespace, order: list[str], name: str, program: d
     return [item["problem"] for item in document["allocators"] if item["problem"]]
 
 
+def _names(parser: argparse.ArgumentParser, options: argparse.Namespace, programs: dict[str, dict[str, Any]]) -> list[str]:
+    """Those to be measured: of the sets that have figures of this kind."""
+    of_kind = {name: program for name, program in programs.items() if program["set"] in SETS.get(options.kind, ())}
+    words = options.only.split(",") if options.only else []
+    in_sets = [[name for name, program in of_kind.items() if program["set"] == word] or [word] for word in words]
+    return chosen(parser, ",".join(name for names in in_sets for name in names), of_kind)
+
+
 def parse(programs: dict[str, dict[str, Any]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", choices=[*FIRST, "page"])
     parser.add_argument("--build", type=Path, default=ROOT / "build")
-    parser.add_argument("--only", metavar="NAME,...", help=f"of {', '.join(programs)}")
+    parser.add_argument("--only", metavar="SET|NAME,...", help=f"sets, or of {', '.join(programs)}")
     parser.add_argument("--alloc", default="glibc,jemalloc,tcmalloc,mimalloc", metavar="LIST")
     parser.add_argument("--rounds", type=int, default=12, metavar="N", help="times: of real runs and of replays (12)")
     parser.add_argument("--replay-rounds", type=int, metavar="N", help="of replays, where not as many")
@@ -210,8 +237,7 @@ def parse(programs: dict[str, dict[str, Any]]) -> argparse.Namespace:
     parser.add_argument("--tables", type=Path, metavar="DIR", help=f"({PAGE.with_suffix('').relative_to(ROOT)})", default=PAGE.with_suffix(""))
     parser.add_argument("--page", type=Path, metavar="FILE.md", help=f"({PAGE.relative_to(ROOT)}, of the tables beside it)")
     options = parser.parse_args()
-    options.names = chosen(parser, options.only, {name: program for name, program in programs.items() if options.kind == "page" or
-                                                  ("accesses" in program) == (options.kind == "accesses")})
+    options.names = _names(parser, options, programs)
     if options.rounds < 2 or (options.replay_rounds or 1) < 1:
         parser.error("--rounds: expected two or more; --replay-rounds: one or more")
     options.page = options.page or (PAGE if options.tables == PAGE.with_suffix("") else None)

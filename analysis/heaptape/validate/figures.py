@@ -17,6 +17,7 @@ from ..base.units import null_unless_known
 from ..results.comparison import (
     SAME_WITHIN,
     Difference,
+    Estimate,
     estimate_ratio,
     estimate_saving,
     paired_ratios,
@@ -178,7 +179,7 @@ def figures_object(found: Validation) -> dict[str, Any]:
     for item in found.allocators:
         about = allocator_object(item, found.problems)
         if item.name not in found.problems:
-            about |= {"memory": _memory_object(found, item.name, memory[item.name]), "cpu": cpu[item.name]}
+            about |= {"memory": _memory_object(found, item.name, memory), "cpu": cpu[item.name]}
             about |= {"latency": _latency_object(found, item.name)} if found.is_server else {}
         allocators.append(about | {"runs": [_run_object(run) for run in found.runs if run.allocator == item.name]})
     return {
@@ -220,21 +221,38 @@ def memory_rows(rows: pd.DataFrame, name: str) -> list[dict[str, Any]]:
     return [row for row in chosen.to_dict("records") if row["timeline"].get("rss_bytes")]
 
 
-def _predicted(found: Validation, name: str) -> list[PredictedMemory]:
-    """By each round of the replay."""
+_Rounds = dict[tuple[int, int], PredictedMemory]
+"""By seed and round of the replay."""
+
+
+def _predicted(found: Validation, name: str) -> _Rounds:
     # Where the recorder's is not known, it stands in for that of the allocator's library.
     surplus = found.recorder_bytes - found.library_bytes.get(name, 0) if found.recorder_bytes else 0
-    each = [predicted_memory(row, found.memory, surplus) for row in memory_rows(found.rows, name)]
+    each = {(row["seed"], row["round"]): predicted_memory(row, found.memory, surplus) for row in memory_rows(found.rows, name)}
     if not each:
         found.problems.setdefault(name, "was not replayed")
     return each
 
 
-def _memory_object(found: Validation, name: str, each: list[PredictedMemory]) -> dict[str, Any]:
-    return {
+def _memory_object(found: Validation, name: str, memory: dict[str, _Rounds]) -> dict[str, Any]:
+    each, base = memory[name].values(), memory.get(found.baseline, {})
+    objects = {
         "peak": _error_object([item.peak for item in each], [item.own_at_peak for item in each], found.real_table("peak")[name]),
         "mean": _error_object([item.mean for item in each], [item.own_mean for item in each], found.real_table("mean")[name]),
     }
+    if name != found.baseline:
+        for figure, made in objects.items():
+            real = found.real_table(figure)
+            for word, ratio in (("change", _changed(memory[name], base, figure)),
+                                ("real_change", estimate_ratio(paired_ratios(real[name], real[found.baseline])))):
+                made |= {word: null_unless_known(ratio.ratio - 1), f"{word}_low": null_unless_known(ratio.ci_low - 1),
+                         f"{word}_high": null_unless_known(ratio.ci_high - 1)}
+    return objects
+
+
+def _changed(one: _Rounds, base: _Rounds, figure: str) -> Estimate:
+    """The ratio of a figure (peak, mean) to the baseline's, paired by rounds of the replay."""
+    return estimate_ratio(np.array([getattr(one[number], figure) / getattr(base[number], figure) for number in one if number in base]))
 
 
 def _error_object(each: list[float], own_of_each: list[float], real: pd.Series) -> dict[str, Any]:
