@@ -373,5 +373,6 @@ void ht_choice_figures_free(struct ht_choice_figures *figures, size_t choices) {
 const char *ht_syscalls_missing(const struct ht_choice_figures *figures) {
     if (figures->syscalls_counted) return NULL;
     if (figures->syscalls_problem[0]) return figures->syscalls_problem;
-    return figures->problem[0] ? figures->problem : "the warm-up failed";
+    if (figures->problem[0]) return figures->problem;
+    return figures->tried ? "the warm-up failed" : "the warm-up failed, or a run takes too long";
 }

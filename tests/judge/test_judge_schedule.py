@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from heaptape.judge.intervals import Random
 from heaptape.judge.model import CHOICE_NULL
-from heaptape.judge.schedule import ANY_CPU, ROUNDS_MIN, ROUNDS_TIMED, End, Schedule, Turn, run
+from heaptape.judge.schedule import ANY_CPU, LONG_NS, ROUNDS_MIN, ROUNDS_TIMED, End, Schedule, Turn, run
 
 BOTH = Schedule(choices=3, time_pass=True, memory_pass=True, control=True)
 
@@ -141,6 +141,19 @@ def test_a_budget_that_holds_no_round_is_noticed_in_the_warm_up() -> None:
     asked = Mock(goes_on=True)
     assert asked.run(replace(short, budget_holds=False), 8) == (End.BUDGET, 1)
     assert len(asked.turns) == 4 + 15 and len(asked.told) == 1
+
+
+def test_long_runs_are_not_warmed_up() -> None:
+    """Nor have they a timed pass, unless the number of rounds is given."""
+    mock = Mock(goes_on=True, turn_ns=LONG_NS)
+    assert mock.run(replace(BOTH, budget_ns=60_000_000_000, latest_ns=17_000_000_000), 8) == (End.BUDGET, 1)
+    assert len(mock.turns) == 1 + 10 and mock.passes(0, 1) == ["flat", "memory"]
+    assert mock.told == [(10 * LONG_NS, 11 * LONG_NS)]
+    given = Mock(turn_ns=LONG_NS)
+    assert given.run(replace(BOTH, rounds=2), 8) == (End.ROUNDS, 2)
+    assert len(given.turns) == 1 + 2 * 15 and given.passes(0, 1) == ["flat", "timed", "memory"]
+    short = Mock(turn_ns=LONG_NS - 1)
+    assert short.run(replace(BOTH, rounds=1), 8) == (End.ROUNDS, 1) and len(short.turns) == 4 + 15
 
 
 def test_what_takes_too_long_is_cut_short() -> None:

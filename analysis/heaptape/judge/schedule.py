@@ -20,6 +20,9 @@ ROUNDS_INTERIM = 8
 ROUNDS_TIMED = 8
 """So many of an open number of rounds have a timed pass, which decides nothing."""
 
+LONG_NS = 10_000_000_000
+"""A run as long as that is as warm as it will be, and is not repeated where it decides nothing."""
+
 ANY_CPU = -1
 
 
@@ -124,7 +127,7 @@ class _Rounds:
         self._latest_ns = schedule.latest_ns
         self._took_ns: dict[tuple[str, int], int] = {}
         self._done = 0
-        self._whatever = False
+        self._whatever = self._long = False
 
     def has_ns(self, round_ns: int, done: int) -> bool:
         """Whether the budget holds another round, of those that are done."""
@@ -132,14 +135,15 @@ class _Rounds:
         return not budget_ns or self._now_ns() - self._begun_ns + round_ns <= budget_ns
 
     def warm_up(self) -> End | None:
-        """After it the disk's cache and the processor's clock are as they will be, and it is known how long a run takes."""
+        """After it the disk's cache and the processor's clock are as they will be, and it is known how long a run takes. After a long
+        one nobody else is warmed up."""
         turn = Turn(0, True, CHOICE_NULL, "flat" if self._schedule.time_pass else "memory", False, self._draw_cpu())
         return self._run_turns([(turn, self._draw_order(control=False))])
 
     def run(self, number: int) -> End | None:
         schedule = self._schedule
         self._done, self._whatever = number, self._whatever and not number
-        timed = bool(schedule.rounds) or schedule.timed_always or number < ROUNDS_TIMED
+        timed = bool(schedule.rounds) or schedule.timed_always or (number < ROUNDS_TIMED and not self._long)
         flat = Turn(number, False, CHOICE_NULL, "flat", timed, self._draw_cpu())
         order = self._draw_order(control=schedule.control)
         # Where memory comes to lie does not hang on the processor, but threads of the allocator's own may.
@@ -165,6 +169,8 @@ class _Rounds:
     def _run_turns(self, passes: Sequence[tuple[Turn, Sequence[int]]]) -> End | None:
         turns = [replace(turn, who=who) for turn, order in passes for who in order]
         for number, turn in enumerate(turns):
+            if turn.warm_up and self._long:
+                break
             end = self._cannot_end(turns[number:])
             if end:
                 return end
@@ -174,6 +180,7 @@ class _Rounds:
                 return End.EARLY
             if not turn.warm_up or turn.pass_name == "flat":  # else it may have had nothing to do
                 self._took_ns[_kind(turn)] = self._now_ns() - begun_ns
+            self._long = self._long or (turn.warm_up and self._now_ns() - begun_ns >= LONG_NS)
             if deadline_ns and self._now_ns() >= deadline_ns:
                 return self._cannot_end(turns[number:], certain=True)
         return None
@@ -194,7 +201,7 @@ class _Rounds:
         return None if self._whatever else End.NO_ROUND
 
     def _first_round(self) -> list[Turn]:
-        passes = ["flat", "timed"] * self._schedule.time_pass + ["memory"] * self._schedule.memory_pass
+        passes = ["flat", *["timed"] * (not self._long)] * self._schedule.time_pass + ["memory"] * self._schedule.memory_pass
         participants = 1 + self._schedule.choices + self._schedule.control
         return [Turn(0, False, who, name, False, ANY_CPU) for name in passes for who in range(participants)]
 
