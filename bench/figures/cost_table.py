@@ -91,14 +91,16 @@ def print_table(result: Result, table: dict[str, Figures]) -> None:
         if of["lost_events"]:
             print(f"{name} lost {of['lost_events']:,} events in {len(of['samples'])} runs; "
                   "what it lost it did not pay for")
+    for name, reason in result.skipped.items():
+        print(f"{name} skipped: {reason}")
 
 
-def thread_ratios(group: list[Result], names: list[str], seed: int) -> ThreadRatios:
+def thread_ratios(group: list[Result], seed: int) -> ThreadRatios:
     """What a call costs with several threads, over what it costs with one."""
     first = group[0]
     found: ThreadRatios = {}
     for result in group[1:]:
-        for name in names:
+        for name in result.rows:
             if name == "untraced":
                 continue
             ratio = ratio_of_medians(added_ns(result, name), added_ns(first, name), seed)

@@ -3,8 +3,13 @@
 """What recording costs a program, beside other recorders and in the same run.
 
     bench/figures/record.py [--workload loop,cc1,python,threads,cross] [--recorders NAME,...] [--json FILE]
-    bench/figures/record.py --shim before=/path/libmalloc_wrap.so [OPTION...]
+    bench/figures/record.py --recorder 'before=MALLOC_WRAP_OUT={} /path/libmalloc_wrap.so' [OPTION...]
+    bench/figures/record.py --recorder 'verb=build/heaptape record -q -o {}/log --' [OPTION...]
     bench/figures/record.py [OPTION...] -- PROGRAM [ARGUMENT...]
+
+What is not installed here, or can't record a workload, is skipped, and one line says why. --recorder
+names any other by path: variables, then a library to preload or the words that come before the
+program; {} stands for the folder that its output goes to.
 
 Every round runs each recorder once, in an order drawn anew for every second round and reversed in
 the round after it; each run is compared with the untraced run of its round. CPU time is that of the
@@ -17,6 +22,7 @@ import argparse
 import json
 import os
 import random
+import shlex
 import shutil
 import subprocess
 import sys
@@ -52,18 +58,25 @@ def find_recorders(options: argparse.Namespace,
             stack.callback(found[name].close)
         except Unavailable as reason:
             skipped[name] = str(reason)
-    for label, library in options.shim:
-        found[label] = all_recorders.make_shim(label, library)
+    for label, words in options.recorder:
+        try:
+            found[label] = all_recorders.Named(label, words)
+        except Unavailable as reason:
+            skipped[label] = str(reason)
     return found, skipped
 
 
-def labelled_path(text: str) -> tuple[str, Path]:
-    label, equals, path = text.partition("=")
-    if not label or not equals or not Path(path).is_file():
-        raise argparse.ArgumentTypeError(f"{text!r} is no LABEL=LIBRARY")
+def labelled_recorder(text: str) -> tuple[str, str]:
+    label, _, words = text.partition("=")
+    try:
+        complete = bool(label and shlex.split(words))
+    except ValueError:
+        complete = False
+    if not complete:
+        raise argparse.ArgumentTypeError(f"{text!r} is no LABEL=LIBRARY or LABEL=COMMAND")
     if label in all_recorders.NAMES:
         raise argparse.ArgumentTypeError(f"{label!r} is the name of a recorder")
-    return label, Path(path).resolve()
+    return label, words
 
 
 def names_from(known: tuple[str, ...]) -> Callable[[str], list[str]]:
@@ -87,8 +100,9 @@ def parse_options() -> argparse.Namespace:
                         default=list(all_recorders.NAMES),
                         help=f"of {', '.join(all_recorders.NAMES)} (default: all; untraced always "
                              "runs)")
-    parser.add_argument("--shim", type=labelled_path, metavar="LABEL=LIBRARY", action="append",
-                        default=[], help="measure another build of the shim too")
+    parser.add_argument("--recorder", type=labelled_recorder, action="append", default=[],
+                        metavar="LABEL=WORDS",
+                        help="measure this one too: [NAME=VALUE...] and LIBRARY.so or COMMAND; {} is the output folder")
     parser.add_argument("--pairs", type=int, help="rounds (default: 15, with --quick 3)")
     parser.add_argument("--quick", action="store_true",
                         help="small workloads: says whether it works")
@@ -144,9 +158,9 @@ def run_all(options: argparse.Namespace, folder: Path, stack: ExitStack) -> dict
         "skipped": skipped | skipped_workloads, "workloads": [], "threads": {}}
     print(f"{options.pairs} rounds, seed {options.seed}; output on {report['file_system']}")
     for name, how in report["recorders"].items():
-        print(f"  {name:10} {how}")
+        print(f"  {name:13} {how}")
     for name, reason in report["skipped"].items():
-        print(f"  {name:10} skipped: {reason}")
+        print(f"  {name:13} skipped: {reason}")
     for name, group in groups.items():
         results = measure_group(runner, group, recorders, heaptape, options.pairs, rng)
         if options.callgrind and name in COUNTED_WORKLOADS:
@@ -155,13 +169,14 @@ def run_all(options: argparse.Namespace, folder: Path, stack: ExitStack) -> dict
             count_group(runner, counted, results, recorders, heaptape)
         talk("")
         for result in results:
-            table = {recorder: figures(result, recorder, options.seed) for recorder in recorders}
+            table = {recorder: figures(result, recorder, options.seed) for recorder in result.rows}
             print_table(result, table)
             report["workloads"].append({"name": result.workload.name,
                                         "command": result.workload.command,
-                                        "calls": result.calls, "recorders": table})
+                                        "calls": result.calls, "recorders": table,
+                                        "skipped": result.skipped})
         if len(results) > 1:
-            ratios = thread_ratios(results, list(recorders), options.seed)
+            ratios = thread_ratios(results, options.seed)
             print_thread_ratios(ratios, results[0].workload.name)
             report["threads"] |= ratios
         sys.stdout.flush()

@@ -5,15 +5,19 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 
-from bench.programs.workloads import Unavailable
+from bench.programs.workloads import HERE as PROGRAMS
+from bench.programs.workloads import Unavailable, Workload
 
-NAMES = ("untraced", "null", "ring", "reference", "heaptape", "sites", "memusage", "heaptrack", "lttng")
+NAMES = ("untraced", "null", "ring", "reference", "heaptape", "sites", "memusage", "heaptrack", "lttng",
+         "memray", "memray-native")
 LIBRARY_FOLDERS = [Path(root, part) for root in ("/usr/local", "/usr", "/")
                    for part in ("lib", "lib64", f"lib/{os.uname().machine}-linux-gnu")]
 
@@ -30,6 +34,14 @@ class Recorder:
 
     name = "untraced"
     how = "the program alone"
+    # False where valgrind can't run it, or would count a command besides the program.
+    counted = True
+
+    def check(self, _workload: Workload) -> None:
+        """Raises Unavailable if it can't record this program."""
+
+    def command(self, workload: Workload, _folder: Path) -> list[str]:
+        return workload.command
 
     def environment(self, _folder: Path) -> dict[str, str]:
         """What to set for a run that leaves its output in this folder."""
@@ -48,11 +60,11 @@ class Preloaded(Recorder):
     """A library in LD_PRELOAD and one variable that names its output."""
 
     def __init__(self, name: str, library: Path, variable: str = "", file: str = "",
-                 more: dict[str, str] | None = None, remark: str = "") -> None:
+                 more: dict[str, str] | None = None, remark: str = "", counted: bool = True) -> None:
         if not library.exists():
             raise Unavailable(f"{library} was not built")
         self.name, self.library, self.variable, self.file = name, library, variable, file
-        self.more = more or {}
+        self.more, self.counted = more or {}, counted
         words = [f"LD_PRELOAD={library.name}"]
         if variable:
             words.append(f"{variable}={'FILE' if file else 'FOLDER'}")
@@ -71,6 +83,7 @@ class Lttng(Recorder):
     how = ("LD_PRELOAD=liblttng-ust-libc-wrapper.so, events lttng_ust_libc:*, one discard-mode "
            "channel of 8 x 4 MiB per CPU, a session per run; its consumer daemon's CPU time is "
            "not counted")
+    counted = False
     run_folder = Path("/run/lttng")
 
     def __init__(self) -> None:
@@ -141,9 +154,71 @@ class Lttng(Recorder):
             shutil.rmtree(self.run_folder, ignore_errors=True)
 
 
-def make_shim(name: str, library: Path) -> Recorder:
-    """heaptape, as this library is it."""
-    return Preloaded(name, library, "MALLOC_WRAP_OUT")
+@cache
+def memray_folder(python: str) -> str:
+    """Where this interpreter can load memray from: its own modules, or those of the memray on PATH."""
+    def ask(interpreter: str | Path, *code: str) -> str | None:
+        done = subprocess.run([interpreter, "-c", "\n".join([*code, "import memray", "print(memray.__path__[0])"])],
+                              capture_output=True, text=True, check=False)
+        return None if done.returncode else str(Path(done.stdout.strip()).parent)
+
+    if own := ask(python):
+        return own
+    program = shutil.which("memray")
+    if not program:
+        raise Unavailable(f"memray is neither on PATH nor a module of {python}")
+    beside = Path(program).resolve().parent / "python3"
+    other = ask(beside) if beside.exists() else None
+    if not other or not ask(python, "import sys", f"sys.path.append({other!r})"):
+        raise Unavailable(f"{python} can't load the memray of {program}")
+    return other
+
+
+class Memray(Recorder):
+    """memray around a Python script. It starts inside the interpreter, so it records no other program."""
+
+    counted = False
+
+    def __init__(self, name: str, stacks: str, remark: str) -> None:
+        self.name, self.stacks = name, stacks
+        self.how = f"memray.Tracker around the script, {remark}; loading memray counts"
+
+    def check(self, workload: Workload) -> None:
+        python, *arguments = workload.command
+        if not (re.fullmatch(r"python[\d.]*", Path(python).name) and arguments and Path(arguments[0]).is_file()):
+            raise Unavailable("records only commands of the form `python3 SCRIPT [ARGUMENT...]`")
+        memray_folder(python)
+
+    def command(self, workload: Workload, folder: Path) -> list[str]:
+        python, *script = workload.command
+        return [python, str(PROGRAMS / "run_in_memray.py"), memray_folder(python), self.stacks,
+                str(folder / "memray.bin"), *script]
+
+
+class Named(Recorder):
+    """What a reader gives by path: variables, then a library to preload or a command to start the program with."""
+
+    def __init__(self, name: str, text: str) -> None:
+        words = shlex.split(text)
+        self.name, self.how = name, text
+        self.variables: dict[str, str] = {}
+        while words and re.match(r"[A-Za-z_]\w*=", words[0]):
+            key, _, value = words.pop(0).partition("=")
+            self.variables[key] = value
+        if words and re.search(r"\.so(\.\d+)*$", words[0]):
+            library = Path(words.pop(0)).resolve()
+            if not library.is_file():
+                raise Unavailable(f"there is no {library}")
+            self.variables["LD_PRELOAD"] = str(library)
+        if words and not shutil.which(words[0]):
+            raise Unavailable(f"there is no program {words[0]}")
+        self.words, self.counted = words, not words
+
+    def command(self, workload: Workload, folder: Path) -> list[str]:
+        return [word.replace("{}", str(folder)) for word in self.words] + workload.command
+
+    def environment(self, folder: Path) -> dict[str, str]:
+        return {key: value.replace("{}", str(folder)) for key, value in self.variables.items()}
 
 
 def make_recorder(name: str, build: Path) -> Recorder:
@@ -165,7 +240,7 @@ def make_recorder(name: str, build: Path) -> Recorder:
                              remark="32 bytes and a time stamp per call into a mapped file, a "
                                     "realloc is one record; nothing else")
         case "heaptape":
-            return make_shim(name, build / "libmalloc_wrap.so")
+            return Preloaded(name, build / "libmalloc_wrap.so", "MALLOC_WRAP_OUT")
         case "sites":
             return Preloaded(name, build / "libmalloc_wrap.so", "MALLOC_WRAP_OUT", more={"MALLOC_WRAP_SITES": "64"},
                              remark="heaptape with call sites")
@@ -175,7 +250,12 @@ def make_recorder(name: str, build: Path) -> Recorder:
         case "heaptrack":
             return Preloaded(name, find_library("heaptrack/libheaptrack_preload.so"),
                              "DUMP_HEAPTRACK_OUTPUT", "heaptrack.raw",
-                             remark="as heaptrack --raw runs it, without the compressor process")
+                             remark="as heaptrack --raw runs it, without the compressor process",
+                             counted=False)
         case "lttng":
             return Lttng()
+        case "memray":
+            return Memray(name, "python", "which keeps Python's stacks")
+        case "memray-native":
+            return Memray(name, "native", "which keeps Python's and C's stacks")
     raise ValueError(name)

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.figures.recorders import Recorder
-from bench.programs.workloads import Workload
+from bench.programs.workloads import Unavailable, Workload
 
 FOREIGN_VARIABLES = ("LD_PRELOAD", "GLIBC_TUNABLES", "PYTHONMALLOC", "MALLOC_CONF")
-UNCOUNTED_RECORDERS = ("untraced", "heaptrack", "lttng")
 COUNTED_WORKLOADS = ("loop", "python")
 
 
@@ -44,6 +43,8 @@ class Result:
     workload: Workload
     calls: int
     rows: dict[str, Row]
+    # Recorders that can't record this workload, each with the reason.
+    skipped: dict[str, str]
 
 
 def clean_environment() -> dict[str, str]:
@@ -52,10 +53,10 @@ def clean_environment() -> dict[str, str]:
             if name not in FOREIGN_VARIABLES and not name.startswith(("MALLOC_", "LTTNG_"))}
 
 
-def settings(workload: Workload, recorder: Recorder, folder: Path) -> list[str]:
+def arguments(workload: Workload, recorder: Recorder, folder: Path) -> list[str]:
     """For measure_run and for valgrind's env: the program alone is to be preloaded."""
     variables = workload.environment | recorder.environment(folder)
-    return [f"{name}={value}" for name, value in variables.items()]
+    return [f"{name}={value}" for name, value in variables.items()] + recorder.command(workload, folder)
 
 
 def bytes_on_disk(folder: Path) -> int:
@@ -79,7 +80,7 @@ class Runner:
         output = self.fresh_folder()
         recorder.before_run(output)
         done = subprocess.run([self.build / "bench" / "measure_run",
-                               *settings(workload, recorder, output), *workload.command],
+                               *arguments(workload, recorder, output)],
                               env=clean_environment(), capture_output=True, check=True)
         used = json.loads(done.stdout)
         if used["status"]:
@@ -95,7 +96,7 @@ class Runner:
         """Calls of all processes of one run, as heaptape's logs have them."""
         output = self.fresh_folder()
         subprocess.run([self.build / "bench" / "measure_run",
-                        *settings(workload, heaptape, output), *workload.command],
+                        *arguments(workload, heaptape, output)],
                        env=clean_environment(), stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL, check=True)
         calls, trace = 0, self.folder / "counted.bin"
@@ -115,7 +116,7 @@ class Runner:
         counts = output / "callgrind.out"
         # valgrind would record itself if the recorder were in its own environment.
         done = subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={counts}",
-                               "env", *settings(workload, recorder, output), *workload.command],
+                               "env", *arguments(workload, recorder, output)],
                               env=clean_environment() | {"VALGRIND_OPTS": "--trace-children=yes"},
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
         if done.returncode:
@@ -140,12 +141,21 @@ def measure_group(runner: Runner, group: list[Workload], recorders: dict[str, Re
     """The workloads of a group take turns too, within each round."""
     results = []
     for workload in group:
-        calls = runner.count_calls(workload, heaptape)
-        results.append(Result(workload, calls, {name: Row() for name in recorders}))
+        rows: dict[str, Row] = {}
+        skipped: dict[str, str] = {}
+        for name, recorder in recorders.items():
+            try:
+                recorder.check(workload)
+                rows[name] = Row()
+            except Unavailable as reason:
+                skipped[name] = str(reason)
+        results.append(Result(workload, runner.count_calls(workload, heaptape), rows, skipped))
     for number, order in enumerate(schedule(list(recorders), rounds, rng)):
         talk(f"{', '.join(w.name for w in group)}: round {number + 1} of {rounds}")
         for result in results:
             for name in order:
+                if name in result.skipped:
+                    continue
                 result.rows[name].samples.append(runner.measure(result.workload, recorders[name]))
     return results
 
@@ -159,11 +169,11 @@ def count_group(runner: Runner, counted: list[Workload], results: list[Result],
         untraced = runner.count_instructions(workload, recorders["untraced"])
         if untraced is None:
             sys.exit(f"record: {workload.name} does not run under valgrind")
-        for name in recorders:
-            if name not in UNCOUNTED_RECORDERS:
+        for name, row in result.rows.items():
+            if name != "untraced" and recorders[name].counted:
                 under = runner.count_instructions(workload, recorders[name])
                 if under is not None:
-                    result.rows[name].instructions_per_call = (under - untraced) / calls
+                    row.instructions_per_call = (under - untraced) / calls
 
 
 def talk(text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from pathlib import Path
 
@@ -14,6 +15,15 @@ from tool_runner import Tools, run
 
 RECORD = Path(__file__).resolve().parents[2] / "bench" / "figures" / "record.py"
 RECORDERS = ("untraced", "null", "reference", "heaptape")
+STAND_IN = """
+from contextlib import contextmanager
+
+@contextmanager
+def Tracker(output, native_traces):
+    with open(output, "wb") as file:
+        file.write(bytes(8192 if native_traces else 4096))
+    yield
+"""
 
 
 @pytest.fixture
@@ -22,10 +32,10 @@ def needs_recorders(tools: Tools) -> None:
         pytest.skip("the preloaded libraries of bench/ were not built (sanitizers)")
 
 
-def bench(tools: Tools, tmp_path: Path, *more: str) -> tuple[str, dict]:
+def bench(tools: Tools, tmp_path: Path, *more: str | Path, env: dict | None = None) -> tuple[str, dict]:
     report = tmp_path / "report.json"
     done = run([sys.executable, RECORD, "--build", tools.build, "--quick", "--folder", tmp_path,
-                "--recorders", ",".join(RECORDERS), "--json", report, *more], timeout=300)
+                "--recorders", ",".join(RECORDERS), "--json", report, *more], timeout=300, env=env)
     assert done.returncode == 0, done.stderr.decode(errors="replace")
     return done.stdout.decode(), json.loads(report.read_text())
 
@@ -75,14 +85,42 @@ def test_threads_are_compared_with_one(tools: Tools, tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("needs_recorders")
-def test_another_build_of_the_shim_has_its_row(tools: Tools, tmp_path: Path) -> None:
+def test_recorders_named_by_path_have_their_rows(tools: Tools, tmp_path: Path) -> None:
     text, report = bench(tools, tmp_path, "--pairs", "1", "--workload", "loop",
-                         "--shim", f"other={tools.shim}")
+                         "--recorder", f"library=MALLOC_WRAP_OUT={{}} {tools.shim}",
+                         "--recorder", f"command={tools.heaptape} record -q -o {{}}/log --",
+                         "--recorder", "gone=/nowhere/libgone.so", "--recorder", "lost=/nowhere/lost -v")
     rows = report["workloads"][0]["recorders"]
-    assert list(rows) == [*RECORDERS, "other"]
+    assert list(rows) == [*RECORDERS, "library", "command"]
     written = rows["heaptape"]["output_bytes_per_call"]
-    assert rows["other"]["output_bytes_per_call"] == pytest.approx(written, rel=0.2)
-    assert "\nother " in text
+    for label in ("library", "command"):
+        assert rows[label]["output_bytes_per_call"] == pytest.approx(written, rel=0.2)
+        assert f"\n{label} " in text
+    assert report["skipped"] == {"gone": "there is no /nowhere/libgone.so",
+                                 "lost": "there is no program /nowhere/lost"}
+
+
+@pytest.mark.usefixtures("needs_recorders")
+def test_memray_records_only_python_scripts(tools: Tools, tmp_path: Path) -> None:
+    """With a stand-in for memray: its Tracker writes 4096 bytes."""
+    package = tmp_path / "modules" / "memray"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(STAND_IN)
+    script = tmp_path / "script.py"
+    script.write_text("import sys\nassert sys.argv[1:] == ['seven']\nblocks = [bytes(9000) for _ in range(9)]\n")
+    environment = os.environ | {"PYTHONPATH": str(package.parent)}
+    more = ("--pairs", "1", "--recorders", "memray,memray-native")
+    _, report = bench(tools, tmp_path, *more, "--", sys.executable, script, "seven", env=environment)
+    (workload,) = report["workloads"]
+    rows = workload["recorders"]
+    assert list(rows) == ["untraced", "memray", "memray-native"] and not workload["skipped"]
+    assert rows["memray"]["output_bytes_per_call"] * workload["calls"] == pytest.approx(4096)
+    assert rows["memray-native"]["output_bytes_per_call"] * workload["calls"] == pytest.approx(8192)
+
+    loop = [tools.build / "bench" / "alloc_loop", "5000", "100", "1", "private"]
+    text, report = bench(tools, tmp_path, *more, "--", *loop, env=environment)
+    assert set(report["workloads"][0]["skipped"]) == {"memray", "memray-native"}
+    assert "\nmemray skipped: records only commands of the form" in text
 
 
 @pytest.mark.usefixtures("needs_recorders")
@@ -113,3 +151,10 @@ def test_an_unknown_recorder_is_bad_usage(tools: Tools) -> None:
     done = run([sys.executable, RECORD, "--build", tools.build, "--recorders", "nobody"])
     assert done.returncode == 2
     assert b"nobody" in done.stderr
+
+
+@pytest.mark.parametrize("words", ["alone", "=words", "heaptape=/bin/true", "label=", "label='"])
+def test_a_recorder_needs_a_label_of_its_own_and_words(tools: Tools, words: str) -> None:
+    done = run([sys.executable, RECORD, "--build", tools.build, "--recorder", words])
+    assert done.returncode == 2
+    assert b"--recorder" in done.stderr
