@@ -403,6 +403,21 @@ static json_t *lifetimes_in(const struct trace_stats *stats, unsigned band) {
     return row;
 }
 
+static json_t *ended_of(const struct trace_stats *stats) {
+    json_t *list = json_array();
+    for (unsigned i = 0; i < STATS_CLASSES; i++) {
+        const struct stats_ended_class *class = &stats->ended_class[i];
+        if (!class->blocks) continue;
+        json_t *row = json_object();
+        json_set_number(row, "from_events", stats_class_lower(i));
+        set_upper(row, "to_events", stats_class_upper(i));
+        json_set_number(row, "blocks", class->blocks);
+        json_set_number(row, "bytes", class->bytes);
+        json_array_append_new(list, row);
+    }
+    return list;
+}
+
 static json_t *lifetimes_of(const struct trace_stats *stats) {
     json_t *lifetimes = json_object(), *bands = json_array();
     json_set_number(lifetimes, "blocks", stats->lifetimes);
@@ -416,6 +431,7 @@ static json_t *lifetimes_of(const struct trace_stats *stats) {
     for (unsigned band = 0; band < STATS_BANDS; band++)
         json_array_append_new(bands, lifetimes_in(stats, band));
     json_object_set_new(lifetimes, "by_size", bands);
+    json_object_set_new(lifetimes, "ended", ended_of(stats));
     return lifetimes;
 }
 
@@ -528,6 +544,7 @@ static json_t *churn_of(const struct trace_stats *stats) {
         json_set_number(row, "freed_bytes", point->freed_bytes);
         json_set_number(row, "live_end_bytes", point->live_end_bytes);
         json_set_number(row, "live_peak_bytes", point->live_peak_bytes);
+        json_set_number(row, "live_peak_time_ns", point->live_peak_time_ns);
         json_array_append_new(list, row);
     }
     json_set_number(object, "step_ns", stats->point_ns);

@@ -100,7 +100,8 @@ static void close_point(struct trace_stats *stats, uint32_t i, uint64_t calls) {
                                   .frees = now.frees - before->frees,
                                   .freed_bytes = now.freed_bytes - before->freed_bytes,
                                   .live_end_bytes = stats->live_bytes,
-                                  .live_peak_bytes = stats->point_peak_bytes};
+                                  .live_peak_bytes = stats->point_peak_bytes,
+                                  .live_peak_time_ns = stats->point_peak_time_ns};
     *before = now;
     stats->point_peak_bytes = stats->live_bytes;
 }
@@ -117,7 +118,10 @@ static void double_points(struct trace_stats *stats) {
             sum.frees += next->frees;
             sum.freed_bytes += next->freed_bytes;
             sum.live_end_bytes = next->live_end_bytes;
-            if (next->live_peak_bytes > sum.live_peak_bytes) sum.live_peak_bytes = next->live_peak_bytes;
+            if (next->live_peak_bytes > sum.live_peak_bytes) {
+                sum.live_peak_bytes = next->live_peak_bytes;
+                sum.live_peak_time_ns = next->live_peak_time_ns;
+            }
         }
         stats->point[i / 2] = sum;
     }
@@ -130,6 +134,7 @@ static void next_point(struct trace_stats *stats, uint64_t time_ns, uint64_t cal
     close_point(stats, stats->points_used++, calls);
     while (time_ns / stats->point_ns >= stats->points) double_points(stats);
     uint64_t current = time_ns / stats->point_ns;
+    stats->point_peak_time_ns = current * stats->point_ns;
     // After a doubling the event may belong to a stretch that was just closed: it is opened again.
     if (current < stats->points_used) {
         const struct stats_point *again = &stats->point[--stats->points_used];
@@ -139,12 +144,14 @@ static void next_point(struct trace_stats *stats, uint64_t time_ns, uint64_t cal
         before->allocated_bytes -= again->allocated_bytes;
         before->frees -= again->frees;
         before->freed_bytes -= again->freed_bytes;
-        if (again->live_peak_bytes > stats->point_peak_bytes)
-            stats->point_peak_bytes = again->live_peak_bytes;
+        stats->point_peak_bytes = again->live_peak_bytes;  // no less than what is live
+        stats->point_peak_time_ns = again->live_peak_time_ns;
     }
-    while (stats->points_used < current)
-        stats->point[stats->points_used++] =
-            (struct stats_point){.live_end_bytes = stats->live_bytes, .live_peak_bytes = stats->live_bytes};
+    for (; stats->points_used < current; stats->points_used++)
+        stats->point[stats->points_used] =
+            (struct stats_point){.live_end_bytes = stats->live_bytes,
+                                 .live_peak_bytes = stats->live_bytes,
+                                 .live_peak_time_ns = stats->points_used * stats->point_ns};
     stats->point_end_ns = (current + 1) * stats->point_ns;
 }
 
@@ -168,6 +175,7 @@ static inline void live_more(struct trace_stats *stats, uint64_t bytes) {
 static inline void note_peak(struct trace_stats *stats, uint64_t event, uint64_t time_ns) {
     if (stats->live_bytes <= stats->point_peak_bytes) return;
     stats->point_peak_bytes = stats->live_bytes;
+    stats->point_peak_time_ns = time_ns;
     if (stats->live_bytes <= stats->peak_live_bytes) return;
     stats->peak_live_bytes = stats->live_bytes;
     stats->peak_event = event;
@@ -343,6 +351,9 @@ static inline const char *end_block(struct trace_stats *stats, struct block *blo
     stats->cross_frees += cross;
     stats->cross_freed_bytes += cross ? block->bytes : 0;
     if (__builtin_expect(block->resized, 0)) end_resized(stats, row->slot, block);
+    struct stats_ended_class *ended = &stats->ended_class[stats_class_of(row->event - block->event)];
+    ended->blocks++;
+    ended->bytes += block->bytes;
     if (__builtin_expect(block->inherited, 0)) stats->inherited_ends++;
     else count_lifetime(stats, block, row->event, row->time_ns);
     return NULL;

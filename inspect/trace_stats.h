@@ -45,6 +45,12 @@ struct stats_size_class {
     uint64_t unused;  // one cache line
 };
 
+// Blocks that a call ended, by events since their birth, and their last sizes. Inherited ones too, since the
+// trace's beginning.
+struct stats_ended_class {
+    uint64_t blocks, bytes;
+};
+
 enum stats_unit { STATS_EVENTS, STATS_BYTES, STATS_TIME, STATS_UNITS };
 
 struct stats_column {
@@ -59,7 +65,7 @@ struct stats_pair {
 // One stretch of time.
 struct stats_point {
     uint64_t calls, requests, allocated_bytes, frees, freed_bytes;
-    uint64_t live_end_bytes, live_peak_bytes;
+    uint64_t live_end_bytes, live_peak_bytes, live_peak_time_ns;  // its first peak; its start if nothing rose
 };
 
 struct stats_reallocs {
@@ -81,6 +87,7 @@ struct trace_stats {
     uint64_t live_bytes, live_objects, peak_live_bytes, peak_number, peak_event, peak_time_ns;
     uint64_t inherited_objects, inherited_bytes, drops, controls;
     struct stats_size_class size_class[STATS_CLASSES];
+    struct stats_ended_class ended_class[STATS_CLASSES];
     // These count blocks whose birth and end are both in the trace.
     uint64_t lifetimes, lifetime[STATS_UNITS][STATS_BANDS][STATS_CLASSES];
     uint64_t short_lived, short_lived_bytes, inherited_ends;
@@ -108,7 +115,7 @@ struct trace_stats {
     uint8_t band_of[STATS_CLASSES];
     uint8_t what[256];  // by op
     struct stats_point totals_at_point;
-    uint64_t point_end_ns, point_peak_bytes;
+    uint64_t point_end_ns, point_peak_bytes, point_peak_time_ns;
 };
 
 // points: how many stretches of time to distinguish, at most. duration_ns: of the trace, 0 if not known.

@@ -119,12 +119,15 @@ def test_lifetimes(case: tuple[list[Event], dict]) -> None:
     born: dict[int, tuple[Event, int, int]] = {}  # slot: birth, bytes asked for before, size now
     lives: dict[str, dict[int, Counter[tuple[int, int]]]] = \
         {unit: defaultdict(Counter) for unit in ("events", "allocated_bytes", "time_ns")}
+    ended: dict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0])  # blocks, bytes
     allocated = short = short_bytes = inherited_ends = 0
     for event in events:
         if event.ends:
             birth, before, size = born.pop(event.slot)
             if event.function == "drop":
                 continue
+            for i, more in enumerate((1, size)):
+                ended[class_of(event.number - birth.number)][i] += more
             if birth.function == "inherit":
                 inherited_ends += 1
                 continue
@@ -144,6 +147,8 @@ def test_lifetimes(case: tuple[list[Event], dict]) -> None:
     assert reported["blocks"] == sum(c.total() for c in lives["events"].values())
     assert (reported["short_blocks"], reported["short_bytes"]) == (short, short_bytes)
     assert reported["inherited_blocks_ended"] == inherited_ends
+    assert [[row["from_events"], row["to_events"], row["blocks"], row["bytes"]] for row in reported["ended"]] == \
+        [[*bounds, *counts] for bounds, counts in sorted(ended.items())]
     assert reported["live_at_end"] == len(born)
     assert reported["live_at_end_bytes"] == sum(size for _, _, size in born.values())
     assert [row["to_bytes"] for row in reported["by_size"]] == BANDS
@@ -242,7 +247,8 @@ def churn_model(events: list[Event], step_ns: int) -> list[dict[str, int]]:
     for event in events:
         while len(points) <= event.time_ns // step_ns:
             points.append({"calls": 0, "requests": 0, "allocated_bytes": 0, "frees": 0,
-                           "freed_bytes": 0, "live_end_bytes": live, "live_peak_bytes": live})
+                           "freed_bytes": 0, "live_end_bytes": live, "live_peak_bytes": live,
+                           "live_peak_time_ns": len(points) * step_ns})
         point = points[-1]
         point["calls"] += event.is_call
         if event.makes or event.resizes:
@@ -257,7 +263,8 @@ def churn_model(events: list[Event], step_ns: int) -> list[dict[str, int]]:
             point["frees"] += event.is_call
             point["freed_bytes"] += size.pop(event.slot)
         point["live_end_bytes"] = live
-        point["live_peak_bytes"] = max(point["live_peak_bytes"], live)
+        if live > point["live_peak_bytes"]:
+            point |= {"live_peak_bytes": live, "live_peak_time_ns": event.time_ns}
     return points
 
 
