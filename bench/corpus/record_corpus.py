@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records and converts the corpus of real programs that corpus.toml lists, and writes a plan for `heaptape fleet`.
 
-    bench/corpus/record_corpus.py [--build BUILD] [--corpus FILE] [--only GROUP|NAME,...] [--logs] [--again] FOLDER
+    bench/corpus/record_corpus.py [--build BUILD] [--corpus FILE] [--only GROUP|NAME,...] [--logs] [--share] [--again] FOLDER
 
 leaves NAME.bin in FOLDER, the trace of the process with the largest log, corpus.jsonl with what is in each, and
-corpus.toml, the plan over all that FOLDER has; with --logs also NAME.mraw. What FOLDER has already is kept, unless
+corpus.toml, the plan over all that FOLDER has; with --logs also NAME.mraw; with --share the folder shared, for others: copies without
+names (`heaptape share`), the plan, and README.md, which puts them under CC0. What FOLDER has already is kept, unless
 --again. A program that is not installed or cannot be recorded is passed over by name, with the reason.
 Exit status: 0; 1 if a recording failed or has anomalies (not where a program is missing).
 """
@@ -34,13 +35,13 @@ from bench.compatibility.compatibility import PROGRAMS  # noqa: E402
 from bench.compatibility.run import Bench, find_program, orphans_become_ours  # noqa: E402
 from bench.programs.workloads import FULL, Unavailable, make_group  # noqa: E402
 from bench.validity.run import Failed, PassedOver, last_line, prepare, run_to_end  # noqa: E402
+from bench.validity.validate import read_programs  # noqa: E402
 
 from heaptape.base.files import write_whole  # noqa: E402
 from heaptape.base.text import table_lines  # noqa: E402
 
 CORPUS = ROOT / "bench" / "corpus" / "corpus.toml"
-MEASURED = ROOT / "bench" / "validity" / "programs.toml"
-LIMIT_S = 900
+LIMIT_S = 1800
 KINDS = ("program", "workload", "measured", "recipe", "command")
 KEYS = {*KINDS, "executable", "does", "needs", "setup", "env", "note"}
 FACTS = ("events", "threads", "peak_live_bytes", "duration_ns", "file_bytes", "bytes_per_event", "anomalies", "foreign_frees", "lost_calls",
@@ -53,6 +54,17 @@ PLAN_HEAD = """\
 allocators = ["all"]
 baseline = "glibc"
 rounds = 10
+"""
+SHARED = """\
+# Traces of {count} programs
+
+Every call of malloc's family of real programs, recorded by heaptape, without names (`heaptape share`): {events:,} calls, {megabytes:.0f} MB.
+Replay them under any malloc: `heaptape replay --alloc all NAME.bin`, or all by `heaptape fleet corpus.toml`.
+To the extent possible under law, who recorded them has waived all rights to these traces: CC0 1.0 Universal.
+
+```
+{table}
+```
 """
 PLAN_TAIL = """
 [options]
@@ -111,7 +123,7 @@ def run_workload(name: str, build: Path, scratch: Path) -> Made:
 
 def run_measured(name: str, build: Path, scratch: Path) -> Made:
     """One of the programs that predictions are measured with, if it is no server."""
-    return run_own(name, tomllib.loads(MEASURED.read_text())[name], build, scratch)
+    return run_own(name, read_programs()[name], build, scratch)
 
 
 def run_own(name: str, program: dict[str, Any], build: Path, scratch: Path) -> Made:
@@ -208,6 +220,19 @@ def write_folder(folder: Path, facts: dict[str, dict[str, Any]], order: list[str
     write_whole(folder / "corpus.toml", f"{PLAN_HEAD}traces = [\n{listed}]\n{PLAN_TAIL}")
 
 
+def share_folder(folder: Path, rows: list[dict[str, Any]], build: Path, order: list[str]) -> None:
+    """The copies for others. One that is there and as new as its trace is kept."""
+    shared = folder / "shared"
+    shared.mkdir(exist_ok=True)
+    for row in rows:
+        trace, copy = folder / f"{row['name']}.bin", shared / f"{row['name']}.bin"
+        if not copy.exists() or copy.stat().st_mtime < trace.stat().st_mtime:
+            output_of(build / "heaptape", "share", "-q", trace, "-o", copy)
+    write_folder(shared, {row["name"]: row for row in rows}, order)
+    megabytes = sum((shared / f"{row['name']}.bin").stat().st_size for row in rows) / 1e6
+    write_whole(shared / "README.md", SHARED.format(count=len(rows), events=sum(row["events"] for row in rows), megabytes=megabytes, table=table_of(rows)))
+
+
 def table_of(rows: list[dict[str, Any]]) -> str:
     cells = [["name", "program", "calls", "threads", "MB", "peak live MB", "s", "aligned", "sized frees", "anomalies"]]
     for row in rows:
@@ -227,6 +252,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--corpus", type=Path, default=CORPUS, metavar="FILE", help="another list than corpus.toml")
     parser.add_argument("--only", metavar="GROUP|NAME,...", help="groups and names of corpus.toml")
     parser.add_argument("--logs", action="store_true", help="keep the raw logs too")
+    parser.add_argument("--share", action="store_true", help="make copies for others")
     parser.add_argument("--again", action="store_true", help="record also what FOLDER has already")
     parser.add_argument("folder", type=Path, metavar="FOLDER")
     options = parser.parse_args()
@@ -303,6 +329,8 @@ def main() -> int:
             recording.record(names)
     write_folder(options.folder, recording.facts, list(programs))
     rows = [recording.facts[name] for name in programs if name in recording.facts]
+    if options.share:
+        share_folder(options.folder, rows, options.build, list(programs))
     print(table_of(rows))
     sizes = [row["bytes_per_event"] for row in rows if row["bytes_per_event"]]
     mean = f", {geometric_mean(sizes):.3f} bytes a call (geometric mean)" if sizes else ""

@@ -6,7 +6,9 @@ from __future__ import annotations
 import os
 import re
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,9 @@ from heaptape.base.units import MISSING, decimal, percent
 Row = dict[str, str]
 Tables = dict[str, list[Row]]
 """By file name, what is in it."""
+Programs = dict[str, dict[str, Any]]
+"""By name, each with its set."""
+Cell = Callable[[Tables], str]
 
 GOALS = {"peak": (0.025, 0.10), "mean": (0.05, 0.15)}  # median and worst
 RANKS_GOAL, SIGNS_GOAL, SAVING_GOAL, CURVE_GOAL = 0.9, 0.9, 0.25, 0.05
@@ -26,25 +31,35 @@ LARGE = 0.01
 """The sign of a difference has to be right if that is a greater share of the program's time."""
 NORMAL_95 = 1.96
 
+SETS = {"programs": "heaptape was built with these", "others": "others, chosen before the first was recorded", "services": "threaded services, likewise",
+        "large": "of up to {largest}, likewise"}
+"""The sets of programs whose memory and time were measured: files beside this one, and columns of the page."""
+
 HEAD = """# Predicted and real
 
-`bench/validity/validate.py` ran [`heaptape validate`](../reference/validate.md) for the {programs} real programs of
-[programs.toml](../../bench/validity/programs.toml). It recorded each once, replayed it under each allocator, and ran it for real under each, in
-{rounds} rounds of random order. Of {counted} of them, with smaller inputs, it counted instructions exactly (`heaptape validate --instructions`).
-heaptape was built with these programs; for others it is [further off](method.md#validity). The page is written by
+`bench/validity/validate.py` ran [`heaptape validate`](../reference/validate.md) for {programs} real programs. It recorded each once, replayed it under
+each allocator, and ran it for real under each, in {rounds} rounds of random order. Sets:
+{sets}.
+
+Of {counted} programs, with smaller inputs, it counted instructions exactly (`heaptape validate --instructions`). The page is written by
 
 ```sh
-bench/validity/validate.py times --again                    # most of an hour, on a quiet machine
-bench/validity/validate.py instructions --again             # half an hour
-bench/validity/validate.py accesses --again                 # 20 minutes
+bench/validity/validate.py times --again --only programs,others,services   # two hours, on a quiet machine
+bench/validity/validate.py times --again --only large --rounds 2           # two hours; its service takes another
+bench/validity/validate.py instructions --again                            # half an hour
+bench/validity/validate.py accesses --again                                # 20 minutes
 ```
 
 ## All programs
+*Held*: the real figure is within the interval that the rounds of the replay give the prediction. These intervals know nothing of what a model leaves out.
 """
 
 MEMORY = """## Largest errors in memory
 The worst error among the allocators (predicted/real − 1, median over the rounds), in percent, where it is above {peak} (peak) or {mean} (mean); bold
 above the goal for the worst."""
+
+LARGE_HEAD = """## Large and long
+Peak RSS in GB, predicted / real."""
 
 TIME = """## Time and instructions
 Differences to glibc, predicted/real. *CPU*: ms, where the 95 % interval of the real one excludes 0. *Instructions*: millions, exact, without start-up
@@ -90,21 +105,64 @@ def _high(errors: list[float]) -> float:
     return statistics.quantiles(errors, n=10, method="inclusive")[-1] if len(errors) > 1 else errors[0]
 
 
-def _memory_totals(tables: Tables) -> list[list[str]]:
-    rows = []
-    for figure, (middle, most) in GOALS.items():
-        title = f"{figure} RSS"
-        errors = [(abs(float(error)) / 100, f"{row['program']} under {row['allocator']}") for row in tables["memory.csv"]
-                  if (error := row[f"{figure}_error_percent"])]
-        if errors:
-            worst, whose = max(errors)
-            rows += [[f"{title}: median error of {len(errors)} pairs of program and allocator",
-                      percent(statistics.median(error for error, _ in errors)), f"≤ {percent(middle)}"],
-                     [f"{title}: worst error ({whose})", percent(worst), f"≤ {percent(most)}"]]
-        ends = [row[f"{figure}_ends_agree"] for row in tables["programs.csv"] if row[f"{figure}_ends_agree"]]
-        rows.append([f"{title}: programs whose smallest and largest allocator are as predicted", _share_of(ends.count("yes"), len(ends)),
-                     f"≥ {percent(RANKS_GOAL)}"])
-    return rows
+def _errors(tables: Tables, figure: str) -> list[tuple[float, str]]:
+    """As shares, each with whose it is."""
+    return [(abs(float(error)) / 100, f"{row['program']} under {row['allocator']}") for row in tables["memory.csv"]
+            if (error := row[f"{figure}_error_percent"])]
+
+
+def _median_error(tables: Tables, figure: str) -> str:
+    errors = [error for error, _ in _errors(tables, figure)]
+    return f"{percent(statistics.median(errors))} of {len(errors)} pairs" if errors else MISSING
+
+
+def _high_error(tables: Tables, figure: str) -> str:
+    errors = [error for error, _ in _errors(tables, figure)]
+    return percent(_high(errors)) if errors else MISSING
+
+
+def _worst_of_all(tables: Tables, figure: str) -> str:
+    errors = _errors(tables, figure)
+    return f"{percent(max(errors)[0])} ({max(errors)[1]})" if errors else MISSING
+
+
+def _ends(tables: Tables, figure: str) -> str:
+    ends = [row[f"{figure}_ends_agree"] for row in tables["programs.csv"] if row[f"{figure}_ends_agree"]]
+    return _share_of(ends.count("yes"), len(ends))
+
+
+def _changes(tables: Tables, figure: str) -> list[dict[str, float]]:
+    """Of the pairs whose real change has an interval, in percent of the baseline's figure."""
+    names = [f"{word}{end}" for word in ("change", "real_change") for end in ("", "_low", "_high")]
+    rows = [[row.get(f"{figure}_{name}_percent") for name in names] for row in tables["memory.csv"]]
+    return [dict(zip(names, map(float, filter(None, row)), strict=True)) for row in rows if all(row)]
+
+
+def _change_signs(tables: Tables, figure: str) -> str:
+    """Of the changes that are shown to be there, and are not next to nothing."""
+    clear = [change for change in _changes(tables, figure)
+             if min(abs(change["real_change_low"]), abs(change["real_change_high"])) > 100 * LARGE and change["real_change_low"] * change["real_change_high"] > 0]
+    return _signs([(change["change"], change["real_change"]) for change in clear])
+
+
+def _change_error(tables: Tables, figure: str) -> str:
+    errors = [abs(change["change"] - change["real_change"]) / 100 for change in _changes(tables, figure)]
+    return f"{percent(statistics.median(errors))}, {percent(_high(errors))}" if errors else MISSING
+
+
+def _changes_held(tables: Tables, figure: str) -> str:
+    changes = _changes(tables, figure)
+    return _share_of(sum(change["change_low"] <= change["real_change"] <= change["change_high"] for change in changes), len(changes))
+
+
+def _of_memory(figure: str) -> list[tuple[str, str, Cell]]:
+    middle, most = GOALS[figure]
+    cells: list[tuple[str, str, Callable[[Tables, str], str]]] = [
+        ("error, median", f"≤ {percent(middle)}", _median_error), ("error, 90th percentile", "", _high_error),
+        ("worst error", f"≤ {percent(most)}", _worst_of_all), ("smallest and largest allocator as predicted", f"≥ {percent(RANKS_GOAL)}", _ends),
+        (f"sign of changes above {percent(LARGE)} right", f"≥ {percent(SIGNS_GOAL)}", _change_signs),
+        ("error of the change, median, 90th percentile", "", _change_error), ("change held by its interval", "", _changes_held)]
+    return [(f"{figure} RSS: {title}", goal, partial(cell, figure=figure)) for title, goal, cell in cells]
 
 
 def _resolved(tables: Tables) -> list[Row]:
@@ -122,14 +180,50 @@ def savings_noise(rows: list[Row]) -> float | None:
     return float(np.median(np.median(np.abs(drawn / real), axis=1)))
 
 
-def _time_totals(tables: Tables) -> list[list[str]]:
-    rows = _resolved(tables)
-    off = statistics.median(abs(float(row["predicted_over_real"]) - 1) for row in rows) if rows else None
-    pairs = [(float(row["predicted_difference_ms"]), float(row["real_difference_ms"])) for row in rows]
-    return [[f"CPU time: sign of the difference right, of differences resolved at 95 % ({len(tables['cpu.csv'])} in all)", _signs(pairs),
-             f"≥ {percent(SIGNS_GOAL)}"],
-            ["CPU time: error of the predicted difference, median of those resolved", percent(off), f"≤ {percent(SAVING_GOAL)}"],
-            ["CPU time: the same if all predictions were right, by the intervals of the real differences", percent(savings_noise(rows)), ""]]
+def _cpu_signs(tables: Tables) -> str:
+    return _signs([(float(row["predicted_difference_ms"]), float(row["real_difference_ms"])) for row in _resolved(tables)])
+
+
+def _cpu_error(tables: Tables) -> str:
+    errors = [abs(float(row["predicted_over_real"]) - 1) for row in _resolved(tables)]
+    return percent(statistics.median(errors)) if errors else MISSING
+
+
+def _cpu_noise(tables: Tables) -> str:
+    return percent(savings_noise(_resolved(tables)))
+
+
+def _cpu_held(tables: Tables) -> str:
+    """Here the real figure is as uncertain as the predicted one, so that two intervals have to meet."""
+    rows = [row for row in _resolved(tables) if row.get("predicted_low_ms")]
+    return _share_of(sum(float(row["predicted_low_ms"]) <= float(row["real_high_ms"]) and float(row["real_low_ms"]) <= float(row["predicted_high_ms"])
+                         for row in rows), len(rows))
+
+
+def _curve(tables: Tables) -> str:
+    curves = [float(row["curve_percent"]) / 100 for row in tables["programs.csv"] if row["curve_percent"]]
+    return percent(statistics.median(curves)) if curves else MISSING
+
+
+TOTALS: list[tuple[str, str, Cell]] = [
+    *_of_memory("peak"), *_of_memory("mean"),
+    ("CPU time: sign right of differences resolved at 95 %", f"≥ {percent(SIGNS_GOAL)}", _cpu_signs),
+    ("CPU time: error of these differences, median", f"≤ {percent(SAVING_GOAL)}", _cpu_error),
+    ("CPU time: the same if all predictions were right, by the real intervals", "", _cpu_noise),
+    ("CPU time: the intervals of both meet", "", _cpu_held),
+    ("recorded RSS curve against that of its replay, time-weighted mean difference, median", f"≤ {percent(CURVE_GOAL)}", _curve)]
+"""Title, goal and figure of each row."""
+
+
+def _only(tables: Tables, names: set[str]) -> Tables:
+    return {file: [row for row in rows if row["program"] in names] for file, rows in tables.items()}
+
+
+def measured_sets(tables: Tables, programs: Programs) -> dict[str, Tables]:
+    """By the sets of which something was measured."""
+    there = {row["program"] for row in tables["programs.csv"]}
+    of_sets = {name: {key for key in there if programs[key]["set"] == name} for name in SETS}
+    return {name: _only(tables, names) for name, names in of_sets.items() if names}
 
 
 @dataclass(frozen=True)
@@ -172,15 +266,13 @@ def _count_totals(counted: list[Counted]) -> list[list[str]]:
     return rows
 
 
-def totals_table(tables: Tables, with_accesses: bool = False) -> str:
-    """What, how much, and what it should be. The page has those of accesses in their own section."""
-    timed = bool(tables["programs.csv"])
-    rows = [*(_memory_totals(tables) + _time_totals(tables) if timed else []), *_count_totals(_counted(tables))]
-    if curves := [float(row["curve_percent"]) / 100 for row in tables["programs.csv"] if row["curve_percent"]]:
-        rows.append(["recorded RSS curve against that of glibc's replay, time-weighted mean difference, median",
-                     percent(statistics.median(curves)), f"≤ {percent(CURVE_GOAL)}"])
-    rows += accesses_totals(_placed(tables)) if with_accesses else []
-    return table(["over all programs", "found", "goal"], rows)
+def totals_table(tables: Tables, programs: Programs, with_accesses: bool = False) -> str:
+    """What, of which set, and what it should be. Counts are of the set programs. The page has those of accesses in their own section."""
+    sets = measured_sets(tables, programs)
+    rows = [[title, *(cell(of) for of in sets.values()), goal] for title, goal, cell in TOTALS] if sets else []
+    one_of = [*_count_totals(_counted(tables)), *(accesses_totals(_placed(tables)) if with_accesses else [])]
+    rows += [[title, found, *[""] * (len(sets) - 1), goal] for title, found, goal in one_of]
+    return table(["over all", *(sets or ["found"]), "goal"], rows)
 
 
 def _worst_error(tables: Tables, program: str, figure: str) -> str:
@@ -297,7 +389,7 @@ def _remarks(row: Row) -> list[str]:
     return [*(remark for remark in remarks if not SIMULATED_CALLS.fullmatch(remark)), f"under simulation it made {made} calls, but {found[0][3]} when recorded"]
 
 
-def _notes(tables: Tables, programs: dict[str, dict[str, Any]]) -> list[str]:
+def _notes(tables: Tables, programs: Programs) -> list[str]:
     """A line for each program, and one for its instructions."""
     said: dict[str, list[str]] = {name: [" ".join(program["note"].split()).rstrip(".")] for name, program in programs.items() if "note" in program}
     for row in tables["programs.csv"]:
@@ -319,6 +411,16 @@ def _far(tables: Tables) -> list[Counted]:
     return [pair for pair in _counted(tables) if pair.error > COUNT_GOALS[1] and pair.malloc_error is not None]
 
 
+def large_section(of: Tables) -> str:
+    """Each program: what it is, and its peaks under all allocators."""
+    allocators = list(dict.fromkeys(row["allocator"] for row in of["memory.csv"]))
+    cells = {(row["program"], row["allocator"]): f"{float(row['peak_predicted_mb']) / 1000:.2f} / {float(row['peak_real_mb']) / 1000:.2f}"
+             for row in of["memory.csv"]}
+    lines = [[row["program"], row["what"], f"{int(row['calls']):,}", f"{float(row['lasts_s']):.0f}",
+              *(cells.get((row["program"], name), MISSING) for name in allocators)] for row in of["programs.csv"]]
+    return LARGE_HEAD + "\n\n" + table(["program", "does", "calls", "seconds", *allocators], lines, 2)
+
+
 def outside_table(tables: Tables) -> str:
     far = _far(tables)
     allocators = list(dict.fromkeys(row["allocator"] for row in tables["instructions.csv"] if row["allocator"] in {pair.allocator for pair in far}))
@@ -327,14 +429,21 @@ def outside_table(tables: Tables) -> str:
     return table(["program", *allocators], [[name, *(cells.get((name, allocator), "") for allocator in allocators)] for name in names])
 
 
-def page(tables: Tables, programs: dict[str, dict[str, Any]], beside: Path, folder: Path) -> str:
+def _set_words(sets: dict[str, Tables], largest: str) -> str:
+    return ";\n".join(f"- [{name}](../../bench/validity/{name}.toml) ({len(of['programs.csv'])}): {SETS[name].format(largest=largest)}" for name, of in sets.items())
+
+
+def page(tables: Tables, programs: Programs, beside: Path, folder: Path) -> str:
     """The whole page, which is written into `folder`; the tables of figures are in `beside`."""
-    rows, where = tables["programs.csv"], os.path.relpath(beside.resolve(), folder)
+    rows, where, sets = tables["programs.csv"], os.path.relpath(beside.resolve(), folder), measured_sets(tables, programs)
     rounds = " or ".join(sorted({row["rounds"] for row in rows}, key=int))
     counted = len({row["program"] for row in tables["instructions.csv"]})
-    parts = [HEAD.format(programs=len(rows), rounds=rounds, counted=counted) + "\n" + totals_table(tables),
+    largest = f"{max(float(row['peak_real_mb'] or 0) for row in tables['memory.csv']) / 1000:.1f} GB"
+    parts = [HEAD.format(programs=len(rows), rounds=rounds, counted=counted, sets=_set_words(sets, largest)) + "\n" + totals_table(tables, programs),
              MEMORY.format(**{figure: percent(middle) for figure, (middle, _) in GOALS.items()}), memory_table(tables),
              TIME.format(high=percent(COUNT_GOALS[1])), time_table(tables)]
+    if "large" in sets:
+        parts.insert(1, large_section(sets["large"]))
     if tables["accesses.csv"]:
         parts += [accesses_section(tables)]
     if notes := _notes(tables, programs):

@@ -259,7 +259,7 @@ def main() -> int:
         return 1
     if options.page:
         write_whole(options.page, page(tables, programs, options.tables, options.page.resolve().parent))
-    print(totals_table(tables, with_accesses=True))
+    print(totals_table(tables, programs, with_accesses=True))
     return 0 if fine else 1
 
 
