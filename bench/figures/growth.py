@@ -2,17 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the cost of each step from a program to an answer grows with its calls, and with its live blocks.
 
-    bench/figures/growth.py [--calls N,...] [--blocks N,...] [--budget TIME] [--build DIR]
+    bench/figures/growth.py [--calls N,...] [--blocks N,...] [--budget TIME] [--build DIR] [-o FILE.csv]
 
 bench/programs/many_calls.c runs with so many calls and 10,000 blocks, then with so many blocks and no further calls. A row has
 a step's CPU time and peak RSS, its children's included, and the slope: by what power of the number the CPU time has grown since
 the row before, 1: as much. Cures are not tried. Starting counts: slopes mean something from a second of CPU on.
---budget ends what begins after so long (default: 15m); larger numbers are left out then, and named.
+--budget ends what begins after so long (default: 15m); larger numbers are left out then, and named. -o keeps the rows for pictures.py.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import itertools
 import json
 import math
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,7 +67,7 @@ def rising(text: str) -> list[int]:
     return numbers
 
 
-def grow(build: Path, program: Path, axis: str, numbers: Sequence[int], ends_at: float) -> None:
+def grow(build: Path, program: Path, axis: str, numbers: Sequence[int], ends_at: float, keep: Callable[[list[object]], object]) -> None:
     print(f"\n{axis}          step         CPU s    wall s   RSS MB  slope")
     before: dict[str, tuple[int, float]] = {}
     for number in numbers:
@@ -84,6 +85,7 @@ def grow(build: Path, program: Path, axis: str, numbers: Sequence[int], ends_at:
                 slope = f"{math.log(cpu_s / old_cpu_s) / math.log(number / old_number):6.2f}" if old_cpu_s > 0 < cpu_s else ""
                 print(f"{number:<14,} {step:8} {cpu_s:9.2f} {wall_s:9.2f} {rss_mb:8.1f} {slope}", flush=True)
                 before[step] = number, cpu_s
+                keep([axis, number, step, f"{cpu_s:.3g}", f"{wall_s:.3g}", f"{rss_mb:.4g}"])
 
 
 def main() -> None:
@@ -92,7 +94,10 @@ def main() -> None:
     parser.add_argument("--blocks", type=rising, default="1e4,1e5,1e6,1e7", metavar="N,...")
     parser.add_argument("--budget", type=duration, default="15m", metavar="TIME", help="begin nothing after so long, such as 90s or 15m")
     parser.add_argument("--build", type=Path, default=ROOT / "build", metavar="DIR")
+    parser.add_argument("-o", dest="output", type=argparse.FileType("w"), metavar="FILE.csv")
     options = parser.parse_args()
+    keep = csv.writer(options.output, lineterminator="\n").writerow if options.output else lambda row: None
+    keep(["axis", "number", "step", "cpu_s", "wall_s", "rss_mb"])
     ends_at = time.monotonic() + options.budget
     if not (options.build / "bench/measure_run").exists():
         parser.error(f"--build {options.build}: expected a build with bench/measure_run in it")
@@ -100,7 +105,7 @@ def main() -> None:
         program = Path(name) / "many_calls"
         subprocess.run(["cc", "-O1", "-o", program, ROOT / "bench/programs/many_calls.c"], check=True)
         for axis, numbers in (("calls", options.calls), ("blocks", options.blocks)):
-            grow(options.build.resolve(), program, axis, numbers, ends_at)
+            grow(options.build.resolve(), program, axis, numbers, ends_at, keep)
 
 
 if __name__ == "__main__":

@@ -7,16 +7,18 @@
 
 The runs: traces/cpython.bin (16 seconds of a program in Python) replayed six times under four allocators (results.jsonl.xz) and looked at in a pause,
 10 s from its begin, and at the end (glibc.snapshots.xz); a program in Perl recorded with --sites (log_report.bin); what `heaptape try` said of one in
-Lua (try.txt). What a picture is drawn from is a text, an SVG or the part of a page that is photographed: drawn.json has its checksum and that of the
+Lua (try.txt); rows of growth.py (growth.csv). What a picture is drawn from is a text, an SVG or the part of a page that is photographed: drawn.json has its checksum and that of the
 picture, and tests/guide/test_pictures.py makes the text anew.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import hashlib
 import json
 import lzma
+import math
 import os
 import re
 import shutil
@@ -35,13 +37,14 @@ TREE = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TREE / "analysis"))
 
 from heaptape import read_results, read_snapshots, read_trace  # noqa: E402
+from heaptape.base.units import nanoseconds  # noqa: E402
 from heaptape.explain.answering import answer_of  # noqa: E402
 from heaptape.explain.heap_map import cells_each  # noqa: E402
 from heaptape.report.figures import Figure, stylesheet  # noqa: E402
 from heaptape.report.flame_graph import flame_figure  # noqa: E402
 from heaptape.report.heap_maps import heap_page  # noqa: E402
 from heaptape.report.html import Chapter, build_chapter, render  # noqa: E402
-from heaptape.report.svg import text_width  # noqa: E402
+from heaptape.report.svg import Drawing, spread_labels, text_width  # noqa: E402
 from heaptape.results.comparison import SEED, experiments  # noqa: E402
 from heaptape.results.found_trace import find_trace  # noqa: E402
 from heaptape.sites.figures import site_figures  # noqa: E402
@@ -175,6 +178,48 @@ def flame(scheme: str) -> str:
     return svg(scheme, high + 50, f'<text class="label" x="12" y="25">{escape(heading)}</text>{placed(drawing, 12, 40, inner)}')
 
 
+GROWTH_PX, STEPS = (240, 270), ("record", "convert", "stats", "replay", "report", "explain", "diff")
+
+
+def growth(scheme: str) -> str:
+    """CPU time of each step by calls, and by live blocks, both logarithmic; behind its name the power of the last decade."""
+    with (RUNS / "growth.csv").open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    panels = [_growth_panel([row for row in rows if row["axis"] == axis], axis, 60 + number * 410) for number, axis in enumerate(("calls", "blocks"))]
+    return svg(scheme, GROWTH_PX[1] + 90, "".join(panels), "text { font-size: 12px } svg .curve { stroke-width: 1.6 } line.grid { stroke: var(--rule) }")
+
+
+def _growth_panel(rows: list[dict[str, str]], axis: str, left: float) -> str:
+    wide, high = GROWTH_PX
+    numbers, times = [math.log10(float(row["number"])) for row in rows], [math.log10(max(float(row["cpu_s"]), 0.01)) for row in rows]
+    first, last, low, top = math.floor(min(numbers)), math.ceil(max(numbers)), -2, math.ceil(max(times))
+    drawing = Drawing(None, 0, "")
+
+    def x_of(number: float) -> float:
+        return left + wide * (number - first) / (last - first)
+
+    def y_of(time: float) -> float:
+        return 50 + high * (top - time) / (top - low)
+
+    drawing.text(left, 28, f"CPU time by {'calls' if axis == 'calls' else 'live blocks'}", "label")
+    for power in range(low, top + 1):
+        drawing.line(left, y_of(power), left + wide, y_of(power), "grid")
+        drawing.text(left - 8, y_of(power) + 4, nanoseconds(10 ** (9 + power)), "tick", "end")
+    for power in range(first, last + 1):
+        drawing.text(x_of(power), 50 + high + 20, f"10{str(power).translate(SUPERSCRIPTS)}", "tick", "middle")
+    curves = {step: [(number, time) for row, number, time in zip(rows, numbers, times, strict=True) if row["step"] == step] for step in STEPS}
+    places = spread_labels([y_of(points[-1][1]) for points in curves.values()], 15, 50, 50 + high)
+    for place, (step, points) in zip(places, curves.items(), strict=True):
+        css = f"c{STEPS.index(step) + 1}"
+        corners = " ".join(f"{x_of(number):.1f},{y_of(time):.1f}" for number, time in points)
+        power = (points[-1][1] - points[-2][1]) / (points[-1][0] - points[-2][0])
+        drawing.parts.append(f'<g class="{css}"><polyline class="curve" style="fill:none" points="{corners}"/></g>')
+        drawing.text(x_of(points[-1][0]) + 6, place + 4, f"{step} {power:.2f}", css)
+    return "".join(drawing.parts)
+
+
+SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
 TERMINAL = """text.said { font: 13px/1 ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: var(--ink); white-space: pre }
 text.asked { font-weight: 700 } text.answer { fill: var(--good); font-weight: 700 }
 """
@@ -214,6 +259,7 @@ ALL = [
     Picture("curve", curve),
     Picture("flame", flame),
     Picture("terminal", terminal),
+    Picture("growth", growth),
 ]
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """By how much each allocator would change what the program uses: CPU time and memory, with what is left uncertain.
 
-The replay's intervals are of one recording's calls. Three things widen them here, as a program is more than that: its own runs
-differ from one another, the recorder changes it, and where blocks lie changes the time of its own accesses."""
+The replay's intervals are of one recording's calls. Four things widen them here, as a program is more than that: a replay leaves out some
+of what a program does, its own runs differ from one another, the recorder changes it, and where blocks lie changes the time of its own
+accesses."""
 
 from __future__ import annotations
 
@@ -27,6 +28,10 @@ MEASURED_BY = {CPU: "time", MEMORY: "rss_peak"}
 
 OWN_RUNS = 0.10
 """By what share the peak of a program with threads may differ in another run (docs/method/method.md, Threats)."""
+
+REPLAY_ERROR = 0.03
+"""By what share the change of a program's peak RSS was off in nine of ten pairs (docs/method/validity.md): a replay does not know all that
+a program does, and its rounds do not show it."""
 
 RECORDER_BYTES = 512 << 10
 """So much more or less with the recorder is its own memory."""
@@ -113,8 +118,8 @@ def interim_changes(interim: Interim, use: ProgramUse) -> Changes:
     found: Changes = {}
     for what, part in parts.items():
         for name, estimate in interim.estimates[MEASURED_BY[what]].items():
-            ratio = estimate.ratio.estimate, estimate.widened.low, estimate.widened.high
-            change = _of_ratio(what, part, ratio, 0.0, what == CPU and use.live_bytes > IN_CACHE_BYTES) if part else None
+            ratio, error = (estimate.ratio.estimate, estimate.widened.low, estimate.widened.high), REPLAY_ERROR if what == MEMORY else 0.0
+            change = _of_ratio(what, part, ratio, error, what == CPU and use.live_bytes > IN_CACHE_BYTES) if part else None
             found.setdefault(name, {}).update({what: change} if change else {})
     return found
 
@@ -138,8 +143,8 @@ def _memory_part(summary: Summary) -> _Part | None:
 
 
 def _own_error(contexts: Sequence[Mapping[str, Any]], threads: int, recordings: int) -> float:
-    """By what share the program's peak differs in runs that are not these recordings, as far as that is known."""
-    errors = [OWN_RUNS if threads > 1 and recordings == 1 else 0.0]
+    """By what share the program's peak differs from what these recordings tell, as far as that is known."""
+    errors = [OWN_RUNS if threads > 1 and recordings == 1 else REPLAY_ERROR]
     for context in contexts:
         check = context.get("check")
         recorded, alone = (check.get(f"{run}_rss_peak_bytes") if isinstance(check, Mapping) else None for run in ("recorded", "alone"))
