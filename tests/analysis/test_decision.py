@@ -19,7 +19,7 @@ from heaptape.judge.model import Estimate, Interim, Interval
 from heaptape.results.malloc_share import ProgramUse
 from heaptape.results.summary import Summary
 from heaptape.trial.answer import _change, lines_of_runs
-from heaptape.trial.changes import CPU, MEMORY, Change, Changes, _ratio, interim_changes
+from heaptape.trial.changes import CPU, MEMORY, REPLAY_ERROR, Change, Changes, _ratio, interim_changes
 from heaptape.trial.decision import KEEP, OPEN, USE, decide, may_turn, promising
 from heaptape.trial.real_runs import Ended, RealRuns, run_once, will_run
 from heaptape.trial.recorded import Recorded
@@ -162,7 +162,10 @@ def test_changes_on_the_way_are_shares_of_the_program() -> None:
     interim = Interim(1e8, {"time": {"x": estimate}, "rss_peak": {"x": estimate}})
     found = interim_changes(interim, ProgramUse(10 ** 9, 10 ** 8, 5 * 10 ** 7, 10 ** 6))["x"]
     assert (found[CPU].share, found[CPU].low, found[CPU].high) == pytest.approx((-0.02, -0.03, -0.01)) and found[CPU].least < -0.15
-    assert (found[MEMORY].low, found[MEMORY].high, found[MEMORY].whole) == pytest.approx((-0.15, -0.05, 1e8))
+    # The replay's error adds to [0.7, 0.9] in quadrature, in logarithms.
+    low, high = (0.8 * math.exp(side * math.hypot(math.log(end / 0.8), REPLAY_ERROR)) for side, end in ((-1, 0.7), (1, 0.9)))
+    assert low < 0.7 and high > 0.9
+    assert (found[MEMORY].low, found[MEMORY].high, found[MEMORY].whole) == pytest.approx(((low - 1) / 2, (high - 1) / 2, 1e8))
     assert set(interim_changes(interim, ProgramUse(0, 10 ** 8, 5 * 10 ** 7, 10 ** 6))["x"]) == {MEMORY}
 
 
