@@ -10,26 +10,29 @@ import naive_writer
 import numpy as np
 import pytest
 import results_factory
-from heaptape import fragmentation, read_results, read_trace, timeline
+from heaptape import fragmentation, read_results, timeline
 from heaptape.report.latencies import latency_table
 from heaptape.report.pareto import beaten_in_both, pareto_front, pareto_points
-from heaptape.trace.live import profile_trace
+from heaptape.trace.profile import trace_profile
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from naive_writer import Event, TraceSpec
 
 
-def _sound(raw: list[tuple[int, int, int]]) -> list[Event]:
-    """Calls that a program could make: mallocs, reallocs and frees of what is live."""
-    live: set[int] = set()
-    events = []
+DROP, INHERIT = 30, 31
+
+
+def _sound(inherited: list[int], raw: list[tuple[int, int, int]]) -> list[Event]:
+    """Calls that a program could make: mallocs, reallocs and frees of what is live; and blocks that are inherited or dropped."""
+    live = set(inherited)
+    events = [Event(INHERIT, slot=slot, size=100 * slot) for slot in inherited]
     for kind, slot, size in raw:
-        function = 1 if slot not in live else 3 if kind == 0 else 5
+        function = 1 if slot not in live else (3, 5, DROP)[kind]
         if function == 1:
             live.add(slot)
-        elif function == 5:
+        elif function != 3:
             live.remove(slot)
-        events.append(Event(function, 0, time=len(events), slot=slot, size=size))
+        events.append(Event(function, 0, time=10 * len(events), slot=slot, size=size if function <= 3 else 0))
     return events
 
 
@@ -39,28 +42,35 @@ def _class(value: int) -> int:
 
 @pytest.mark.thorough
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(raw=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 5), st.integers(0, 5_000)), max_size=80),
+@given(inherited=st.lists(st.integers(1, 5), unique=True),
+       raw=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 5), st.integers(0, 5_000)), min_size=1, max_size=80),
        block=st.sampled_from([1, 5, 64]))
-def test_sizes_and_lifetimes_agree_with_a_plain_loop(tmp_path: Path, raw: list, block: int) -> None:
-    events = _sound(raw)
+def test_sizes_and_lifetimes_agree_with_a_plain_loop(heaptape_binary: Path, tmp_path: Path, inherited: list[int], raw: list, block: int) -> None:
+    events = _sound(inherited, raw)
     born: dict[int, int] = {}
     held: dict[int, int] = {}
     sizes: dict[int, list[int]] = {}
     lifetimes: dict[int, list[int]] = {}
+    live: list[int] = []
     for number, event in enumerate(events):
-        if event.function == 5:
-            lifetimes.setdefault(_class(number - born.pop(event.slot)), []).append(held.pop(event.slot))
-            continue
-        born.setdefault(event.slot, number)
-        held[event.slot] = event.size
-        sizes.setdefault(_class(event.size), []).append(event.size)
+        if event.function in (5, DROP):
+            birth, size = born.pop(event.slot), held.pop(event.slot)
+            if event.function == 5:
+                lifetimes.setdefault(_class(number - birth), []).append(size)
+        else:
+            born.setdefault(event.slot, number)
+            held[event.slot] = event.size
+            if event.function != INHERIT:
+                sizes.setdefault(_class(event.size), []).append(event.size)
+        live.append(sum(held.values()))
     (tmp_path / "t.bin").write_bytes(naive_writer.build(TraceSpec(events, block=block))[0])
-    with read_trace(tmp_path / "t.bin") as trace:
-        profile = profile_trace(trace, 1_000)
+    profile = trace_profile(str(heaptape_binary), tmp_path / "t.bin", 4_000)
     assert profile.sizes.to_numpy().tolist() == [[k, len(v), sum(v)] for k, v in sorted(sizes.items())]
     assert profile.lifetimes.to_numpy().tolist() == [[k, len(v), sum(v)] for k, v in sorted(lifetimes.items())]
     assert profile.live_at_end == len(held)
-    assert len(profile.live) == len(events)
+    times, curve = profile.live["time_ns"].to_numpy(), profile.live["live_bytes"].to_numpy()
+    assert (curve.max(), curve[-1]) == (max(live), live[-1]) and (np.diff(times) >= 0).all()
+    assert times[curve.argmax()] == events[live.index(max(live))].time or not max(live)
 
 
 def test_fragmentation_adds_up_with_and_without_a_decomposition(tmp_path: Path) -> None:

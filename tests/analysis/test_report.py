@@ -213,6 +213,14 @@ def test_a_trace_cut_short_is_used_and_named(tmp_path: Path) -> None:
     assert "was cut short" in text and "recorded heap" in text
 
 
+def test_without_the_program_heaptape_the_report_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEAPTAPE_REPLAY", "/nonexistent/replay")
+    monkeypatch.setenv("PATH", "")
+    text = _report(tmp_path, story.write_story(tmp_path)[0])
+    assert "was not found, so they are missing here." in text and "Requested sizes" not in text
+    assert "live bytes" in text and "recorded heap" in text
+
+
 def test_names_are_escaped(tmp_path: Path) -> None:
     name = "<b>x</b>&amp;\" onclick=\"y"
     rows = results_factory.schedule(rounds=6, names=("glibc", name))

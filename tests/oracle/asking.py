@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import heaptape
 from frozen import digest
@@ -185,7 +186,8 @@ class Oracle:
             else:
                 if not changed and (changed := True):
                     self.change(scenario)
-                done = run_here(*words, cwd=self.work)
+                with patch.dict(os.environ, {"HEAPTAPE_REPLAY": str(self.programs / "replay")}):  # as the front end sets it
+                    done = run_here(*words, cwd=self.work)
                 status, out, err = done.returncode, done.stdout, done.stderr
             text = masked(f"{out}{'-- stderr --' if err else ''}\n{err}-- status {status} --\n", self.work).replace(str(self.programs), "PROGRAMS")
             said[f"{number} {' '.join(words)}"] = text

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from ..base.units import BYTE_STEPS, MISSING, byte_count, count, counted, percent
-from ..trace.live import TraceProfile
+from ..trace.profile import TraceProfile
 from .figures import STRIP_PX, Figure, Row, Table, rows_markup
 from .svg import Drawing, framed, nice_ticks, scaled_ticks, share, text_width
 

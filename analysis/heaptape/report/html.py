@@ -11,8 +11,9 @@ from typing import Any
 import pandas as pd
 
 from ..base import units
-from ..base.errors import UsageError
+from ..base.errors import HeaptapeError, UsageError
 from ..base.files import check_output, write_whole
+from ..base.programs import find_heaptape, find_replay
 from ..explain.answering import answer_of
 from ..explain.heap_map import cells_each
 from ..explain.snapshots import SnapshotFile, snapshots_in, snapshots_of
@@ -35,7 +36,7 @@ from ..results.use import Use, also_set, no_reason, use_heading, uses
 from ..sites.figures import site_figures
 from ..sites.frames import Stacks
 from ..sites.table import by_place, call_tree
-from ..trace.live import profile_trace
+from ..trace.profile import TraceProfile, trace_profile
 from ..trace.reader import Trace, read_trace
 from . import provenance
 from .answer import Gain, certainty, gain_of, placement_table, program_gain
@@ -113,7 +114,7 @@ def build_chapter(
     classes = colour_classes(allocators, summary.baseline)
     program = trace if experiment.is_as_recorded else None
     calls = trace if experiment.has_recorded_calls else None
-    profile = profile_trace(calls, LIVE_POINTS) if calls else None
+    profile = _profile(calls) if calls else None
     curves = memory_curves(
         replayed_curves(runs, allocators), recorded_curves(program) if program else {}, profile.live if profile else None,
         classes, comparison)
@@ -123,6 +124,8 @@ def build_chapter(
     else:
         warnings.insert(0, f"The trace was not read ({found.why_not}), so the recorded program's own memory and CPU time "
                            f"are missing here. Name it with --trace.")
+    if calls and not profile:
+        warnings.append(provenance.NOT_COUNTED)
     subject = _subject(experiment, trace)
     context = trace.context if trace else {}
     return Chapter(
@@ -158,6 +161,15 @@ def build_chapter(
         heaps=heaps_of([answer_of(one, "peak", trace, cells_each(len(snapshots))) for name in classes for one in snapshots
                         if one.allocator["name"] == name], classes),
     )
+
+
+def _profile(trace: Trace) -> TraceProfile | None:
+    """None where heaptape is not found: the package may be installed without it."""
+    try:
+        heaptape = find_heaptape(find_replay())
+    except HeaptapeError:
+        return None
+    return trace_profile(heaptape, trace.path, LIVE_POINTS)
 
 
 def _subject(experiment: Experiment, trace: Trace | None) -> str:

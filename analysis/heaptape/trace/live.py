@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live bytes along a trace, after every event, and sizes and lifetimes of its blocks."""
+"""Live bytes along a trace, after every event."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from . import ops
-from .reader import Arrays, Trace, done_ahead
+from .reader import Arrays, Trace
 
 _COLUMNS = ("event", "op", "time_ns", "slot", "size", "extra")
 
@@ -140,97 +140,3 @@ def thinned(chunk: pd.DataFrame, stride: int) -> pd.DataFrame:
     first = at_maximum[np.append(True, stretch[1:] != stretch[:-1])]
     rows = np.unique(np.concatenate([first, starts + lengths - 1]))
     return chunk.iloc[rows]
-
-
-# ---- sizes and lifetimes ----
-
-_CLASSES = 65
-
-
-@dataclass(frozen=True)
-class TraceProfile:
-    """Each table has one row per class, classes being powers of two, those without any left out.
-
-    sizes: to_bytes (the class's upper bound, included), requests (allocations and reallocs), bytes (asked for).
-    lifetimes: to_events (upper bound), blocks (that ended), bytes (their last size). A lifetime is the number of events from
-        the birth of a block to its end; a realloc goes on with it. live_at_end: blocks that never ended.
-    live: as `live_bytes_curve` with so many points.
-    """
-
-    sizes: pd.DataFrame
-    lifetimes: pd.DataFrame
-    live_at_end: int
-    live: pd.DataFrame
-
-
-def profile_trace(trace: Trace, points: int) -> TraceProfile:
-    """One pass; memory grows with the most blocks live, not with the events."""
-    live, births = LiveTable(), _Births()
-    sizes, lifetimes = (np.zeros((2, _CLASSES), dtype=np.float64) for _ in range(2))
-    stride = max(1, -(-2 * trace.records // points))
-    curves = []
-    for chunk, found, asked in done_ahead(_of_chunk, trace.event_arrays(_COLUMNS, slots_due=True)):
-        _count(sizes, asked, asked)
-        _count(lifetimes, *births.advance(chunk, found))
-        held, objects = live.advance(chunk, found)
-        table = pd.DataFrame({"event": chunk["event"], "time_ns": chunk["time_ns"], "live_bytes": held,
-                              "live_objects": objects}, copy=False)
-        curves.append(thinned(table, stride))
-    names = ("event", "time_ns", "live_bytes", "live_objects")
-    curve = pd.concat(curves, ignore_index=True) if curves else pd.DataFrame({name: [] for name in names})
-    return TraceProfile(_table(sizes, "to_bytes", "requests"), _table(lifetimes, "to_events", "blocks"), live.objects, curve)
-
-
-def _of_chunk(chunk: Arrays) -> tuple[Arrays, BySlot, NDArray[np.int64]]:
-    """The chunk, and what it tells alone: its order by slot, and the bytes that its requests asked for."""
-    rows = np.flatnonzero(ops.OP_LEAVES_OBJECT[chunk["op"]] & ops.OP_IS_CALL[chunk["op"]])
-    return chunk, by_slot(chunk), asked_bytes(chunk, rows)
-
-
-class _Births:
-    """When the block in each slot was born and how large it is now, carried from chunk to chunk."""
-
-    def __init__(self) -> None:
-        self._born = np.zeros(1024, dtype=np.int64)
-        self._bytes = np.zeros(1024, dtype=np.int64)
-
-    def _grow(self, slots: int) -> None:
-        if slots > self._born.size:
-            extra = np.zeros(max(slots, 2 * self._born.size) - self._born.size, dtype=np.int64)
-            self._born, self._bytes = np.concatenate([self._born, extra]), np.concatenate([self._bytes, extra])
-
-    def advance(self, chunk: Arrays, found: BySlot) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Lifetimes in events and last sizes of the blocks that end in the chunk; both of shape (blocks that end,).
-
-        The last event before a row that is of its slot and makes an object has its birth; the last that leaves one has its
-        size. Where the chunk has none, the table does."""
-        op, slot = found.op, found.slot
-        self._grow(int(slot.max(initial=0)) + 1)
-        ends = ops.OP_ENDS[op] & ops.OP_IS_CALL[op]
-        told = np.flatnonzero(ends | found.last)
-        at = slot[told]
-        number = np.arange(op.size)
-        begins = _latest(found.first, number)[told]
-        event = chunk["event"][found.rows]
-        made, kept = (_latest(tells[op], number)[told] for tells in (ops.OP_MAKES, ops.OP_LEAVES_OBJECT))
-        born = np.where(made >= begins, event[made], self._born[at])
-        held = np.where(kept >= begins, found.size[kept], self._bytes[at])
-        last, ends = found.last[told], ends[told]
-        self._born[at[last]], self._bytes[at[last]] = born[last], held[last]
-        return event[told[ends]] - born[ends], held[ends]
-
-
-def _latest(tells: NDArray[np.bool_], number: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each row the number of the latest row, itself included, that tells; -1: none."""
-    return np.maximum.accumulate(np.where(tells, number, -1)) if number.size else number
-
-
-def _count(classes: NDArray[np.float64], value: NDArray[np.int64], weight: NDArray[np.int64]) -> None:
-    power = np.ceil(np.log2(np.maximum(value, 1).astype(np.float64))).astype(np.int64)
-    classes[0] += np.bincount(power, minlength=_CLASSES)
-    classes[1] += np.bincount(power, weights=weight.astype(np.float64), minlength=_CLASSES)
-
-
-def _table(classes: NDArray[np.float64], bound: str, counted: str) -> pd.DataFrame:
-    used = np.flatnonzero(classes[0])
-    return pd.DataFrame({bound: 2.0 ** used, counted: classes[0, used].astype(np.int64), "bytes": classes[1, used]})
