@@ -387,7 +387,10 @@ static void warm_up_turn(struct ht_runner *r, const struct ht_turn *turn, json_t
     r->channel.wrap = NULL;  // who counts or profiles wants the runs that count
     // RSS does not hang on what is warm: without a time pass the figure passes, which are whole replays, are all.
     bool flat = turn->pass == HT_PASS_FLAT, done = !flat || run_child(r, turn, problem, sizeof problem);
-    if (!done) note_hung(r, choice_of(r, turn->who), problem);
+    if (!done) {
+        note_hung(r, choice_of(r, turn->who), problem);
+        choice_figures_of(r, choice_of(r, turn->who))->tried = true;  // what failed once is not run for figures
+    }
     if (done && flat) json_set_number(answer, "cpu_ns", r->channel.exchange->outcome.cpu_ns);
     if (done) figure_passes(r, choice_of(r, turn->who));
     r->channel.wrap = wrap;

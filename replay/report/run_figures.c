@@ -374,5 +374,5 @@ const char *ht_syscalls_missing(const struct ht_choice_figures *figures) {
     if (figures->syscalls_counted) return NULL;
     if (figures->syscalls_problem[0]) return figures->syscalls_problem;
     if (figures->problem[0]) return figures->problem;
-    return figures->tried ? "the warm-up failed" : "the warm-up failed, or a run takes too long";
+    return figures->tried ? "the warm-up failed" : "a run takes too long to be repeated for it";
 }

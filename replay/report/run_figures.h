@@ -164,7 +164,7 @@ void ht_decompose(const struct ht_built_form *built, const struct ht_memory_figu
 
 // What is known of an allocator besides its rounds.
 struct ht_choice_figures {
-    bool tried;                     // the accounting pass has been run
+    bool tried;                     // the accounting pass has been run, or the warm-up failed
     char problem[256];              // why it failed, or empty
     char hung[256];                 // if it hangs, what was said of it in the warm-up
     struct ht_latencies latencies;  // of all rounds
