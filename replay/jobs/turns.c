@@ -389,7 +389,8 @@ static void warm_up_turn(struct ht_runner *r, const struct ht_turn *turn, json_t
     bool flat = turn->pass == HT_PASS_FLAT, done = !flat || run_child(r, turn, problem, sizeof problem);
     if (!done) {
         note_hung(r, choice_of(r, turn->who), problem);
-        choice_figures_of(r, choice_of(r, turn->who))->tried = true;  // what failed once is not run for figures
+        // What failed once is not run for figures.
+        choice_figures_of(r, choice_of(r, turn->who))->tried = true;
     }
     if (done && flat) json_set_number(answer, "cpu_ns", r->channel.exchange->outcome.cpu_ns);
     if (done) figure_passes(r, choice_of(r, turn->who));

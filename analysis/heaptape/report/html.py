@@ -164,12 +164,11 @@ def build_chapter(
 
 
 def _profile(trace: Trace) -> TraceProfile | None:
-    """None where heaptape is not found: the package may be installed without it."""
+    """None where heaptape, without which the package may be installed, is not found or cannot tell."""
     try:
-        heaptape = find_heaptape(find_replay())
+        return trace_profile(find_heaptape(find_replay()), trace.path, LIVE_POINTS)
     except HeaptapeError:
         return None
-    return trace_profile(heaptape, trace.path, LIVE_POINTS)
 
 
 def _subject(experiment: Experiment, trace: Trace | None) -> str:

@@ -61,7 +61,7 @@ PURGES_SOON = "mimalloc"
 MAJOR_FAULTS_MAX = 50
 """Loading the replayer itself from disk takes a few in its first run; more than these come from memory that ran short."""
 
-NOT_COUNTED = "The program heaptape, which counts the trace's sizes, lifetimes and live bytes, was not found, so they are missing here."
+NOT_COUNTED = "The program heaptape, which counts the trace's sizes, lifetimes and live bytes, was not found or is of another version, so they are missing here."
 
 Facts = list[tuple[str, str]]
 
