@@ -115,10 +115,14 @@ def test_figures_of_the_readme_are_those_of_the_evidence(repository: Path) -> No
     """Those of tables are taken from there; each of the others stands in the paper too."""
     method = repository / "docs" / "method"
     readme, validity, cases = (path.read_text() for path in (repository / "README.md", method / "validity.md", method / "validity" / "public-cases.md"))
-    peak = {which: re.search(rf"^\| peak RSS: {which} error[^|]*\| ([\d.]+ %) \|", validity, re.MULTILINE) for which in ("median", "worst")}
+    table = {cells[0]: cells[1:] for line in validity.splitlines() if len(cells := [cell.strip() for cell in line.strip("|").split("|")]) > 2}
+    of_set = {name: [re.match(r"[\d.]+ %", table[f"peak RSS: {row}"][at]) for row in ("error, median", "worst error")]
+              for at, name in enumerate(table["over all"]) if name in ("programs", "large")}
     asked = re.search(r"^(\d+) questions: (\d+) right, (\d+) wrong, (\d+) unknown", cases, re.MULTILINE)
-    assert peak["median"] and peak["worst"] and asked
-    assert f"{peak['median'][1]} off in the median, {peak['worst'][1]} at worst" in readme
+    assert asked and len(of_set) == 2 and all(map(all, of_set.values()))
+    figures_of = {name: [found[0] for found in of if found] for name, of in of_set.items()}
+    assert "{} off in the median, {} at worst, for 28 programs".format(*figures_of["programs"]) in readme
+    assert "{} and {} for eleven".format(*figures_of["large"]) in readme
     assert f"{asked[1]} questions of public reports: {asked[2]} right, {asked[4]} answered \"unknown\", {asked[3]} wrong" in readme
     figures = set(re.findall(r"\d[\d.]* %|\d+ to \d+ ns|\d+ of \d+", readme.partition("## How it works")[2]))
     paper = (method / "method.md").read_text()
