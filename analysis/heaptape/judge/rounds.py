@@ -130,7 +130,7 @@ class Rounds:
         if not plan.budget_given and plan.quiet:
             return True
         self.talk.ask("quiet")
-        takes = f"a round takes {_time_text(round_ns)} or more, and the first would end" if round_ns else "the first round would begin"
+        takes = f"a round takes about {_time_text(round_ns)}, and the first would end" if round_ns else "the first round would begin"
         self._say(f"{takes} {_time_text(ready_ns)} after the start, later than {whose} allows: "
                   f"{'nothing is compared' if plan.budget_given else 'it runs all the same'}; use {', '.join(use[:-1])}"
                   f"{' or ' if len(use) > 1 else ''}{use[-1]}")
@@ -284,7 +284,7 @@ class Rounds:
             return "warming up: ", ""
         if not self.plan.rounds:
             all_ns = self.plan.budget_ns if turn.round >= ROUNDS_MIN else self.plan.latest_ns
-            left_s = max((all_ns - self.plan.loading_ns) / 1e9 - self._seconds_since(self._begun_ns), 0)
-            return f"round {turn.round + 1}: ", f", at most about {left_s:.0f} s left"
+            left_s = (all_ns - self.plan.loading_ns) / 1e9 - self._seconds_since(self._begun_ns)
+            return f"round {turn.round + 1}: ", f", at most about {left_s:.0f} s left" if left_s > 0 else ""
         left_s = max(self._round_s(turn.round) * self.plan.rounds - self._seconds_since(self._rounds_begun_ns), 0) if turn.round else math.nan
         return f"round {turn.round + 1} of {self.plan.rounds}: ", "" if math.isnan(left_s) else f", about {left_s:.0f} s left"
