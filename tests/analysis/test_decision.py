@@ -19,7 +19,7 @@ from heaptape.judge.model import Estimate, Interim, Interval
 from heaptape.results.malloc_share import ProgramUse
 from heaptape.results.summary import Summary
 from heaptape.trial.answer import _change, lines_of_runs
-from heaptape.trial.changes import CPU, MEMORY, REPLAY_ERROR, Change, Changes, _ratio, interim_changes
+from heaptape.trial.changes import CPU, MEMORY, OWN_RUNS, REPLAY_ERROR, Change, Changes, _ratio, interim_changes, of_one_round
 from heaptape.trial.decision import KEEP, OPEN, USE, decide, may_turn, promising
 from heaptape.trial.real_runs import Ended, RealRuns, run_once, will_run
 from heaptape.trial.recorded import Recorded
@@ -167,6 +167,13 @@ def test_changes_on_the_way_are_shares_of_the_program() -> None:
     assert low < 0.7 and high > 0.9
     assert (found[MEMORY].low, found[MEMORY].high, found[MEMORY].whole) == pytest.approx(((low - 1) / 2, (high - 1) / 2, 1e8))
     assert set(interim_changes(interim, ProgramUse(0, 10 ** 8, 5 * 10 ** 7, 10 ** 6))["x"]) == {MEMORY}
+
+
+def test_one_round_tells_of_memory() -> None:
+    one = of_one_round((3.6, math.nan, math.nan), REPLAY_ERROR)
+    assert one == ((3.6, 3.6, 3.6), OWN_RUNS)
+    several = (0.9, 0.89, 0.91)
+    assert of_one_round(several, REPLAY_ERROR) == (several, REPLAY_ERROR)
 
 
 def test_how_often_the_program_ran() -> None:

@@ -159,7 +159,10 @@ def _change(what: str, name: str, summaries: Sequence[Summary], parts: Sequence[
         return None
     part = _Part(*(sum(getattr(one, key) for one in parts) / len(parts) for key in ("whole", "share")))
     apart = what == CPU and any(_is_spread(summary) for summary in summaries)
-    found = _of_ratio(what, part, _ratio(rows), error, apart)
+    ratio = _ratio(rows)
+    if what == MEMORY:
+        ratio, error = of_one_round(ratio, error)
+    found = _of_ratio(what, part, ratio, error, apart)
     if what == CPU and (found is None or found.is_open):
         modelled = modelled_ratio(modelled_times(summaries[0].experiment.runs), name, summaries[0].baseline)
         counted = _of_ratio(what, part, modelled, error, apart)
@@ -189,6 +192,13 @@ def _ratio(rows: Sequence[pd.Series]) -> tuple[float, float, float]:
     middle, low, high = (math.fsum(values) / len(rows) for values in zip(*logs, strict=True))
     apart = middle - student_interval([values[0] for values in logs])[0] if len(rows) > 1 else 0.0
     return math.exp(middle), math.exp(middle - math.hypot(middle - low, apart)), math.exp(middle + math.hypot(high - middle, apart))
+
+
+def of_one_round(ratio: tuple[float, float, float], error: float) -> tuple[tuple[float, float, float], float]:
+    """Of memory in one round, all that a budget holds of a long trace, no interval is known, but its addresses are always the same: other
+    ones are allowed for as other runs of the program are."""
+    middle, low, _ = ratio
+    return ((middle, middle, middle), max(error, OWN_RUNS)) if known(middle) and not known(low) else (ratio, error)
 
 
 def _wider(ratio: float, end: float, error: float, side: int) -> float:
