@@ -15,8 +15,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from bench.compatibility.compatibility import PROGRAMS  # noqa: E402
-from bench.corpus.record_corpus import MEASURED, read_corpus, runs_of  # noqa: E402
+from bench.corpus.record_corpus import read_corpus, runs_of  # noqa: E402
 from bench.programs.workloads import NAMES  # noqa: E402
+from bench.validity.validate import read_programs  # noqa: E402
 from traces.record_traces import RECIPES  # noqa: E402
 
 LIST = """
@@ -39,7 +40,7 @@ command = ["ls"]
 
 
 def test_the_list_names_what_there_is() -> None:
-    measured = tomllib.loads(MEASURED.read_text())
+    measured = read_programs()
     names = {"program": {program.name for program in PROGRAMS}, "measured": {name for name, one in measured.items() if "command" in one},
              "recipe": set(RECIPES), "workload": set(NAMES)}
     programs = read_corpus()
@@ -68,4 +69,14 @@ def test_recorded_converted_planned_and_kept(tools: Tools, tmp_path: Path) -> No
     assert again.returncode == 0 and (tmp_path / "out" / "lists.bin").stat().st_mtime_ns == before
     logged = corpus(tools, tmp_path, "--only", "lists", "--logs")
     assert logged.returncode == 0 and (tmp_path / "out" / "lists.mraw").stat().st_size > 0
+
+
+def test_shared_traces_have_no_names(tools: Tools, tmp_path: Path) -> None:
+    (tmp_path / "list.toml").write_text(LIST)
+    assert corpus(tools, tmp_path, "--only", "lists", "--share").returncode == 0
+    shared = tmp_path / "out" / "shared"
+    assert sorted(path.name for path in shared.iterdir()) == ["README.md", "corpus.jsonl", "corpus.toml", "lists.bin"]
+    whole, copy = tools.info(tmp_path / "out" / "lists.bin"), tools.info(shared / "lists.bin")
+    assert copy["events"] == whole["events"] and whole["command"] and not copy["command"]
+    assert "CC0 1.0" in (shared / "README.md").read_text() and tomllib.loads((shared / "corpus.toml").read_text())["traces"] == ["lists.bin"]
     assert corpus(tools, tmp_path, "--only", "unknown").returncode == 2
