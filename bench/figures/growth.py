@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
 import itertools
 import json
 import math
@@ -28,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "analysis"))
 
 from heaptape.base.arguments import duration  # noqa: E402
+from heaptape.base.files import write_whole  # noqa: E402
 
 LIVE_BLOCKS = 10_000
 
@@ -94,18 +96,21 @@ def main() -> None:
     parser.add_argument("--blocks", type=rising, default="1e4,1e5,1e6,1e7", metavar="N,...")
     parser.add_argument("--budget", type=duration, default="15m", metavar="TIME", help="begin nothing after so long, such as 90s or 15m")
     parser.add_argument("--build", type=Path, default=ROOT / "build", metavar="DIR")
-    parser.add_argument("-o", dest="output", type=argparse.FileType("w"), metavar="FILE.csv")
+    parser.add_argument("-o", dest="output", type=Path, metavar="FILE.csv")
     options = parser.parse_args()
-    keep = csv.writer(options.output, lineterminator="\n").writerow if options.output else lambda row: None
-    keep(["axis", "number", "step", "cpu_s", "wall_s", "rss_mb"])
     ends_at = time.monotonic() + options.budget
     if not (options.build / "bench/measure_run").exists():
         parser.error(f"--build {options.build}: expected a build with bench/measure_run in it")
+    rows: list[list[object]] = [["axis", "number", "step", "cpu_s", "wall_s", "rss_mb"]]
     with tempfile.TemporaryDirectory(prefix="heaptape-growth.") as name:
         program = Path(name) / "many_calls"
         subprocess.run(["cc", "-O1", "-o", program, ROOT / "bench/programs/many_calls.c"], check=True)
         for axis, numbers in (("calls", options.calls), ("blocks", options.blocks)):
-            grow(options.build.resolve(), program, axis, numbers, ends_at, keep)
+            grow(options.build.resolve(), program, axis, numbers, ends_at, rows.append)
+    if options.output:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(rows)
+        write_whole(options.output, text.getvalue())
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@
 
 The runs: traces/cpython.bin (16 seconds of a program in Python) replayed six times under four allocators (results.jsonl.xz) and looked at in a pause,
 10 s from its begin, and at the end (glibc.snapshots.xz); a program in Perl recorded with --sites (log_report.bin); what `heaptape try` said of one in
-Lua (try.txt); rows of growth.py (growth.csv). What a picture is drawn from is a text, an SVG or the part of a page that is photographed: drawn.json has its checksum and that of the
-picture, and tests/guide/test_pictures.py makes the text anew.
+Lua (try.txt); rows of growth.py (growth.csv). What a picture is drawn from is a text, an SVG or the part of a page that is photographed: drawn.json has
+its checksum and that of the picture, and tests/guide/test_pictures.py makes the text anew.
 """
 
 from __future__ import annotations

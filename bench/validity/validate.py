@@ -41,7 +41,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "analysis")]
 
-from bench.validity.page import Row, Tables, page, totals_table  # noqa: E402
+from bench.validity.page import CHANGES, Row, Tables, page, totals_table  # noqa: E402
 from bench.validity.run import chosen, made_brief, prepare, run_all, validated  # noqa: E402
 
 from heaptape.base.files import write_whole  # noqa: E402
@@ -55,7 +55,6 @@ FILES = ("programs.csv", "memory.csv", "cpu.csv", "requests.csv", "instructions.
 FIRST = {"times": "programs.csv", "instructions": "instructions.csv", "accesses": "accesses.csv"}
 """The table that has every program that was measured so."""
 FIGURES = ("peak", "mean")
-CHANGES = [f"{word}{end}" for word in ("change", "real_change") for end in ("", "_low", "_high")]
 
 Document = dict[str, Any]
 """The document that heaptape validate --json prints."""

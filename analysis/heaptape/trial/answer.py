@@ -241,7 +241,7 @@ def used_as(summary: Summary, name: str) -> tuple[str, str, str, list[str]]:
 
 def answer_object(trial: Trial) -> dict[str, Any]:
     """decision: "use", "keep" or "not decided"; shares are of what the program uses, negative: less than under the baseline;
-    [low, high] is the interval by which was decided, [least, most] also holds what placement may do; null: not known.
+    [low, high] is the interval by which was decided, [least, most] also holds what placement may do, or what a replay leaves out; null: not known.
     from: "runs" of the program itself, as many as "runs" says, "counts" of simulated calls, or the "replay"."""
     summary, recorded = trial.summaries[0], trial.recorded[0]
     return {

@@ -30,8 +30,8 @@ OWN_RUNS = 0.10
 """By what share the peak of a program with threads may differ in another run (docs/method/method.md, Threats)."""
 
 REPLAY_ERROR = 0.04
-"""By what share the ratio of two peaks of a program may be off: a replay does not know all that a program does, and its rounds do not show it.
-With it the interval holds 95 % of the real changes (docs/method/validity.md); without it 6 %."""
+"""By what share the ratio of two peaks of a program may be off: a replay does not know all that a program does, and no round shows it.
+Chosen on 117 pairs, 33 of them of the set others, of which it held 111; docs/method/validity.md has how many it holds."""
 
 RECORDER_BYTES = 512 << 10
 """So much more or less with the recorder is its own memory."""
@@ -50,7 +50,7 @@ IN_CACHE_BYTES = 256 << 10
 @dataclass(frozen=True)
 class Change:
     """The change of what the program uses, `whole` in bytes or ns, as shares of it; negative: less than under the baseline. [low, high] is the
-    replay's interval; [least, most] also holds what placement may do. counted: modelled from counts of the first
+    replay's interval, of memory with how runs differ; [least, most] also holds what placement may do, or what a replay leaves out. counted: modelled from counts of the first
     recording, as the time was not resolved. runs: of the program itself in each of so many, no replay; 0: it is the replay's."""
 
     what: str
@@ -118,8 +118,8 @@ def interim_changes(interim: Interim, use: ProgramUse) -> Changes:
     found: Changes = {}
     for what, part in parts.items():
         for name, estimate in interim.estimates[MEASURED_BY[what]].items():
-            ratio, error = (estimate.ratio.estimate, estimate.widened.low, estimate.widened.high), REPLAY_ERROR if what == MEMORY else 0.0
-            change = _of_ratio(what, part, ratio, error, what == CPU and use.live_bytes > IN_CACHE_BYTES) if part else None
+            ratio = estimate.ratio.estimate, estimate.widened.low, estimate.widened.high
+            change = _of_ratio(what, part, ratio, 0.0, what == CPU and use.live_bytes > IN_CACHE_BYTES) if part else None
             found.setdefault(name, {}).update({what: change} if change else {})
     return found
 
@@ -143,8 +143,8 @@ def _memory_part(summary: Summary) -> _Part | None:
 
 
 def _own_error(contexts: Sequence[Mapping[str, Any]], threads: int, recordings: int) -> float:
-    """By what share the program's peak differs from what these recordings tell, as far as that is known."""
-    errors = [OWN_RUNS if threads > 1 and recordings == 1 else REPLAY_ERROR]
+    """By what share the program's peak differs in runs that are not these recordings, as far as that is known."""
+    errors = [OWN_RUNS if threads > 1 and recordings == 1 else 0.0]
     for context in contexts:
         check = context.get("check")
         recorded, alone = (check.get(f"{run}_rss_peak_bytes") if isinstance(check, Mapping) else None for run in ("recorded", "alone"))
@@ -174,11 +174,12 @@ def _of_ratio(what: str, part: _Part, ratio: tuple[float, float, float], error: 
     """None where there is no ratio. apart: it matters where blocks lie."""
     if not known(ratio[0]):
         return None
-    ends = _wider(ratio[0], ratio[1], error, -1), _wider(ratio[0], ratio[2], error, 1)
-    share, low, high = ((value - 1) * part.share for value in (ratio[0], *ends))
+    left_out = math.hypot(error, REPLAY_ERROR) if what == MEMORY else error
+    ends = [_wider(ratio[0], ratio[1 + (side > 0)], off, side) for off in (error, left_out) for side in (-1, 1)]
+    share, low, high, least, most = ((value - 1) * part.share for value in (ratio[0], *ends))
     # Nothing saves more than there is; malloc's share is the replay's, the whole the program's.
-    share, low, least = max(share, -1.0), max(low, -1.0), max(low - apart * PLACEMENT_LESS, -1.0)
-    return Change(what, part.whole, share, low, high, least, high + apart * PLACEMENT_MORE)
+    share, low, least = max(share, -1.0), max(low, -1.0), max(least - apart * PLACEMENT_LESS, -1.0)
+    return Change(what, part.whole, share, low, high, least, most + apart * PLACEMENT_MORE)
 
 
 def _rows(summary: Summary, what: str) -> pd.DataFrame:

@@ -16,6 +16,8 @@ from .changes import CPU, MEMORY, Change, Changes
 SURE_WITHIN = 0.02
 """A range that is narrower is one figure."""
 
+VALIDATE = "heaptape validate runs it under both."
+
 USE, KEEP, OPEN = "use", "keep", "not decided"
 
 
@@ -67,11 +69,12 @@ def _of_what_may(may: Mapping[str, Change], shown: Mapping[str, str], more: Mapp
     """What is shown of malloc's calls comes first: there more rounds tell nothing, but only the program itself."""
     name = min(may, key=lambda one: (not may[one].saves, may[one].share if may[one].saves else may[one].low))
     change = may[name]
-    if not change.saves:
+    if not change.saves or change.what == MEMORY:
+        more = {**more, MEMORY: VALIDATE} if change.saves else more
         others = f" (and {len(may) - 1} more)" if len(may) > 1 else ""
         return f"{shown[name]}{others} may save up to {percent(-change.least)} of {change.what}. {more[change.what]}"
     return (f"in malloc's calls {shown[name]} saves {nanoseconds(-change.share * change.whole)} ({percent(-change.share)}) of CPU; with where blocks lie "
-            f"the program takes between {percent(-change.least)} less and {percent(change.most)} more. heaptape validate runs it under both.")
+            f"the program takes between {percent(-change.least)} less and {percent(change.most)} more. {VALIDATE}")
 
 
 def promising(changes: Changes) -> list[str]:
@@ -96,8 +99,8 @@ def _value(figures: Mapping[str, Change]) -> float:
 
 
 def _is_worth_it(figures: Mapping[str, Change]) -> bool:
-    """Time alone is a reason only where placement cannot turn it."""
-    saves = [change for change in figures.values() if change.saves and (change.what == MEMORY or change.most < 0)]
+    """A saving is a reason only where what a replay does not know cannot turn it."""
+    saves = [change for change in figures.values() if change.saves and change.most < 0]
     return bool(saves) and _value(figures) > 0
 
 
