@@ -18,6 +18,7 @@ import io
 import itertools
 import json
 import math
+import os
 import subprocess
 import sys
 import tempfile
@@ -101,6 +102,8 @@ def main() -> None:
     ends_at = time.monotonic() + options.budget
     if not (options.build / "bench/measure_run").exists():
         parser.error(f"--build {options.build}: expected a build with bench/measure_run in it")
+    if options.output and not os.access(options.output.parent, os.W_OK):
+        parser.error(f"-o {options.output}: no file can be made there")
     rows: list[list[object]] = [["axis", "number", "step", "cpu_s", "wall_s", "rss_mb"]]
     with tempfile.TemporaryDirectory(prefix="heaptape-growth.") as name:
         program = Path(name) / "many_calls"
