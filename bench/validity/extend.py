@@ -8,13 +8,14 @@
 Records each server of extend.toml for so long (or takes the trace of it), and extends a stretch of 170 s to the trace's length: of
 those that are accepted, the one with the narrowest range of live bytes at the end. Of the recording only what was there when a
 stretch ended is known. --begin: where stretches are tried (s); --every: extends all that are accepted. Both are replayed. Of RSS
-the mean of the last tenth of the time is compared, of slopes that of the second half, each with an interval. --keep leaves the
-traces there; --only-record compares nothing.
+the mean of the last tenth of the time is compared, of slopes that of the second half, each with an interval; what `heaptape forecast`
+says of RSS by then, too. --keep leaves the traces there; --only-record compares nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import signal
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -150,6 +152,8 @@ class Pair:
     error: float
     predicted: Slope
     real: Slope
+    held: bool | None
+    """Whether the interval that `forecast` gives holds the RSS. None: it refused."""
 
     @property
     def sign(self) -> str:
@@ -174,18 +178,37 @@ class Stretch:
         return (high - low) / ((high + low) / 2)
 
 
-def extend(trace: Path, begin_s: int, to_s: float, options: argparse.Namespace, *more: Any) -> dict[str, Any]:
-    """By what is known when the stretch ends. Raises Failed where it is refused."""
-    cut = options.scratch / f"{trace.stem}-{begin_s}-cut.bin"
-    _heaptape(options, "slice", "-q", trace, "--to-time", f"{begin_s + STRETCH_S + 1}s", "-o", cut)
+@contextlib.contextmanager
+def known_by(trace: Path, end_s: int, options: argparse.Namespace) -> Iterator[Path]:
+    """The recording as it was at the end of a stretch. Raises Failed, in few words, where it is refused."""
+    cut = options.scratch / f"{trace.stem}-{end_s}-cut.bin"
+    _heaptape(options, "slice", "-q", trace, "--to-time", f"{end_s + 1}s", "-o", cut)
     try:
-        found: dict[str, Any] = json.loads(_heaptape(options, "extend", cut, "--json", "--from", f"{begin_s}s", "--until", f"{begin_s + STRETCH_S}s",
-                                                     "--to", f"{to_s}s", *more))
-        return found
+        yield cut
     except Failed as problem:
         raise Failed(str(problem).partition("how it goes on: ")[2] or str(problem)) from problem
     finally:
         cut.unlink(missing_ok=True)
+
+
+def extend(trace: Path, begin_s: int, to_s: float, options: argparse.Namespace, *more: Any) -> dict[str, Any]:
+    """By what is known when the stretch ends."""
+    end_s = begin_s + STRETCH_S
+    with known_by(trace, end_s, options) as cut:
+        found: dict[str, Any] = json.loads(_heaptape(options, "extend", cut, "--json", "--from", f"{begin_s}s", "--until", f"{end_s}s",
+                                                     "--to", f"{to_s}s", *more))
+        return found
+
+
+def forecast(name: str, trace: Path, end_s: int, to_s: float, options: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """RSS under each allocator, `value`, `ci_low` and `ci_high` in bytes, by what is known then. Empty where it is refused."""
+    try:
+        with known_by(trace, end_s, options) as cut:
+            found = json.loads(_heaptape(options, "forecast", "--json", cut, "--to", f"{to_s}s", "--alloc", options.alloc))
+        return {item["name"]: item["rss_bytes"] for item in found["allocators"]}
+    except Failed as problem:
+        print(f"{name}: forecast refused: {problem}", flush=True)
+        return {}
 
 
 def accepted(trace: Path, begin_s: int, to_s: float, options: argparse.Namespace) -> Stretch:
@@ -229,13 +252,19 @@ def compare(name: str, trace: Path, options: argparse.Namespace) -> list[Pair]:
               f"{said['freed_objects']:,} freed, {said['made_objects']:,} made, "
               f"{said['unmatched_freed'] + said['unmatched_made']:,} without a partner", flush=True)
         extend(trace, stretch.begin_s, to_s, options, "-o", long)
+        foreseen = forecast(name, trace, stretch.begin_s + STRETCH_S, to_s, options)
         for allocator, line in replayed(long, options).items():
             if allocator not in real:
                 continue
             figures, then = figures_of(line, options.build), real[allocator]
-            pair = Pair(figures.rss / then.rss - 1, Slope(figures.slope.step, math.hypot(figures.slope.half, said["live_to_slope_doubt"])), then.slope)
+            interval = foreseen.get(allocator)
+            held = interval["ci_low"] <= then.rss <= interval["ci_high"] if interval else None
+            pair = Pair(figures.rss / then.rss - 1, Slope(figures.slope.step, math.hypot(figures.slope.half, said["live_to_slope_doubt"])), then.slope, held)
             print(f"  {allocator:10} RSS {figures.rss / 1e6:7.2f} MB, of the recording {then.rss / 1e6:7.2f} ({pair.error:+.1%}); slope "
                   f"{pair.predicted.text(1e6)} MB/hour, of the recording {pair.real.text(1e6)}: {pair.sign}", flush=True)
+            if interval:
+                low, value, high = (interval[key] / 1e6 for key in ("ci_low", "value", "ci_high"))
+                print(f"             forecast {value:7.2f} MB [{low:.2f}, {high:.2f}]: {'holds' if held else 'does not hold'}", flush=True)
             pairs.append(pair)
         long.unlink()
     return pairs
@@ -279,6 +308,8 @@ def main() -> int:
         resolved = [pair.sign for pair in pairs if pair.real.resolved]
         print(f"slopes that are resolved in the recording: {len(resolved)}; sign right {resolved.count('right')}, left open "
               f"{resolved.count('left open')}, wrong {resolved.count('wrong')}")
+        held = [pair.held for pair in pairs if pair.held is not None]
+        print(f"intervals of forecast: {sum(held)} of {len(held)} hold the recording's RSS")
     return 0 if pairs or options.only_record else 1
 
 

@@ -216,12 +216,11 @@ def measure(options: argparse.Namespace, order: list[str], name: str, program: d
     return [item["problem"] for item in document["allocators"] if item["problem"]]
 
 
-def _names(parser: argparse.ArgumentParser, options: argparse.Namespace, programs: dict[str, dict[str, Any]]) -> list[str]:
-    """Those to be measured: of the sets that have figures of this kind."""
-    of_kind = {name: program for name, program in programs.items() if program["set"] in SETS.get(options.kind, ())}
-    words = options.only.split(",") if options.only else []
-    in_sets = [[name for name, program in of_kind.items() if program["set"] == word] or [word] for word in words]
-    return chosen(parser, ",".join(name for names in in_sets for name in names), of_kind)
+def chosen_of_sets(parser: argparse.ArgumentParser, only: str | None, programs: dict[str, dict[str, Any]]) -> list[str]:
+    """The names, and those of the sets, that --only lists, else all."""
+    words = only.split(",") if only else []
+    in_sets = [[name for name, program in programs.items() if program["set"] == word] or [word] for word in words]
+    return chosen(parser, ",".join(name for names in in_sets for name in names), programs)
 
 
 def parse(programs: dict[str, dict[str, Any]]) -> argparse.Namespace:
@@ -236,7 +235,8 @@ def parse(programs: dict[str, dict[str, Any]]) -> argparse.Namespace:
     parser.add_argument("--tables", type=Path, metavar="DIR", help=f"({PAGE.with_suffix('').relative_to(ROOT)})", default=PAGE.with_suffix(""))
     parser.add_argument("--page", type=Path, metavar="FILE.md", help=f"({PAGE.relative_to(ROOT)}, of the tables beside it)")
     options = parser.parse_args()
-    options.names = _names(parser, options, programs)
+    of_kind = {name: program for name, program in programs.items() if program["set"] in SETS.get(options.kind, ())}
+    options.names = chosen_of_sets(parser, options.only, of_kind)
     if options.rounds < 2 or (options.replay_rounds or 1) < 1:
         parser.error("--rounds: expected two or more; --replay-rounds: one or more")
     options.page = options.page or (PAGE if options.tables == PAGE.with_suffix("") else None)
@@ -253,7 +253,7 @@ def main() -> int:
         done = set() if options.again else {row["program"] for row in read_tables(options.tables)[FIRST[options.kind]]}
         fine = run_all(options.names, programs, done, partial(measure, options, list(programs)))
     tables = read_tables(options.tables)
-    if options.page and not tables["programs.csv"]:
+    if (options.page or options.kind == "page") and not tables["programs.csv"]:
         print(f"validate: no page: {options.tables} has no times yet", file=sys.stderr)
         return 1
     if options.page:

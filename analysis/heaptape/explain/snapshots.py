@@ -129,7 +129,7 @@ def _snapshot(path: Path, data: bytes, index: dict[str, Any], item: dict[str, An
 
 
 def _spacing(index: dict[str, Any]) -> Spacing:
-    """Files of before 0.2.0 do not know of it: what the allocator keeps is part of the holes there."""
+    """Files of before 1.0.0 do not know of it: what the allocator keeps is part of the holes there."""
     found = Spacing(**index.get("spacing", {}))
     for value in (found.header_bytes, found.own_pages_from_bytes or 0, found.own_pages_offset or 0):
         if type(value) is not int or not 0 <= value < 1 << 63:
@@ -170,7 +170,7 @@ def read_snapshots(path: str | Path) -> SnapshotFile:
     index = _index(path, data)
     try:
         snapshots = [_snapshot(path, data, index, item) for item in index["snapshots"]]
-        # Files of before 0.2.0 do not know of peaks within calls.
+        # Files of before 1.0.0 do not know of peaks within calls.
         curve = pd.DataFrame({"high_bytes": index["curve"]["rss_bytes"], **index["curve"]}, columns=_CURVE).astype(np.int64)
         return SnapshotFile(path, index["allocator"], index["trace"], curve, *_stretches(index["stretches"]), snapshots, _check(index))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
