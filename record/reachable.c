@@ -21,6 +21,7 @@
 
 #include "allocator.h"
 #include "elf_file.h"
+#include "own_functions.h"
 #include "print.h"
 
 // The kernel reads no more of an interpreter line, and follows no more than a few interpreters.
@@ -424,8 +425,26 @@ static void judge_script(struct reach *reach, const char *interpreter) {
                 partly ? ": only the programs that it starts can be recorded" : "");
 }
 
-void reach_of(struct reach *reach, const char *command, const char *library_path) {
-    char path[PATH_MAX];
+// The program that a shell becomes at once. False: another command, or a name that the shell would change.
+static bool find_exec_of_shell(char *const *command, char name[PATH_MAX]) {
+    static const char *const shells[] = {"sh", "bash", "dash", "ash", "ksh", "zsh"};
+    static const char exec[] = "exec ",
+                      plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-";
+    bool shell = false;
+    for (size_t i = 0; i < sizeof shells / sizeof *shells; i++)
+        shell = shell || !strcmp(base_name(command[0]), shells[i]);
+    if (!shell || !command[1] || strcmp(command[1], "-c") || !command[2]) return false;
+    const char *script = command[2] + strspn(command[2], " \t\n");
+    if (strncmp(script, exec, strlen(exec)) != 0) return false;
+    const char *word = script + strlen(exec) + strspn(script + strlen(exec), " \t");
+    size_t length = strspn(word, plain);
+    return length && *word != '-' && (!word[length] || strchr(" \t\n", word[length])) &&
+           snprintf(name, PATH_MAX, "%.*s", (int)length, word) < PATH_MAX;
+}
+
+void reach_of(struct reach *reach, char *const *words, const char *library_path) {
+    char path[PATH_MAX], become[PATH_MAX];
+    const char *command = find_exec_of_shell(words, become) ? become : words[0];
     struct elf_file library;
     int library_fd = open(library_path, O_RDONLY | O_CLOEXEC);
     *reach = (struct reach){.level = REACH_FULL};
@@ -457,10 +476,16 @@ static bool is_judged(const struct unhooked_programs *programs, const char *exec
     return false;
 }
 
-void unhooked_programs_begin(struct unhooked_programs *programs, const char *started, const char *shim) {
-    *programs = (struct unhooked_programs){.shim = shim};
+void unhooked_programs_begin(struct unhooked_programs *programs, const char *started, const char *shim,
+                             const char *full) {
+    *programs = (struct unhooked_programs){.shim = shim, .full = full};
     char *path = realpath(started, NULL);  // as logs have it
     if (path) programs->judged[programs->judged_count++] = path;
+}
+
+static void miss(struct missed_calls *missed, const char *program, const char *why) {
+    if (missed->first) missed->likewise++;
+    else if (asprintf(&missed->first, "%s %s", program, why) < 0) missed->first = NULL;
 }
 
 void unhooked_programs_take(struct unhooked_programs *programs, const char *executable, const char *hooks) {
@@ -470,20 +495,25 @@ void unhooked_programs_take(struct unhooked_programs *programs, const char *exec
         programs->judged_count == HT_PROGRAMS_JUDGED_MAX || !(copy = strdup(executable)))
         return;
     programs->judged[programs->judged_count++] = copy;
-    reach_of(&reach, executable, programs->shim);
-    if (!reach.linked) return;
-    if (programs->first) programs->likewise++;
-    else if (asprintf(&programs->first, "%s %s", reach.program, reach.why) < 0) programs->first = NULL;
+    reach_of(&reach, (char *[]){copy, NULL}, programs->shim);
+    if (reach.linked) miss(&programs->linked, reach.program, reach.why);
+    if (programs->full && calls_own_functions(executable, programs->shim, programs->full))
+        miss(&programs->own, reach.program,
+             "calls its allocator's own functions (mallocx, mi_malloc), which are not recorded");
+}
+
+static void say_missed(const struct missed_calls *missed, const char *only) {
+    if (!missed->first) return;
+    ht_print(stderr, "heaptape record: warning: %s; only the program that record itself starts %s",
+             missed->first, only);
+    if (missed->likewise) ht_print(stderr, " (likewise %zu more)", missed->likewise);
+    fputc('\n', stderr);
 }
 
 void unhooked_programs_say(struct unhooked_programs *programs) {
-    if (programs->first) {
-        ht_print(stderr,
-                 "heaptape record: warning: %s; only the program that record itself starts can be hooked",
-                 programs->first);
-        if (programs->likewise) ht_print(stderr, " (likewise %zu more)", programs->likewise);
-        fputc('\n', stderr);
-    }
+    say_missed(&programs->linked, "can be hooked");
+    say_missed(&programs->own, "gets the library that records them");
     for (size_t i = 0; i < programs->judged_count; i++) free(programs->judged[i]);
-    free(programs->first);
+    free(programs->linked.first);
+    free(programs->own.first);
 }

@@ -25,27 +25,34 @@ struct reach {
     char why[PATH_MAX + 256];   // what follows the program's name in a sentence; empty where all is reached
 };
 
-// Judges the command as execvp would run it, with that library preloaded. A program that cannot be found or
-// read is REACH_FULL: running it will show.
-void reach_of(struct reach *reach, const char *command, const char *library);
+// Judges the command (words, ended by NULL) as execvp would run it, with that library preloaded; of a shell that becomes another
+// program at once (sh -c 'exec PROGRAM ...'), that program. One that cannot be found or read is REACH_FULL: running it will show.
+void reach_of(struct reach *reach, char *const *command, const char *library);
 
-// Programs that the recorded one started or became, such as one that a script runs, and that have an allocator linked in: only
-// the program that record itself starts is hooked. Their files say what their logs lack.
+// Programs that the recorded one started or became, such as one that a script runs, and that have an allocator linked in, or call
+// theirs by its own names: only the program that record itself starts is hooked, or gets the library with these names. Their files
+// say what their logs lack.
 enum { HT_PROGRAMS_JUDGED_MAX = 64 };
 
-struct unhooked_programs {
-    const char *shim;
-    char *judged[HT_PROGRAMS_JUDGED_MAX];
-    size_t judged_count;
-    char *first;      // a sentence on the first one
+struct missed_calls {
+    char *first;      // a sentence on the first program
     size_t likewise;  // more of them
 };
 
-// started: the executable that record has judged before it started it.
-void unhooked_programs_begin(struct unhooked_programs *programs, const char *started, const char *shim);
+struct unhooked_programs {
+    const char *shim, *full;
+    char *judged[HT_PROGRAMS_JUDGED_MAX];
+    size_t judged_count;
+    struct missed_calls linked, own;
+};
+
+// started: the executable that record has judged before it started it. full: the library that has allocators' own functions, if
+// there is one that is not preloaded, or NULL.
+void unhooked_programs_begin(struct unhooked_programs *programs, const char *started, const char *shim,
+                             const char *full);
 // The executable of a log (NULL: unknown), and what the log says of hooks (NULL: nothing). Each file is read once.
 void unhooked_programs_take(struct unhooked_programs *programs, const char *executable, const char *hooks);
-// One line, if there are any. Frees what was taken.
+// A line of each kind that there is. Frees what was taken.
 void unhooked_programs_say(struct unhooked_programs *programs);
 
 #endif

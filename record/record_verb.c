@@ -375,17 +375,18 @@ static int find_places(const struct options *options, char shim[PATH_MAX], char 
     return find_directory(options, directory);
 }
 
-// A program that calls its allocator by names of its own needs the library that has those names too.
-static void choose_shim(const struct reach *reach, char shim[PATH_MAX]) {
-    char full[PATH_MAX];
-    if (find_library("libmalloc_wrap_full.so", full) && !strpbrk(full, " :")) {
-        if (calls_own_functions(reach->executable, shim, full)) memcpy(shim, full, sizeof full);
+// A program that calls its allocator by names of its own needs the library that has those names too. False: there is no such library.
+static bool choose_shim(const struct reach *reach, char shim[PATH_MAX], char full[PATH_MAX]) {
+    bool found = find_library("libmalloc_wrap_full.so", full) && !strpbrk(full, " :");
+    if (found) {
+        if (calls_own_functions(reach->executable, shim, full)) memcpy(shim, full, PATH_MAX);
     } else if (reach->loads) {
         ht_print(stderr,
                  "heaptape record: warning: %s loads %s: calls of that allocator's own functions are not "
                  "recorded, since libmalloc_wrap_full.so is not next to libmalloc_wrap.so\n",
                  reach->program, reach->loads);
     }
+    return found;
 }
 
 // An allocator that is linked into the program: its functions are hooked, all that it needs or none. True if the program's
@@ -414,7 +415,7 @@ static bool plan_hooks(const struct options *options, struct reach *reach, struc
 
 int ht_verb_record(int argc, char **argv) {
     struct options options = {0};
-    char shim[PATH_MAX], directory[PATH_MAX], id[40];
+    char shim[PATH_MAX], full[PATH_MAX], directory[PATH_MAX], id[40];
     struct reach reach;
     struct ending ending;
     uint64_t random[2] = {0};
@@ -427,7 +428,7 @@ int ht_verb_record(int argc, char **argv) {
     if (status) return status;
     if (options.accesses)
         return access_run(command, directory, options.sampled, &options.talk, EXIT_RECORD_FAILED);
-    reach_of(&reach, command[0], shim);
+    reach_of(&reach, command, shim);
     struct linked_plan plan;
     if (plan_hooks(&options, &reach, &plan)) reach.level = REACH_FULL;
     options.talk.hooks = plan.text != NULL;
@@ -440,7 +441,7 @@ int ht_verb_record(int argc, char **argv) {
     if (reach.level == REACH_PARTLY)
         ht_print(stderr, "heaptape record: warning: %s %s\n", reach.program, reach.why);
     record_say_directory(&options.talk, directory);
-    choose_shim(&reach, shim);
+    bool has_full = choose_shim(&reach, shim, full);
     if (getrandom(random, sizeof random, 0) != sizeof random) random[0] = (uint64_t)getpid();
     snprintf(id, sizeof id, "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
     struct group_watch group = {.from_start = options.group, .directory = directory, .id = id, .wake = -1};
@@ -470,7 +471,7 @@ int ht_verb_record(int argc, char **argv) {
         return EXIT_RECORD_FAILED;
     }
     struct unhooked_programs unhooked;
-    unhooked_programs_begin(&unhooked, reach.executable, shim);
+    unhooked_programs_begin(&unhooked, reach.executable, shim, has_full && strcmp(shim, full) ? full : NULL);
     status = options.converts ? conclude_converted(&options, &run, &ending, &converter, &unhooked)
                               : conclude(&options, &run, &ending, &unhooked);
     linked_plan_free(&plan);

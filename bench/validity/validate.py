@@ -22,7 +22,7 @@ All programs, on Debian 12:
         redis-server redis-tools nginx-light wrk curl postgresql cmake groff-base mandoc universal-ctags poppler-utils vim \\
         povray graphviz ghostscript gnuplot-nox r-base-core zstd pigz 7zip python3-pandas tesseract-ocr swi-prolog-nox tcl sox hunspell-en-us \\
         hunspell doxygen cppcheck nasm iverilog glpk-utils z3 minimap2 samtools bison ocaml-nox python3-xapian pandoc octave \\
-        mariadb-server memcached libmemcached-tools varnish haproxy bind9 dnsperf bind9-dnsutils puma lld default-jdk-headless python3-pip
+        mariadb-server memcached libmemcached-tools varnish haproxy puma lld default-jdk-headless python3-pip
 """
 
 from __future__ import annotations

@@ -195,6 +195,19 @@ def test_who_gets_which_library(tools: Tools, tmp_path: Path, call: str, library
     assert recording.outcome.stdout.decode() == os.path.realpath(tools.build / library)
 
 
+@pytest.mark.parametrize(("script", "library"), [("exec ./program", "libmalloc_wrap_full.so"), ("./program; exit $?", "libmalloc_wrap.so")])
+def test_program_that_a_shell_starts(tools: Tools, tmp_path: Path, script: str, library: str) -> None:
+    """A shell that becomes the program is the program. Of one that a script starts nothing is known before: it is named afterwards."""
+    installed("libjemalloc.so")
+    program = compile_c(tmp_path, TELLS.replace("CALL", "mallocx(7, 0)"), "-Wl,--no-as-needed", "-ljemalloc")
+    outcome = run([tools.heaptape, "record", "-q", "-o", "logs", "--", "sh", "-c", script], cwd=tmp_path)
+    assert outcome.returncode == 32, outcome.stderr
+    assert outcome.stdout.decode() == os.path.realpath(tools.build / library)
+    warning = (f"heaptape record: warning: {program} calls its allocator's own functions (mallocx, mi_malloc), which are not recorded; only the program that "
+               "record itself starts gets the library that records them\n")
+    assert outcome.stderr.decode() == ("" if library.endswith("full.so") else warning)
+
+
 @pytest.mark.thorough
 def test_allocator_that_is_loaded(tools: Tools, tmp_path: Path) -> None:
     """It is not linked in. Its own functions are missed only where the full library is missing."""

@@ -113,7 +113,7 @@ static void judge(struct reach *reach, const void *bytes, size_t count) {
     char program[256], library[256];
     write_library(library);
     write_file(unit_path(program, "program"), bytes, count);
-    reach_of(reach, program, library);
+    reach_of(reach, (char *[]){program, NULL}, library);
     assert_string_equal(reach->program, program);
     unlink(program);
     unlink(library);
@@ -349,6 +349,38 @@ static void test_script_that_interprets_itself(void **state) {
     assert_int_equal(reach.level, REACH_FULL);
 }
 
+// A shell that becomes a program at once is that program; whatever the shell has to read more closely stays the shell.
+static void test_exec_of_a_shell(void **state) {
+    (void)state;
+    static const struct {
+        const char *words[4];
+        const char *program;
+    } cases[] = {
+        {{"sh", "-c", "exec /bin/true --option"}, "/bin/true"},
+        {{"/bin/sh", "-c", " exec  /bin/true"}, "/bin/true"},
+        {{"sh", "-c", "exec /bin/true\n"}, "/bin/true"},
+        {{"sh", "-c", "exec /bin/t*e"}, "sh"},
+        {{"sh", "-c", "exec \"/bin/true\""}, "sh"},
+        {{"sh", "-c", "exec -a name /bin/true"}, "sh"},
+        {{"sh", "-c", "exec A=1"}, "sh"},
+        {{"sh", "-c", "exec "}, "sh"},
+        {{"sh", "-c", "exec /bin/true;"}, "sh"},
+        {{"sh", "-c", "execute /bin/true"}, "sh"},
+        {{"sh", "-c"}, "sh"},
+        {{"sh", "-e", "exec /bin/true"}, "sh"},
+        {{"/bin/echo", "-c", "exec /bin/true"}, "/bin/echo"},
+    };
+    char library[256];
+    write_library(library);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct reach reach;
+        reach_of(&reach, (char *const *)(uintptr_t)cases[i].words, library);
+        const char *slash = strrchr(reach.program, '/');
+        assert_string_equal(*cases[i].program == '/' ? reach.program : slash + 1, cases[i].program);
+    }
+    unlink(library);
+}
+
 static void test_absent_programs(void **state) {
     (void)state;
     struct reach reach;
@@ -356,10 +388,11 @@ static void test_absent_programs(void **state) {
     write_library(library);
     const char *const names[] = {"", "/", "/dev/null", "no-such-program-anywhere", "/no/such/program", "."};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        reach_of(&reach, names[i], library);
+        reach_of(&reach, (char *[]){(char *)(uintptr_t)names[i], NULL}, library);
         assert_int_equal(reach.level, REACH_FULL);
     }
-    reach_of(&reach, "/proc/self/exe", "/no/such/library");
+    char self[] = "/proc/self/exe";
+    reach_of(&reach, (char *[]){self, NULL}, "/no/such/library");
     assert_int_equal(reach.level, REACH_FULL);
     unlink(library);
 }
@@ -402,6 +435,7 @@ int main(void) {
         cmocka_unit_test(test_runtime_that_hands_over),
         cmocka_unit_test(test_scripts),
         cmocka_unit_test(test_script_that_interprets_itself),
+        cmocka_unit_test(test_exec_of_a_shell),
         cmocka_unit_test(test_absent_programs),
         cmocka_unit_test(test_damaged_files),
     };
