@@ -497,7 +497,8 @@ void unhooked_programs_take(struct unhooked_programs *programs, const char *exec
     programs->judged[programs->judged_count++] = copy;
     reach_of(&reach, (char *[]){copy, NULL}, programs->shim);
     if (reach.linked) miss(&programs->linked, reach.program, reach.why);
-    if (programs->full && calls_own_functions(executable, programs->shim, programs->full))
+    // To read all libraries of all programs would take seconds.
+    if (reach.loads && programs->full && calls_own_functions(executable, programs->shim, programs->full))
         miss(&programs->own, reach.program,
              "calls its allocator's own functions (mallocx, mi_malloc), which are not recorded");
 }

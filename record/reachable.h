@@ -29,9 +29,9 @@ struct reach {
 // program at once (sh -c 'exec PROGRAM ...'), that program. One that cannot be found or read is REACH_FULL: running it will show.
 void reach_of(struct reach *reach, char *const *command, const char *library);
 
-// Programs that the recorded one started or became, such as one that a script runs, and that have an allocator linked in, or call
-// theirs by its own names: only the program that record itself starts is hooked, or gets the library with these names. Their files
-// say what their logs lack.
+// Programs that the recorded one started or became, such as one that a script runs, and that have an allocator linked in, or ask
+// for its library and call it by its own names: only the program that record itself starts is hooked, or gets the library with
+// these names. Their files say what their logs lack.
 enum { HT_PROGRAMS_JUDGED_MAX = 64 };
 
 struct missed_calls {
