@@ -5,6 +5,7 @@
 
 #include "chunks.h"
 #include "context.h"
+#include "older_libc.h"
 #include "real.h"
 #include "sys.h"
 
