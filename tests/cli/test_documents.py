@@ -139,6 +139,17 @@ def test_news_and_packages_have_the_version(repository: Path) -> None:
     assert news and package and {news[1], package[1]} == {version}
 
 
+def test_what_gcc_10_lacks_is_included(repository: Path) -> None:
+    """By it the wheel is built; the compilers of tests have it all."""
+    header = repository / "base" / "older_libc.h"
+    lacking = re.findall(r"^#define (__builtin_\w+|SYS_\w+)", header.read_text(), re.MULTILINE)
+    uses = re.compile(rf"\b({'|'.join(lacking)})\b")
+    parts = ("base", "shim", "record", "replay", "walk")
+    found = [path for path in files(repository, "*.c") if path.relative_to(repository).parts[0] in parts and uses.search(path.read_text())]
+    assert len(lacking) > 1 and len(found) > 4
+    assert not [path for path in found if '#include "older_libc.h"' not in path.read_text()]
+
+
 def test_source_files_name_their_licence(repository: Path) -> None:
     """In the first line, or the one after what has to be the first."""
     names = [str(path.relative_to(repository)) for path in files(repository, "*")]
