@@ -4,7 +4,7 @@
 
     bench/validity/cures.py [--build B] [--only SET|NAME,...] [--budget 60s] [--most 3] [--rounds 5]
 
-Of each program's cures that need no change of it, those that save most are given to `heaptape validate`. Errors are in % of the real peak RSS.
+Of each program's cures that need no change of it, those that save most are given to `heaptape validate`. Servers are passed over. Errors are in % of the real peak RSS.
 Memory alone is compared, so that a busy machine matters little. It takes a minute a program.
 """
 
@@ -21,7 +21,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "analysis")]
 
-from bench.validity.run import Prepared, prepare, record, run_all, run_tool, validated  # noqa: E402
+from bench.validity.run import PassedOver, Prepared, prepare, record, run_all, run_tool, validated  # noqa: E402
 from bench.validity.validate import chosen_of_sets, read_programs  # noqa: E402
 
 BASELINE = "glibc"
@@ -43,8 +43,7 @@ class Pair:
 
 def cures_of(prepared: Prepared, options: argparse.Namespace) -> list[dict[str, Any]]:
     """As `explain --json` has them, with an interval, the largest saving first."""
-    process = ["--process", prepared.program["process"]] if "process" in prepared.program else []
-    _, trace = record(prepared, options.build, *process)
+    _, trace = record(prepared, options.build)
     explained = json.loads(run_tool([options.build / "heaptape", "explain", "-q", "--json", "--alloc", BASELINE, "--budget", options.budget, trace], prepared.who))
     usable = [cure for cure in explained["cures"] or [] if cure["alloc"] and cure["ci_low"] is not None]
     return sorted(usable, key=lambda cure: -cure["saves_bytes"])[:options.most]
@@ -76,7 +75,7 @@ def main() -> int:
     programs = read_programs()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=Path, default=ROOT / "build")
-    parser.add_argument("--only", default="others,services", metavar="SET|NAME,...")
+    parser.add_argument("--only", default="programs,others", metavar="SET|NAME,...")
     parser.add_argument("--budget", default="60s", help="of explain, for each program")
     parser.add_argument("--most", type=int, default=3, help="cures of each program")
     parser.add_argument("--rounds", type=int, default=5, help="of real runs")
@@ -85,6 +84,8 @@ def main() -> int:
     pairs: list[Pair] = []
 
     def measure(name: str, program: dict[str, Any], scratch: Path) -> list[str]:
+        if "start" in program:
+            raise PassedOver("it is a server")
         print(f"{name}:", flush=True)
         pairs.extend(compare(prepare(name, program, scratch, options.build), options))
         return []

@@ -137,6 +137,8 @@ def test_news_and_packages_have_the_version(repository: Path) -> None:
     news = re.search(r"^## ([\d.]+)", (repository / "NEWS.md").read_text(), re.MULTILINE)
     package = re.match(r"heaptape \(([\d.]+)\) ", (repository / "debian" / "changelog").read_text())
     assert news and package and {news[1], package[1]} == {version}
+    listed = set(re.findall(r"^ (heaptape_\w+)@", (repository / "debian" / "libheaptape0.symbols").read_text(), re.MULTILINE))
+    assert listed == set(re.findall(r"\b(heaptape_\w+);", (repository / "reader" / "symbols.map").read_text()))
 
 
 def test_what_gcc_10_lacks_is_included(repository: Path) -> None:
