@@ -23,6 +23,7 @@
 #include "elf_file.h"
 #include "own_functions.h"
 #include "print.h"
+#include "process_rank.h"
 
 // The kernel reads no more of an interpreter line, and follows no more than a few interpreters.
 enum { LINE_BYTES = 256, SCRIPTS_MAX = 4 };
@@ -427,13 +428,9 @@ static void judge_script(struct reach *reach, const char *interpreter) {
 
 // The program that a shell becomes at once. False: another command, or a name that the shell would change.
 static bool find_exec_of_shell(char *const *command, char name[PATH_MAX]) {
-    static const char *const shells[] = {"sh", "bash", "dash", "ash", "ksh", "zsh"};
     static const char exec[] = "exec ",
                       plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-";
-    bool shell = false;
-    for (size_t i = 0; i < sizeof shells / sizeof *shells; i++)
-        shell = shell || !strcmp(base_name(command[0]), shells[i]);
-    if (!shell || !command[1] || strcmp(command[1], "-c") || !command[2]) return false;
+    if (!shell_name(command[0]) || !command[1] || strcmp(command[1], "-c") || !command[2]) return false;
     const char *script = command[2] + strspn(command[2], " \t\n");
     if (strncmp(script, exec, strlen(exec)) != 0) return false;
     const char *word = script + strlen(exec) + strspn(script + strlen(exec), " \t");
@@ -498,7 +495,7 @@ void unhooked_programs_take(struct unhooked_programs *programs, const char *exec
     reach_of(&reach, (char *[]){copy, NULL}, programs->shim);
     if (reach.linked) miss(&programs->linked, reach.program, reach.why);
     // To read all libraries of all programs would take seconds.
-    if (reach.loads && programs->full && calls_own_functions(executable, programs->shim, programs->full))
+    if (reach.loads && *programs->full && calls_own_functions(executable, programs->shim, programs->full))
         miss(&programs->own, reach.program,
              "calls its allocator's own functions (mallocx, mi_malloc), which are not recorded");
 }

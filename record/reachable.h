@@ -46,8 +46,8 @@ struct unhooked_programs {
     struct missed_calls linked, own;
 };
 
-// started: the executable that record has judged before it started it. full: the library that has allocators' own functions, if
-// there is one that is not preloaded, or NULL.
+// started: the executable that record has judged before it started it. full: the library that has allocators' own functions; "": there
+// is none, or it is preloaded.
 void unhooked_programs_begin(struct unhooked_programs *programs, const char *started, const char *shim,
                              const char *full);
 // The executable of a log (NULL: unknown), and what the log says of hooks (NULL: nothing). Each file is read once.

@@ -375,18 +375,19 @@ static int find_places(const struct options *options, char shim[PATH_MAX], char 
     return find_directory(options, directory);
 }
 
-// A program that calls its allocator by names of its own needs the library that has those names too. False: there is no such library.
-static bool choose_shim(const struct reach *reach, char shim[PATH_MAX], char full[PATH_MAX]) {
-    bool found = find_library("libmalloc_wrap_full.so", full) && !strpbrk(full, " :");
-    if (found) {
-        if (calls_own_functions(reach->executable, shim, full)) memcpy(shim, full, PATH_MAX);
+// A program that calls its allocator by names of its own needs the library that has those names too. `full` is that library if
+// it is there and not taken, else "".
+static void choose_shim(const struct reach *reach, char shim[PATH_MAX], char full[PATH_MAX]) {
+    if (find_library("libmalloc_wrap_full.so", full) && !strpbrk(full, " :")) {
+        if (!calls_own_functions(reach->executable, shim, full)) return;
+        memcpy(shim, full, PATH_MAX);
     } else if (reach->loads) {
         ht_print(stderr,
                  "heaptape record: warning: %s loads %s: calls of that allocator's own functions are not "
                  "recorded, since libmalloc_wrap_full.so is not next to libmalloc_wrap.so\n",
                  reach->program, reach->loads);
     }
-    return found;
+    *full = 0;
 }
 
 // An allocator that is linked into the program: its functions are hooked, all that it needs or none. True if the program's
@@ -441,7 +442,7 @@ int ht_verb_record(int argc, char **argv) {
     if (reach.level == REACH_PARTLY)
         ht_print(stderr, "heaptape record: warning: %s %s\n", reach.program, reach.why);
     record_say_directory(&options.talk, directory);
-    bool has_full = choose_shim(&reach, shim, full);
+    choose_shim(&reach, shim, full);
     if (getrandom(random, sizeof random, 0) != sizeof random) random[0] = (uint64_t)getpid();
     snprintf(id, sizeof id, "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
     struct group_watch group = {.from_start = options.group, .directory = directory, .id = id, .wake = -1};
@@ -471,7 +472,7 @@ int ht_verb_record(int argc, char **argv) {
         return EXIT_RECORD_FAILED;
     }
     struct unhooked_programs unhooked;
-    unhooked_programs_begin(&unhooked, reach.executable, shim, has_full && strcmp(shim, full) ? full : NULL);
+    unhooked_programs_begin(&unhooked, reach.executable, shim, full);
     status = options.converts ? conclude_converted(&options, &run, &ending, &converter, &unhooked)
                               : conclude(&options, &run, &ending, &unhooked);
     linked_plan_free(&plan);

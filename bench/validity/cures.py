@@ -5,8 +5,7 @@
     bench/validity/cures.py [--build B] [--only SET|NAME,...] [--budget 60s] [--most 3] [--rounds 5]
 
 Of each program's cures that need no change of it, those that save most are given to `heaptape validate`. Servers are passed over.
-Errors are in % of the real peak RSS.
-Memory alone is compared, so that a busy machine matters little. It takes a minute a program.
+Errors are in % of the real peak RSS. Memory alone is compared, so that a busy machine matters little. It takes a minute a program.
 """
 
 from __future__ import annotations

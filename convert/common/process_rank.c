@@ -33,15 +33,18 @@ double process_rank(const struct process_use *use, const struct process_use *mos
 
 // ---- shells ----
 
-const char *shell_log_name(const struct ht_raw_log *log) {
+const char *shell_name(const char *path) {
     static const char *const shells[] = {"sh",   "bash", "dash", "zsh",  "ksh",    "mksh",
                                          "fish", "ash",  "csh",  "tcsh", "busybox"};
-    const char *executable = ht_raw_context(log, "executable"),
-               *slash = executable ? strrchr(executable, '/') : NULL;
-    const char *name = slash ? slash + 1 : executable;
-    for (size_t i = 0; name && i < sizeof shells / sizeof *shells; i++)
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    for (size_t i = 0; i < sizeof shells / sizeof *shells; i++)
         if (!strcmp(name, shells[i])) return shells[i];
     return NULL;
+}
+
+const char *shell_log_name(const struct ht_raw_log *log) {
+    const char *executable = ht_raw_context(log, "executable");
+    return executable ? shell_name(executable) : NULL;
 }
 
 struct better {

@@ -26,6 +26,8 @@ double process_rank(const struct process_use *use, const struct process_use *mos
 
 // ---- a shell that only starts the program that was meant: its own log is hardly ever the wanted one ----
 
+// The shell's name, or NULL if this is another program's path.
+const char *shell_name(const char *path);
 // The name of the shell that the log is of, or NULL if it is of another program.
 const char *shell_log_name(const struct ht_raw_log *log);
 
