@@ -44,6 +44,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "analysis")]
 from bench.validity.page import CHANGES, Row, Tables, page, totals_table  # noqa: E402
 from bench.validity.run import chosen, made_brief, prepare, run_all, validated  # noqa: E402
 
+from heaptape.base.errors import HeaptapeError  # noqa: E402
 from heaptape.base.files import write_whole  # noqa: E402
 
 PAGE = ROOT / "docs" / "method" / "validity.md"
@@ -182,12 +183,22 @@ def accesses_rows(name: str, _: dict[str, Any], document: Document) -> Tables:
     return {"accesses.csv": rows}
 
 
+def _rows_of(path: Path) -> list[Row]:
+    """None of a file that is not there."""
+    try:
+        rows = list(csv.DictReader(path.read_text().splitlines()))
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        sys.exit(f"validate: {path}: expected a table, found {error}")
+    for number, row in enumerate(rows, 2):
+        if None in row or None in row.values() or "program" not in row:
+            sys.exit(f"validate: {path}: line {number}: expected a program's cells under each heading, found others")
+    return rows
+
+
 def read_tables(folder: Path) -> Tables:
-    found: Tables = {}
-    for file in FILES:
-        lines = (folder / file).read_text().splitlines() if (folder / file).exists() else []
-        found[file] = list(csv.DictReader(lines))
-    return found
+    return {file: _rows_of(folder / file) for file in FILES}
 
 
 def put(folder: Path, made: Tables, name: str, order: list[str]) -> None:
@@ -263,4 +274,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except HeaptapeError as problem:
+        sys.exit(f"validate: {problem}")
